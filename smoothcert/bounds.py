@@ -1,0 +1,33 @@
+"""One-sided Clopper–Pearson bounds on a probability.
+
+Each bound is one-sided: it fails with probability at most its own alpha (or beta). A two-sided interval at the same
+level would be wider than need be; a two-sided function called with alpha instead of 2 * alpha is a classic slip.
+"""
+
+from __future__ import annotations
+
+from scipy.special import betaincinv
+
+from smoothcert.errors import DomainError, require_count, require_probability
+
+
+def lower_bound(count: int, n: int, alpha: float) -> float:
+    """The p_lower with P(p >= p_lower) >= 1 - alpha, for `count` successes among n >= 1 samples."""
+    _require_counts(count, n)
+    require_probability("alpha", alpha)
+    return 0.0 if count == 0 else float(betaincinv(count, n - count + 1, alpha))
+
+
+def upper_bound(count: int, n: int, beta: float) -> float:
+    """The p_upper with P(p <= p_upper) >= 1 - beta, for `count` successes among n >= 1 samples."""
+    _require_counts(count, n)
+    require_probability("beta", beta)
+    # by symmetry one less the lower bound on failures, which keeps its digits where p_upper is close to one
+    return 1.0 if count == n else 1.0 - float(betaincinv(n - count, count + 1, beta))
+
+
+def _require_counts(count: int, n: int) -> None:
+    require_count("n", n)
+    require_count("count", count, least=0)
+    if count > n:
+        raise DomainError(f"count must be at most n = {n}, got {count!r}")

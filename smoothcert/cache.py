@@ -1,0 +1,54 @@
+"""A small store on disk for integers that take long to compute.
+
+A damaged entry is the same as none: every file carries a sha256 of its contents. A store that cannot be written is no
+error either; what it would have saved is computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def folder() -> Path:
+    """SMOOTHCERT_CACHE, or `smoothcert` in the user's cache folder."""
+    named = os.environ.get("SMOOTHCERT_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smoothcert"
+
+
+def load(key: str) -> Any:
+    """What was saved under this key, or None."""
+    try:
+        said = json.loads(_path(key).read_bytes())
+        if said["key"] == key and said["sha256"] == _digest(key, said["value"]):
+            return said["value"]
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError):
+        pass
+    return None
+
+
+def save(key: str, value: Any) -> None:
+    """Keep a JSON value under this key, whole or not at all."""
+    path = _path(key)
+    said = json.dumps({"key": key, "sha256": _digest(key, value), "value": value})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".partial", delete=False) as file:
+            file.write(said)
+        Path(file.name).replace(path)
+    except (OSError, RuntimeError):
+        return
+
+
+def _path(key: str) -> Path:
+    return folder() / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+
+
+def _digest(key: str, value: Any) -> str:
+    return hashlib.sha256(json.dumps([key, value]).encode()).hexdigest()

@@ -1,0 +1,46 @@
+"""Canonical JSON: one text for one value, the same in every language (RFC 8785).
+
+Keys in order, no white space, numbers as JavaScript prints them. So a browser, or a person with a JSON library, can
+recompute the digest of a certificate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+
+def canonical_json(value: Any) -> str:
+    """The canonical text of a JSON value; NaN and infinities have none and raise ValueError."""
+    match value:
+        case None | bool() | str() | int():
+            return json.dumps(value, ensure_ascii=False)
+        case float():
+            return canonical_number(value)
+        case list() | tuple():
+            return "[" + ",".join(map(canonical_json, value)) + "]"
+        case dict():
+            keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
+            return "{" + ",".join(f"{canonical_json(key)}:{canonical_json(value[key])}" for key in keys) + "}"
+    raise TypeError(f"not a JSON value: {value!r}")
+
+
+def canonical_number(x: float) -> str:
+    """The shortest digits that read back as x, in the notation of JavaScript's Number.toString."""
+    if not math.isfinite(x):
+        raise ValueError(f"JSON has no number {x!r}")
+    if x == 0.0:
+        return "0"
+    if 1e-6 <= abs(x) < 1e21:
+        text = format(Decimal(repr(x)), "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    digits, exponent = repr(x).split("e")
+    return f"{digits.removesuffix('.0')}e{int(exponent):+d}"
+
+
+def digest(value: Any) -> str:
+    """sha256 of the canonical text in UTF-8."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -1,0 +1,218 @@
+"""A certificate: a verdict with all that is needed to check it.
+
+`verify` runs the procedure again on the counts that the certificate carries and compares everything that follows from
+them. Together with the digest over its canonical JSON this detects alteration; it cannot tell who drew the counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from smoothcert.canonical import digest
+from smoothcert.errors import CertificateError, CountsError, DomainError, explain
+from smoothcert.noise import AnyNoise
+from smoothcert.procedures import AnyProcedure
+from smoothcert.verdict import StageOutcome, StopReason, Verdict, floor_radius
+
+TOLERANCE = 1e-9  # between the bounds of two machines' libraries
+
+Count = Annotated[int, Field(strict=True, ge=0)]
+Real = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Record(BaseModel):
+    """Certificates are read-only, and nothing unknown hides in them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FamilyWise(Record):
+    """alpha shared among the images of one request (Bonferroni): alpha of the certificate = alpha / images here."""
+
+    alpha: Annotated[Real, Field(gt=0, lt=1)]
+    images: Annotated[int, Field(strict=True, ge=1)]
+
+
+class StageRecord(Record):
+    """A stage of the procedure; the fields are those of `Stage`."""
+
+    counts: tuple[Count, ...]
+    n: Count
+    count: Count
+    outcome: StageOutcome
+    p_lower: Real | None = None
+    p_upper: Real | None = None
+    certify_at: Annotated[int, Field(strict=True)] | None = None
+    abandon_at: Annotated[int, Field(strict=True)] | None = None
+
+
+class Certificate(Record):
+    """With confidence 1 - alpha: the smoothed classifier answers `class_index` everywhere within `radius`.
+
+    Or an abstention, which claims nothing.
+    """
+
+    format: Literal["smoothcert/certificate/1"] = "smoothcert/certificate/1"
+    index: Count = 0
+    """The place of the image in its request."""
+    decision: Literal["certified", "abstain"]
+    class_index: Count | None
+    class_name: str | None = None
+    radius: Annotated[Real, Field(ge=0)]
+    """Floored to six decimals."""
+    target_radius: Annotated[Real, Field(ge=0)] | None
+    p_lower: Real | None
+    alpha: Annotated[Real, Field(gt=0, lt=1)]
+    beta: Annotated[Real, Field(gt=0, lt=1)]
+    family_wise: FamilyWise | None = None
+    noise: AnyNoise
+    procedure: AnyProcedure
+    samples: Count
+    stop_reason: StopReason
+    selection: tuple[Count, ...]
+    """Class counts of the samples that chose the class; the last entry is for no class."""
+    stages: tuple[StageRecord, ...]
+    digest: str = ""
+    """sha256 of the canonical JSON of all other fields."""
+
+    @classmethod
+    def of(cls, verdict: Verdict, **said: Any) -> Certificate:
+        """The certificate of a verdict; `said` are the fields that the verdict does not determine."""
+        unsigned = cls(**derived(verdict), **said)
+        return unsigned.model_copy(update={"digest": unsigned.expected_digest()})
+
+    def expected_digest(self) -> str:
+        """The digest of the fields as they are now."""
+        return digest(self.model_dump(mode="json", exclude={"digest"}))
+
+    def to_json(self) -> str:
+        """The whole certificate as JSON text."""
+        return self.model_dump_json(indent=2)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Certificate:
+        """Read a certificate; CertificateError says what is wrong with the text."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise CertificateError(f"not a certificate: {explain(error)}") from error
+
+
+def derived(verdict: Verdict) -> dict[str, Any]:
+    """The fields of a certificate that follow from its verdict."""
+    return {
+        "decision": "abstain" if verdict.top_class is None else "certified",
+        "class_index": verdict.top_class,
+        "radius": floor_radius(verdict.radius),
+        "p_lower": verdict.p_lower,
+        "samples": verdict.samples,
+        "stop_reason": verdict.stop_reason,
+        "selection": verdict.selection,
+        "stages": tuple(StageRecord(**vars(stage)) for stage in verdict.stages),
+    }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A field that does not follow from the counts."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found; true where nothing is wrong."""
+
+    problems: tuple[Problem, ...]
+
+    @property
+    def consistent(self) -> bool:
+        """Whether everything that can be recomputed agrees."""
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        return self.consistent
+
+
+def verify(certificate: Certificate) -> Verification:
+    """Recompute the digest and everything that follows from the counts; say which fields are wrong."""
+    return Verification(tuple(_problems(certificate)))
+
+
+def _problems(certificate: Certificate) -> Iterator[Problem]:
+    if certificate.digest != (expected := certificate.expected_digest()):
+        yield Problem("digest", f"is {certificate.digest!r}, the fields have {expected!r}")
+    shared = certificate.family_wise
+    if shared and not _close(certificate.alpha, shared.alpha / shared.images):
+        message = f"is {certificate.alpha!r}, the family-wise share is {shared.alpha / shared.images!r}"
+        yield Problem("alpha", message)
+    if certificate.procedure.name == "fixed" and certificate.target_radius is not None:
+        yield Problem("target_radius", f"is {certificate.target_radius!r}, a fixed procedure has none")
+    try:
+        verdict = _replay(certificate)
+    except _MismatchError as mismatch:
+        yield mismatch.problem
+        return
+    except DomainError as error:
+        yield Problem("procedure", str(error))
+        return
+    for name, value in derived(verdict).items():
+        if name == "stages":
+            yield from _compare_stages(certificate.stages, value)
+        elif not _agree(name, getattr(certificate, name), value):
+            yield Problem(name, f"is {getattr(certificate, name)!r}, the counts give {value!r}")
+
+
+class _MismatchError(Exception):
+    def __init__(self, field: str, message: str) -> None:
+        self.problem = Problem(field, message)
+
+
+def _replay(certificate: Certificate) -> Verdict:
+    """Run the procedure on the recorded counts."""
+    procedure = certificate.procedure.start(
+        certificate.noise, certificate.target_radius, alpha=certificate.alpha, beta=certificate.beta
+    )
+    recorded = [("selection", certificate.selection)]
+    recorded += [(f"stages[{i}].counts", stage.counts) for i, stage in enumerate(certificate.stages)]
+    next(procedure)
+    for i, (field, counts) in enumerate(recorded):
+        try:
+            wanted = procedure.send(np.array(counts, dtype=np.int64))
+        except CountsError as error:
+            raise _MismatchError(field, str(error)) from error
+        except StopIteration as end:
+            if i + 1 < len(recorded):
+                raise _MismatchError("stages", f"has {len(recorded) - 1}, the procedure ends after {i}") from end
+            verdict: Verdict = end.value
+            return verdict
+    raise _MismatchError("stages", f"has {len(recorded) - 1}, the procedure goes on and asks for {wanted} more samples")
+
+
+def _compare_stages(stored: tuple[StageRecord, ...], recomputed: tuple[StageRecord, ...]) -> Iterator[Problem]:
+    for i, (mine, theirs) in enumerate(zip(stored, recomputed, strict=True)):
+        for name in StageRecord.model_fields:
+            seen, expected = getattr(mine, name), getattr(theirs, name)
+            if not _agree(name, seen, expected):
+                yield Problem(f"stages[{i}].{name}", f"is {seen!r}, the counts give {expected!r}")
+
+
+def _agree(name: str, seen: object, expected: object) -> bool:
+    if isinstance(seen, float) and isinstance(expected, float):
+        # a bound that differs in its last digit can move the floored radius by one unit
+        return math.isclose(seen, expected, rel_tol=0.0, abs_tol=1.5e-6 if name == "radius" else TOLERANCE)
+    return seen == expected
+
+
+def _close(seen: float, expected: float) -> bool:
+    return math.isclose(seen, expected, rel_tol=TOLERANCE)

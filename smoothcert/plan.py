@@ -1,0 +1,133 @@
+"""What a procedure can prove and what it will cost, before any sample is drawn. Exact, not simulated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+from smoothcert.boundaries import Boundaries, Outcome
+from smoothcert.errors import DomainError, require_count, require_probability, require_radius
+from smoothcert.noise import Noise
+from smoothcert.procedures import AnyProcedure
+from smoothcert.verdict import floor_radius
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Whether a procedure can prove a radius at all, and at what price."""
+
+    procedure: AnyProcedure
+    radius: float
+    p0: float
+    """The least p_A that proves the radius."""
+    feasible: bool
+    reason: str
+    """In a sentence: why it is feasible, or why not and what would be."""
+    largest_radius: float
+    """The largest radius that the procedure can ever prove, floored to six decimals."""
+    samples_needed: int | None
+    """The least size of the last stage with which the radius comes within reach; None where no size does."""
+    fewest_samples: int | None
+    """Samples in the best case, where every one falls on one class; the selection included. None if infeasible."""
+    most_samples: int
+    """Samples in the worst case; the selection included."""
+    boundaries: Boundaries | None
+    """None where p0 is so close to one that no test exists."""
+
+    def expected(self, p_a: float) -> Outcome:
+        """P(certify), P(abandon) and the expected samples, the selection included, where the class has p_A."""
+        if self.boundaries is None:
+            raise DomainError(f"radius {self.radius!r} needs p_A = {self.p0!r}: nothing can be tested")
+        outcome = self.boundaries.outcome(p_a)
+        return Outcome(outcome.certify, outcome.abandon, outcome.samples + self.procedure.n0)
+
+
+def plan(
+    procedure: AnyProcedure,
+    noise: Noise,
+    radius: float,
+    *,
+    alpha: float = 0.001,
+    beta: float = 0.001,
+) -> Plan:
+    """The plan for proving `radius` with this procedure."""
+    require_radius(radius)
+    require_probability("alpha", alpha)
+    require_probability("beta", beta)
+    p0 = noise.probability(radius)
+    needed = fewest_to_prove(p0, procedure.last_alpha(alpha))
+    largest = floor_radius(procedure.largest_radius(noise, alpha=alpha))
+    testable = procedure.name != "sequential" or p0 < 1.0 - 2.0**-52
+    boundaries = procedure.boundaries(noise, radius, alpha=alpha, beta=beta) if testable else None
+    feasible = boundaries is not None and boundaries.feasible
+    return Plan(
+        procedure=procedure,
+        radius=radius,
+        p0=p0,
+        feasible=feasible,
+        reason=_reason(feasible, radius, p0, largest, needed),
+        largest_radius=largest,
+        samples_needed=needed,
+        fewest_samples=_fewest(boundaries, procedure.n0) if boundaries and feasible else None,
+        most_samples=procedure.n0 + procedure.most_samples,
+        boundaries=boundaries,
+    )
+
+
+def _reason(feasible: bool, radius: float, p0: float, largest: float, needed: int | None) -> str:
+    if feasible:
+        return f"radius {radius:g} is proved if p_A is shown to be at least {p0:.6f}"
+    if needed is None:
+        return f"radius {radius:g} needs p_A = {p0!r}, which no number of samples shows; largest here: {largest:.6f}"
+    return (
+        f"radius {radius:g} is beyond the largest provable one, {largest:.6f}; it takes a stage of {needed:,} samples"
+    )
+
+
+def _fewest(boundaries: Boundaries, n0: int) -> int:
+    """The samples drawn by the first look at which a perfect count certifies."""
+    drawn = boundaries.steps.cumsum()
+    return n0 + int(drawn[boundaries.certify <= boundaries.looks][0])
+
+
+def fewest_to_prove(p0: float, alpha: float) -> int | None:
+    """The least n with alpha^(1/n) >= p0: fewer samples prove p0 not even if all of them agree."""
+    if p0 >= 1.0:
+        return None
+    return max(1, math.ceil(math.log(alpha) / math.log(p0)))
+
+
+def last_stage(n: int, s: int, alpha: float) -> int:
+    """n_s of Theorem 2(3): with it, s stages reach every radius that Certify reaches with n samples."""
+    require_count("n", n)
+    require_count("s", s)
+    require_probability("alpha", alpha)
+    return math.ceil(n * (1 - math.log(s) / math.log(alpha)))
+
+
+def recommended_stages(n: int = 100_000, *, s: int = 4, alpha: float = 0.001) -> tuple[int, ...]:
+    """s stages that lose none of the radii of Certify with n samples: tenfold steps, the last by Theorem 2(3)."""
+    final = last_stage(n, s, alpha)
+    first = max(100, n // 10 ** (s - 1))
+    ratio = (n / 10 / first) ** (1 / (s - 2)) if s > 2 else 1.0
+    early = [round(first * ratio**i) for i in range(s - 1)]
+    stages = [*early, final]
+    if any(later <= earlier for earlier, later in pairwise(stages)):
+        raise DomainError(f"{n} samples are too few for {s} stages: they would be {stages}")
+    return tuple(stages)
+
+
+def information_limit(p: float, p0: float, outcome: Outcome, *, alpha: float, beta: float) -> float:
+    """The expected samples of the estimation that no test with this power at p != p0 undercuts (Wald's inequality)."""
+    if p == p0:
+        raise DomainError(f"at p = p0 = {p0!r} there is nothing to tell apart, and no limit")
+    power, error = (outcome.certify, alpha) if p > p0 else (outcome.abandon, beta)
+    return relative_entropy(power, error) / relative_entropy(p, p0)
+
+
+def relative_entropy(a: float, b: float) -> float:
+    """Of Bernoulli(a) to Bernoulli(b), in nats; b in (0, 1)."""
+    first = a * math.log(a / b) if a > 0 else 0.0
+    second = (1 - a) * math.log((1 - a) / (1 - b)) if a < 1 else 0.0
+    return first + second

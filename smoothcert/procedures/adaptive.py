@@ -1,0 +1,129 @@
+"""CertifyAdp (the paper's Algorithm 2): prove a target radius in stages, few samples where few suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import AfterValidator
+
+from smoothcert.boundaries import Boundaries
+from smoothcert.bounds import lower_bound, upper_bound
+from smoothcert.errors import DomainError, require_count, require_probability, require_radius
+from smoothcert.noise import Noise
+from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
+from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, pool, top_class
+from smoothcert.procedures.thresholds import greatest_abandoning, least_certifying, proves, rules_out
+from smoothcert.verdict import Stage, Verdict
+
+STAGES = (100, 1_000, 10_000, 120_000)
+
+
+def certify_adaptive(
+    noise: Noise,
+    radius: float,
+    *,
+    n0: int = N0,
+    stages: Sequence[int] = STAGES,
+    alpha: float = 0.001,
+    beta: float = 0.001,
+    keep_samples: bool = False,
+) -> Procedure:
+    """With probability at least 1 - alpha, the verdict abstains or its class is the smoothed one within its radius.
+
+    Abstains before the last stage only if at least 1 - beta confident that the radius cannot be shown. The s lower
+    bounds hold jointly, so the verdict's radius may exceed the target. With `keep_samples` each stage decides on all
+    samples so far: the looks are fixed in advance and the class is fixed once, so the same alpha / s holds.
+    """
+    require_radius(radius)
+    require_count("n0", n0)
+    require_stages(stages)
+    require_probability("alpha", alpha)
+    require_probability("beta", beta)
+    return _certify_adaptive(noise, radius, n0, tuple(stages), alpha, beta, keep_samples)
+
+
+def _certify_adaptive(
+    noise: Noise, radius: float, n0: int, stages: Sequence[int], alpha: float, beta: float, keep_samples: bool
+) -> Procedure:
+    s = len(stages)
+    selection = yield from draw(n0)
+    c_a = top_class(selection)
+    if c_a is None:
+        return no_class(selection)
+    samples, kept, history = n0, (0,) * len(selection), []
+    for i, n_i in enumerate(stages, start=1):
+        counts = yield from draw_more(n_i, selection)
+        samples += n_i
+        kept = pool(kept, counts) if keep_samples else counts
+        n, count = sum(kept), kept[c_a]
+        p_lower = lower_bound(count, n, alpha / s)
+        if proves(noise, p_lower, radius):
+            history.append(Stage(counts, n, count, "certified", p_lower))
+            return Verdict(c_a, noise.radius(p_lower), p_lower, samples, "certified", tuple(history), selection)
+        if i == s:
+            break
+        p_upper = upper_bound(count, n, beta / (s - 1))
+        if rules_out(noise, p_upper, radius):
+            history.append(Stage(counts, n, count, "abandoned", p_lower, p_upper))
+            return Verdict(None, 0.0, p_lower, samples, "abandoned", tuple(history), selection)
+        history.append(Stage(counts, n, count, "continued", p_lower, p_upper))
+    history.append(Stage(counts, n, count, "exhausted", p_lower))
+    return Verdict(None, 0.0, p_lower, samples, "exhausted", tuple(history), selection)
+
+
+def require_stages(stages: Sequence[int]) -> Sequence[int]:
+    """The stages, if there is at least one and each is larger than the one before."""
+    if not len(stages):
+        raise DomainError("stages must name at least one stage, got none")
+    for n_i in stages:
+        require_count("every stage", n_i)
+    if any(later <= earlier for earlier, later in pairwise(stages)):
+        raise DomainError(f"stages must be strictly increasing, got {list(stages)}")
+    return stages
+
+
+class Adaptive(Parameters):
+    """`certify_adaptive` by name, with its parameters."""
+
+    name: Literal["adaptive"] = "adaptive"
+    stages: Annotated[tuple[WholeNumber, ...], AfterValidator(require_stages)] = STAGES
+    keep_samples: bool = False
+
+    def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
+        """The procedure, ready to run."""
+        if radius is None:
+            raise DomainError("the adaptive procedure needs a target radius")
+        return certify_adaptive(
+            noise,
+            radius,
+            n0=self.n0,
+            stages=self.stages,
+            alpha=alpha,
+            beta=beta,
+            keep_samples=self.keep_samples,
+        )
+
+    def boundaries(self, noise: Noise, radius: float, *, alpha: float, beta: float) -> Boundaries:
+        """The counts at which each stage certifies and abandons."""
+        s = len(self.stages)
+        looks = list(accumulate(self.stages)) if self.keep_samples else list(self.stages)
+        certify = [least_certifying(noise, radius, n, alpha / s) for n in looks]
+        abandon = [greatest_abandoning(noise, radius, n, beta / (s - 1)) for n in looks[:-1]]
+        return Boundaries(np.array(looks), np.array(certify), np.array([*abandon, -1]), pooled=self.keep_samples)
+
+    @property
+    def most_samples(self) -> int:
+        """All stages."""
+        return sum(self.stages)
+
+    @property
+    def last_look(self) -> int:
+        """The last stage, or all of them where samples are kept."""
+        return sum(self.stages) if self.keep_samples else self.stages[-1]
+
+    def last_alpha(self, alpha: float) -> float:
+        """Bonferroni: every stage has its share."""
+        return alpha / len(self.stages)

@@ -1,0 +1,61 @@
+"""Certify (Cohen et al.; the paper's Algorithm 1): a fixed number of samples, the largest radius they prove."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from smoothcert.boundaries import Boundaries
+from smoothcert.bounds import lower_bound
+from smoothcert.errors import require_count, require_probability
+from smoothcert.noise import Noise
+from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
+from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, top_class
+from smoothcert.procedures.thresholds import least_certifying
+from smoothcert.verdict import Stage, Verdict
+
+N = 100_000
+
+
+def certify(noise: Noise, *, n0: int = N0, n: int = N, alpha: float = 0.001) -> Procedure:
+    """With probability at least 1 - alpha, the verdict abstains or its class is the smoothed one within its radius."""
+    require_count("n0", n0)
+    require_count("n", n)
+    require_probability("alpha", alpha)
+    return _certify(noise, n0, n, alpha)
+
+
+def _certify(noise: Noise, n0: int, n: int, alpha: float) -> Procedure:
+    selection = yield from draw(n0)
+    c_a = top_class(selection)
+    if c_a is None:
+        return no_class(selection)
+    counts = yield from draw_more(n, selection)
+    p_lower = lower_bound(counts[c_a], n, alpha)
+    if not p_lower > 0.5:
+        stage = Stage(counts, n, counts[c_a], "exhausted", p_lower)
+        return Verdict(None, 0.0, p_lower, n0 + n, "exhausted", (stage,), selection)
+    stage = Stage(counts, n, counts[c_a], "certified", p_lower)
+    return Verdict(c_a, noise.radius(p_lower), p_lower, n0 + n, "certified", (stage,), selection)
+
+
+class Fixed(Parameters):
+    """`certify` by name, with its parameters."""
+
+    name: Literal["fixed"] = "fixed"
+    n: WholeNumber = N
+
+    def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
+        """The procedure, ready to run; it has no use for a target radius or beta."""
+        return certify(noise, n0=self.n0, n=self.n, alpha=alpha)
+
+    def boundaries(self, noise: Noise, radius: float, *, alpha: float, beta: float) -> Boundaries:
+        """When it proves this radius."""
+        certify_at = least_certifying(noise, radius, self.n, alpha)
+        return Boundaries(np.array([self.n]), np.array([certify_at]), np.array([-1]))
+
+    @property
+    def most_samples(self) -> int:
+        """All n, always."""
+        return self.n

@@ -1,0 +1,198 @@
+"""An exact group-sequential binomial test of p_A >= p0, and the boundaries that make it one.
+
+The running count is compared with two integer boundaries at looks fixed in advance. The certify boundary spends alpha
+under p = p0 as if there were no abandoning, so that P(ever certify | p_A <= p0) <= alpha whatever makes a run stop
+early: the abandon rule, a cancellation or a crash. The abandon boundary comes in two flavours:
+
+strict             P(abandon | p_A = p0) <= beta: what the paper's CertifyAdp promises.
+lost-certificate   for every p_A >= p0, P(abandon, though going on would have certified) <= beta. Abandons sooner,
+                   because a path that would not have certified anyway loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Literal, get_args
+
+import numpy as np
+
+from smoothcert import cache
+from smoothcert.binomial import NOTHING_DRAWN, Counts, binomial
+from smoothcert.boundaries import Boundaries
+from smoothcert.errors import DomainError, require_count, require_probability
+
+Abandon = Literal["strict", "lost-certificate"]
+
+FIRST_LOOK = 32
+GROWTH = 0.1
+SLACK = 1e-9  # relative share of alpha and beta left unspent, far above any rounding of the sums
+LEAST_ERROR = 1e-20  # far above the 1e-40 that the kernels leave out
+SCHEME = 1  # part of the key of stored boundaries: raise it with every change that may move one
+
+
+@lru_cache(maxsize=512)
+def boundaries(p0: float, *, alpha: float, beta: float, max_samples: int, abandon: Abandon) -> Boundaries:
+    """The boundaries of the test of p_A >= p0, for 0 < p0 < 1, at most `max_samples` samples.
+
+    Kept in memory and on disk: they are integers, a pure function of the arguments.
+    """
+    require_testable(p0, alpha=alpha, beta=beta)
+    require_count("max_samples", max_samples)
+    if abandon not in get_args(Abandon):
+        raise DomainError(f"abandon must be one of {', '.join(get_args(Abandon))}, got {abandon!r}")
+    key = f"boundaries/{SCHEME}/{p0!r}/{alpha!r}/{beta!r}/{max_samples}/{abandon}"
+    stored = cache.load(key)
+    if stored is None:
+        built = build(p0, alpha=alpha, beta=beta, max_samples=max_samples, abandon=abandon)
+        cache.save(key, [array.tolist() for array in (built.looks, built.certify, built.abandon)])
+        return built
+    return Boundaries(*(np.array(row, dtype=np.int64) for row in stored))
+
+
+def require_testable(p0: float, *, alpha: float, beta: float) -> None:
+    """0 < p0 < 1, alpha and beta in (0, 1), none so extreme that double precision could not tell."""
+    require_probability("alpha", alpha)
+    require_probability("beta", beta)
+    if min(alpha, beta) < LEAST_ERROR:
+        raise DomainError(f"alpha and beta must be at least {LEAST_ERROR}, got {min(alpha, beta)!r}")
+    if 1.0 - 2.0**-52 <= p0 <= 1.0:
+        raise DomainError(f"p0 = {p0!r} is too close to 1: no number of samples could show it")
+    require_probability("p0", p0)
+
+
+def build(p0: float, *, alpha: float, beta: float, max_samples: int, abandon: Abandon) -> Boundaries:
+    """`boundaries`, computed."""
+    p0 = math.nextafter(p0, 1.0)
+    looks = looks_up_to(max_samples)
+    certify = certify_boundary(p0, looks, alpha * (1 - SLACK))
+    flavour = strict_boundary if abandon == "strict" else lost_certificate_boundary
+    give_up = flavour(p0, looks, certify, beta * (1 - SLACK))
+    return Boundaries(np.array(looks), np.array(certify), np.array(give_up))
+
+
+def looks_up_to(max_samples: int) -> list[int]:
+    """Looks that grow by a tenth, in steps of 32, and end with `max_samples`."""
+    looks: list[int] = []
+    look = FIRST_LOOK
+    while look < max_samples:
+        looks.append(look)
+        grown = math.ceil((1 + GROWTH) * look)
+        look = max(look + FIRST_LOOK, FIRST_LOOK * math.ceil(grown / FIRST_LOOK))
+    if looks and max_samples - looks[-1] < 0.3 * GROWTH * looks[-1]:
+        looks.pop()  # a look that close to the last would only cost alpha
+    return [*looks, max_samples]
+
+
+def steps_of(looks: list[int]) -> list[int]:
+    """The samples drawn from each look to the next."""
+    return [later - earlier for earlier, later in zip([0, *looks], looks, strict=False)]
+
+
+def certify_boundary(p0: float, looks: list[int], alpha: float) -> list[int]:
+    """U_j: the least counts that keep P(ever S_j >= U_j | p0) within what may be spent by each look."""
+    going, spent = NOTHING_DRAWN, 0.0
+    boundary = []
+    for look, step, share in zip(looks, steps_of(looks), certify_shares(p0, looks, alpha), strict=True):
+        at_look = going.plus(step, p0)
+        u = at_look.least_upper(alpha * share - spent)
+        spent += at_look.upper_tail(u)
+        going = at_look.below(u)
+        boundary.append(u)
+        _require_whole(going.total + spent, look)
+    return boundary
+
+
+def certify_shares(p0: float, looks: list[int], alpha: float) -> list[float]:
+    """The share of alpha that may be spent by each look: half of it evenly in log n, the other half at the end."""
+    fewest = max(8.0, math.log(alpha) / math.log(p0))  # fewer samples than this can never certify
+    most = looks[-1]
+
+    def spread(look: int) -> float:
+        if most <= fewest:
+            return 1.0
+        return min(1.0, max(0.0, math.log(2 * look / fewest) / math.log(2 * most / fewest)))
+
+    return [*(spread(look) / 2 for look in looks[:-1]), 1.0]
+
+
+def strict_boundary(p0: float, looks: list[int], certify: list[int], beta: float) -> list[int]:
+    """L_j: the greatest counts that keep P(stop by S_j <= L_j before certifying | p0) within beta, evenly in log n."""
+    alive, spent = NOTHING_DRAWN, 0.0
+    boundary = []
+    for look, step, u in zip(looks[:-1], steps_of(looks), certify, strict=False):
+        at_look = alive.plus(step, p0).below(u)
+        share = math.log(2 * look / looks[0]) / math.log(2 * looks[-1] / looks[0])
+        low = min(at_look.greatest_lower(beta * share - spent), u - 1)
+        spent += at_look.lower_tail(low)
+        alive = at_look.above(low)
+        boundary.append(max(low, -1))
+    return [*boundary, -1]
+
+
+def lost_certificate_boundary(p0: float, looks: list[int], certify: list[int], beta: float) -> list[int]:
+    """L_j: the greatest counts that keep the certificates lost by stopping within beta, at every p of a grid.
+
+    Forward over the paths still alive, weighing each with the chance of certifying that abandoning would take from it.
+    """
+    steps = steps_of(looks)
+    grid = p_grid(p0, looks[-1])
+    chances = [certify_chances(p, looks, certify) for p in grid]
+    alive, lost = [NOTHING_DRAWN] * len(grid), [0.0] * len(grid)
+    boundary = []
+    for j, (look, step, u) in enumerate(zip(looks[:-1], steps, certify, strict=False)):
+        x = math.log(look / looks[0]) / math.log(looks[-1] / looks[0])
+        budget = beta * max(0.02, x * x)
+        at_look = [paths.plus(step, p).below(u) for paths, p in zip(alive, grid, strict=True)]
+        loss = [_weigh(paths, chance[j]) for paths, chance in zip(at_look, chances, strict=True)]
+        low = min([u - 1, *(a.greatest_lower(budget - b) for a, b in zip(loss, lost, strict=True) if len(a.mass))])
+        lost = [b + a.lower_tail(low) for a, b in zip(loss, lost, strict=True)]
+        alive = [paths.above(low).without_dust() for paths in at_look]
+        boundary.append(max(low, -1))
+    return [*boundary, -1]
+
+
+def p_grid(p0: float, max_samples: int) -> list[float]:
+    """Where the loss is held within beta: dense where the test is in doubt, up to where it no longer is."""
+    near = [p0 + t / 2 * math.sqrt(p0 * (1 - p0) / max_samples) for t in range(20)]
+    far = [p0 + (1 - p0) * share for share in (0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45, 0.6, 0.8, 0.95)]
+    near = [p for p in near if p < p0 + 0.98 * (1 - p0)]
+    return sorted({min(p, p0 + 0.95 * (1 - p0)) for p in [*near, *far]})
+
+
+def certify_chances(p: float, looks: list[int], certify: list[int]) -> list[Counts]:
+    """H_j(k) = P(certify after look j | S_j = k) without abandoning, for each look and the counts k that can occur.
+
+    Backward from the last look, after which nothing certifies.
+    """
+    steps = steps_of(looks)
+    later = Counts(certify[-1], np.empty(0))
+    chances = [later]
+    for j in range(len(looks) - 2, -1, -1):
+        first = min(binomial(looks[j], p).start, certify[j])
+        step = binomial(steps[j + 1], p)
+        # P(k + step >= U): the kernel's upper tail at U - k
+        tails = np.concatenate([np.cumsum(step.mass[::-1])[::-1], [0.0]])
+        needed = certify[j + 1] - np.arange(first, certify[j])
+        chance = tails[np.clip(needed - step.start, 0, len(step.mass))]
+        if len(later.mass):
+            through = np.convolve(later.mass, step.mass[::-1])  # entry i is k = through_first + i
+            through_first = later.start - step.start - len(step.mass) + 1
+            begin, end = max(first, through_first), min(certify[j], through_first + len(through))
+            if begin < end:
+                chance[begin - first : end - first] += through[begin - through_first : end - through_first]
+        later = Counts(first, chance)
+        chances.append(later)
+    return chances[::-1]
+
+
+def _weigh(paths: Counts, chance: Counts) -> Counts:
+    """The mass of each path times its chance; counts below those of `chance` do not occur."""
+    paths = paths.above(chance.start - 1)
+    offset = paths.start - chance.start
+    return Counts(paths.start, paths.mass * chance.mass[offset : offset + len(paths.mass)])
+
+
+def _require_whole(total: float, look: int) -> None:
+    if not abs(total - 1.0) < 1e-10:
+        raise ArithmeticError(f"probabilities add up to {total!r} at look {look}; this is a defect")

@@ -1,0 +1,160 @@
+"""The guarantees, exactly: no sampling, the truth at the very edge of the claim.
+
+The probabilities are computed here a second time, by a plain recursion over scipy's binomial probabilities that shares
+no code with the one that builds the boundaries.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from smoothcert.boundaries import Boundaries
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Adaptive, Sequential
+from smoothcert.sequential import Abandon, certify_chances
+
+NOISE = Gaussian(1.0)
+RATIOS = [round(0.1 + 0.2 * i, 1) for i in range(20)]  # r / sigma from 0.1 to 3.9
+ALPHAS = [0.05, 0.01, 0.001]
+SCHEDULES = [(100, 1_000, 10_000, 120_000), (1_000, 10_000, 125_000), (50, 200, 800, 3_200, 12_800), (500,)]
+BUDGETS = [100, 1_000, 10_000, 131_100]
+
+
+def walk(boundaries: Boundaries, p: float, *, abandoning: bool) -> tuple[float, float]:
+    """P(certify) and P(abandon) at p: mass over every reachable count, moved look by look."""
+    mass, start, certified, abandoned = np.ones(1), 0, 0.0, 0.0
+    for step, certify, abandon in zip(boundaries.steps, boundaries.certify, boundaries.abandon, strict=True):
+        low, high = (int(x) for x in stats.binom.interval(1 - 1e-15, step, p))
+        low, high = max(0, low - 40), min(int(step), high + 40)
+        kernel = stats.binom.pmf(np.arange(low, high + 1), step, p)
+        mass, start = np.convolve(mass, kernel), start + low
+        counts = start + np.arange(len(mass))
+        certified += mass[counts >= certify].sum()
+        abandoned += mass[counts <= abandon].sum() if abandoning else 0.0
+        alive = (counts < certify) & ((counts > abandon) | (not abandoning))
+        if not alive.any():
+            break
+        start, mass = int(counts[alive][0]), mass[alive]
+    return float(certified), float(abandoned)
+
+
+def fresh(boundaries: Boundaries, p: float) -> tuple[float, float]:
+    """The same for stages that start anew, where the counts of one stage say nothing of the next."""
+    alive, certified, abandoned = 1.0, 0.0, 0.0
+    for n, certify, abandon in zip(boundaries.looks, boundaries.certify, boundaries.abandon, strict=True):
+        certified += alive * stats.binom.sf(certify - 1, n, p)
+        abandoned += alive * stats.binom.cdf(abandon, n, p)
+        alive *= stats.binom.cdf(certify - 1, n, p) - stats.binom.cdf(abandon, n, p)
+    return float(certified), float(abandoned)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("kept", [False, True], ids=["fresh", "kept"])
+def test_adaptive_certifies_falsely_at_most_alpha(kept: bool, alpha: float, schedule: tuple[int, ...]) -> None:
+    """Mutant killed: alpha in place of alpha / s (see the test below)."""
+    for ratio in RATIOS:
+        boundaries = Adaptive(stages=schedule, keep_samples=kept).boundaries(NOISE, ratio, alpha=alpha, beta=alpha)
+        p0 = NOISE.probability(ratio)
+        certified, abandoned = walk(boundaries, p0, abandoning=True) if kept else fresh(boundaries, p0)
+        never_abandoning, _ = walk(boundaries, p0, abandoning=False) if kept else (certified, 0)
+        assert max(certified, never_abandoning) <= alpha, ratio
+        assert abandoned <= alpha, ratio
+        outcome = boundaries.outcome(p0)
+        assert outcome.certify == pytest.approx(certified, rel=1e-6, abs=1e-12)
+        assert outcome.abandon == pytest.approx(abandoned, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["fresh", "kept"])
+def test_without_its_share_of_alpha_adaptive_would_certify_falsely(kept: bool) -> None:
+    """The mutant itself: each stage at the full alpha breaks the claim, so the test above can fail."""
+    s = 4
+    mutant = Adaptive(keep_samples=kept).boundaries(NOISE, 1.0, alpha=0.05 * s, beta=0.001)
+    certified, _ = (
+        walk(mutant, NOISE.probability(1.0), abandoning=True) if kept else fresh(mutant, NOISE.probability(1.0))
+    )
+    assert certified > 0.05
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_sequential_certifies_falsely_at_most_alpha(alpha: float, budget: int) -> None:
+    """With the abandon rule and without it: soundness must not rest on abandoning."""
+    for ratio in RATIOS:
+        p0 = NOISE.probability(ratio)
+        boundaries = Sequential(max_samples=budget).boundaries(NOISE, ratio, alpha=alpha, beta=alpha)
+        ever, _ = walk(boundaries, p0, abandoning=False)
+        certified, abandoned = walk(boundaries, p0, abandoning=True)
+        assert certified <= ever * (1 + 1e-12) <= alpha, ratio
+        assert abandoned <= alpha, ratio
+        outcome = boundaries.outcome(p0)
+        assert outcome.certify == pytest.approx(certified, rel=1e-6, abs=1e-12)
+        assert outcome.abandon == pytest.approx(abandoned, rel=1e-6, abs=1e-12)
+
+
+def test_the_budget_of_alpha_is_used_where_counts_are_fine_enough() -> None:
+    """A boundary that never certified would pass every test above; this one spends what it is given."""
+    boundaries = Sequential().boundaries(NOISE, 1.0, alpha=0.01, beta=0.01)
+    ever, _ = walk(boundaries, NOISE.probability(1.0), abandoning=False)
+    _, abandoned = walk(boundaries, NOISE.probability(1.0), abandoning=True)
+    assert ever > 0.98 * 0.01
+    assert abandoned > 0.98 * 0.01
+
+
+def test_a_peek_between_looks_would_break_alpha() -> None:
+    """The mutant: comparing with the boundary after every sample instead of at the looks."""
+    alpha, p0 = 0.05, NOISE.probability(1.0)
+    design = Sequential(max_samples=1_000).boundaries(NOISE, 1.0, alpha=alpha, beta=alpha)
+    n = np.arange(1, 1_001)
+    # between two looks the peeking mutant uses the rate of the next look's boundary
+    nearest = np.searchsorted(design.looks, n)
+    rate = design.certify[nearest] / design.looks[nearest]
+    peeking = Boundaries(n, np.ceil(rate * n).astype(int).clip(1), np.full(len(n), -1))
+    ever, _ = walk(peeking, p0, abandoning=False)
+    assert ever > alpha
+
+
+@pytest.mark.parametrize(
+    ("ratio", "alpha", "beta", "budget"),
+    [
+        (0.1, 0.001, 0.001, 10_000),
+        (1.0, 0.001, 0.001, 131_100),
+        (1.0, 0.05, 0.01, 10_000),
+        (2.0, 0.01, 0.05, 3_000),
+        (3.0, 0.001, 0.001, 131_100),
+        (3.9, 0.001, 0.01, 200_000),
+    ],
+)
+def test_lost_certificates_stay_within_beta_at_every_p(ratio: float, alpha: float, beta: float, budget: int) -> None:
+    """On a grid much finer than the one that the boundaries were built on.
+
+    The loss is what abandoning takes: P(certify without abandoning) - P(certify with it).
+    """
+    flavour: Abandon = "lost-certificate"
+    p0 = NOISE.probability(ratio)
+    boundaries = Sequential(max_samples=budget, abandon=flavour).boundaries(NOISE, ratio, alpha=alpha, beta=beta)
+    spread = np.sqrt(p0 * (1 - p0) / budget)
+    grid = np.unique(np.concatenate([p0 + np.arange(0, 12, 0.23) * spread, p0 + (1 - p0) * np.arange(0, 1, 0.023)]))
+    worst = 0.0
+    for p in grid[grid < 1]:
+        ever, _ = walk(boundaries, float(p), abandoning=False)
+        certified, _ = walk(boundaries, float(p), abandoning=True)
+        worst = max(worst, ever - certified)
+    assert worst <= beta
+    assert worst > 0.1 * beta, "the budget is there to be used"
+
+
+def test_the_chance_to_certify_is_the_power_of_the_test_without_abandoning() -> None:
+    """H computed backward and the power computed forward meet at the first look."""
+    design = Sequential(max_samples=5_000).boundaries(NOISE, 1.0, alpha=0.01, beta=0.01)
+    looks, certify = design.looks.tolist(), design.certify.tolist()
+    for p in (0.8413447460685429, 0.85, 0.87):
+        first = certify_chances(p, looks, certify)[0]
+        counts = first.start + np.arange(len(first.mass))
+        backward = (
+            stats.binom.sf(certify[0] - 1, looks[0], p) + (stats.binom.pmf(counts, looks[0], p) * first.mass).sum()
+        )
+        forward, _ = walk(design, p, abandoning=False)
+        assert backward == pytest.approx(forward, rel=1e-9)

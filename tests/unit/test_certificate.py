@@ -1,0 +1,223 @@
+"""Certificates: the round trip, and that every alteration is found, with and without a new digest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from smoothcert.certificate import Certificate, FamilyWise, verify
+from smoothcert.errors import CertificateError
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential, run
+
+PROCEDURES: list[AnyProcedure] = [
+    Fixed(n=1000),
+    Adaptive(stages=(50, 500, 2000)),
+    Adaptive(stages=(50, 500, 2000), keep_samples=True),
+    Sequential(max_samples=2000),
+    Sequential(max_samples=2000, abandon="lost-certificate"),
+]
+
+
+def certificate_of(
+    procedure: AnyProcedure, p_a: float, seed: int = 0, radius: float = 0.25, **said: Any
+) -> Certificate:
+    """A real run on a classifier with this p_A."""
+    rng = np.random.default_rng(seed)
+    noise, alpha, beta = Gaussian(0.25), said.pop("alpha", 0.001), 0.002
+    target = None if procedure.name == "fixed" else radius
+    rest = (1 - p_a) / 2
+    procedure_run = procedure.start(noise, target, alpha=alpha, beta=beta)
+    verdict = run(procedure_run, lambda n: rng.multinomial(n, [rest, p_a, rest * 0.9, rest * 0.1]))
+    said = {"class_name": "ship" if verdict.top_class == 1 else None, **said}
+    return Certificate.of(
+        verdict, noise=noise, procedure=procedure, alpha=alpha, beta=beta, target_radius=target, **said
+    )
+
+
+def altered(certificate: Certificate, path: list[Any], value: Any, *, signed: bool) -> Certificate:
+    """The certificate with one field changed, its digest renewed or not."""
+    said = json.loads(certificate.to_json())
+    place = said
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    changed = Certificate.model_validate_json(json.dumps(said))
+    return changed.model_copy(update={"digest": changed.expected_digest()}) if signed else changed
+
+
+def leaves(said: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
+    """Every single value of a JSON document with the way to it."""
+    if isinstance(said, dict | list) and said:
+        items = said.items() if isinstance(said, dict) else enumerate(said)
+        return [leaf for key, value in items for leaf in leaves(value, (*path, key))]
+    return [(path, said)]
+
+
+procedures = st.sampled_from(PROCEDURES)
+p_as = st.sampled_from([0.4, 0.7, 0.8413, 0.9, 0.97, 1.0])
+
+
+@settings(max_examples=60)
+@given(procedures, p_as, st.integers(0, 2**32 - 1), st.floats(0.01, 0.6))
+def test_the_certificate_of_any_run_survives_json_and_verifies(
+    procedure: AnyProcedure, p_a: float, seed: int, radius: float
+) -> None:
+    certificate = certificate_of(procedure, p_a, seed, radius)
+    again = Certificate.from_json(certificate.to_json())
+    assert again == certificate
+    assert verify(again).problems == ()
+    assert bool(verify(again)) is True
+
+
+@settings(max_examples=150)
+@given(procedures, p_as, st.integers(0, 2**32 - 1), st.data())
+def test_any_single_alteration_is_found(procedure: AnyProcedure, p_a: float, seed: int, data: st.DataObject) -> None:
+    certificate = certificate_of(procedure, p_a, seed)
+    path, value = data.draw(st.sampled_from(leaves(json.loads(certificate.to_json()))))
+    try:
+        changed = altered(certificate, list(path), other_than(value, data), signed=False)
+    except ValueError:
+        return  # not even a certificate
+    assume(changed != certificate)
+    found = verify(changed)
+    assert not found
+    assert any(problem.field == "digest" for problem in found.problems)
+
+
+def other_than(value: Any, data: st.DataObject) -> Any:
+    """Another value, of the same kind where there is one."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + data.draw(st.sampled_from([-1, 1, 7]))
+    if isinstance(value, float):
+        return value * data.draw(st.sampled_from([0.5, 1.001, 1 - 1e-12]))
+    if isinstance(value, str):
+        return data.draw(st.sampled_from(["abstain", "certified", "exhausted", "abandoned", "strict", value + "x"]))
+    return data.draw(st.sampled_from([0, 0.5, "x"]))
+
+
+DERIVED = [
+    (["decision"], "abstain"),
+    (["class_index"], 0),
+    (["radius"], 0.26),
+    (["p_lower"], 0.9),
+    (["samples"], 101),
+    (["stop_reason"], "exhausted"),
+    (["alpha"], 0.00001),
+    (["target_radius"], 0.5),
+    (["noise", "sigma"], 0.2),
+    (["stages", 0, "n"], 51),
+    (["stages", 0, "count"], 51),
+    (["stages", 0, "outcome"], "exhausted"),
+    (["stages", 0, "counts", 0], 40),
+    (["selection", 0], 50),
+    (["procedure", "n0"], 99),
+]
+
+
+@pytest.mark.parametrize("procedure", PROCEDURES[1:], ids=lambda p: p.model_dump_json())
+@pytest.mark.parametrize(("path", "value"), DERIVED, ids=lambda x: str(x))
+def test_a_new_digest_does_not_hide_an_alteration(procedure: AnyProcedure, path: list[Any], value: Any) -> None:
+    """What follows from the counts is recomputed from them; the message names the field that was altered or broken."""
+    certificate = certificate_of(procedure, 0.9)
+    assert certificate.decision == "certified"
+    found = verify(altered(certificate, path, value, signed=True))
+    assert not found
+    fields = [problem.field for problem in found.problems]
+    assert "digest" not in fields
+    if path[0] not in ("alpha", "target_radius", "noise", "procedure"):  # those move what follows from them
+        assert any(field.startswith(str(path[0])) for field in fields), fields
+
+
+@pytest.mark.parametrize("procedure", PROCEDURES, ids=lambda p: p.model_dump_json())
+def test_stages_cannot_be_dropped_or_added(procedure: AnyProcedure) -> None:
+    certificate = certificate_of(procedure, 0.9)
+    for stages in (certificate.stages[:-1], (*certificate.stages, certificate.stages[-1])):
+        changed = certificate.model_copy(update={"stages": stages})
+        changed = changed.model_copy(update={"digest": changed.expected_digest()})
+        (problem,) = verify(changed).problems
+        assert problem.field == "stages"
+
+
+def test_a_message_names_what_was_seen_and_what_the_counts_give() -> None:
+    certificate = certificate_of(Adaptive(), 0.9)
+    (problem,) = verify(altered(certificate, ["samples"], 7, signed=True)).problems
+    assert str(problem) == f"samples: is 7, the counts give {certificate.samples}"
+
+
+def test_family_wise_alpha_is_checked() -> None:
+    shared = FamilyWise(alpha=0.01, images=10)
+    assert verify(certificate_of(Adaptive(), 0.9, alpha=0.001, family_wise=shared))
+    (problem,) = verify(certificate_of(Adaptive(), 0.9, alpha=0.01, family_wise=shared)).problems
+    assert problem.field == "alpha"
+
+
+def test_an_abstention_names_no_class_and_no_radius() -> None:
+    certificate = certificate_of(Adaptive(), 0.5)
+    assert (certificate.decision, certificate.class_index, certificate.radius) == ("abstain", None, 0.0)
+    assert verify(certificate)
+
+
+def test_a_fixed_procedure_has_no_target() -> None:
+    certificate = certificate_of(Fixed(n=1000), 0.9)
+    (problem,) = verify(altered(certificate, ["target_radius"], 0.2, signed=True)).problems
+    assert problem.field == "target_radius"
+
+
+def test_an_impossible_test_is_a_problem_not_a_crash() -> None:
+    changed = altered(certificate_of(Sequential(), 0.9), ["target_radius"], 50.0, signed=True)
+    (problem,) = verify(changed).problems
+    assert problem.field == "procedure"
+
+
+def test_the_reported_radius_is_floored() -> None:
+    certificate = certificate_of(Adaptive(), 0.9)
+    assert certificate.p_lower is not None
+    exact = certificate.noise.radius(certificate.p_lower)
+    assert certificate.radius <= exact < certificate.radius + 1e-6
+    assert round(certificate.radius, 6) == certificate.radius
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("", "the text"),
+        ("{", "the text"),
+        ("[]", "the text"),
+        ('{"radius": 1}', "decision"),
+        ('{"unknown": 1}', "unknown"),
+    ],
+)
+def test_what_is_not_a_certificate_is_refused(text: str, seen: str) -> None:
+    with pytest.raises(CertificateError, match=seen):
+        Certificate.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["alpha"], 0),
+        (["alpha"], 1.0),
+        (["beta"], "NaN"),
+        (["noise", "sigma"], 0),
+        (["noise", "name"], "laplace"),
+        (["radius"], -0.1),
+        (["selection", 0], -1),
+        (["selection", 0], 1.5),
+        (["selection", 0], True),
+        (["procedure", "name"], "hope"),
+        (["procedure", "stages"], [100, 100]),
+        (["procedure", "stages"], []),
+        (["format"], "smoothcert/certificate/2"),
+    ],
+)
+def test_values_outside_their_domain_are_refused_by_name(path: list[Any], value: Any) -> None:
+    with pytest.raises(ValueError, match=str(path[0])):
+        altered(certificate_of(Adaptive(), 0.9), path, value, signed=True)

@@ -1,0 +1,164 @@
+"""Boundaries of the sequential test: golden rows, shape, and the store on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smoothcert import cache, sequential
+from smoothcert.boundaries import Boundaries
+from smoothcert.errors import DomainError
+from smoothcert.noise import Gaussian
+from smoothcert.sequential import Abandon, boundaries, looks_up_to
+
+N_MAX = 131_100
+
+
+def make(ratio: float, abandon: Abandon, n: int = N_MAX, alpha: float = 0.001, beta: float = 0.001) -> Boundaries:
+    p0 = Gaussian(1.0).probability(ratio)
+    return boundaries(p0, alpha=alpha, beta=beta, max_samples=n, abandon=abandon)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "golden"),
+    [
+        (
+            1.0,
+            [
+                (32, 33, 16, 17),
+                (64, 64, 40, 41),
+                (96, 93, 63, 65),
+                (128, 123, 88, 90),
+                (117_792, 99_629, 99_369, 98_596),
+                (131_100, 110_732, -1, -1),
+            ],
+        ),
+        (
+            3.0,
+            [
+                (32, 33, 29, 29),
+                (64, 65, 60, 61),
+                (96, 97, 92, 92),
+                (117_792, 117_681, 117_661, 117_580),
+                (131_100, 130_966, -1, -1),
+            ],
+        ),
+    ],
+)
+def test_the_boundaries_have_their_golden_values(ratio: float, golden: list[tuple[int, ...]]) -> None:
+    lost, strict = make(ratio, "lost-certificate"), make(ratio, "strict")
+    assert (lost.looks == strict.looks).all()
+    assert (lost.certify == strict.certify).all(), "certifying must not depend on how we abandon"
+    rows = np.stack([lost.looks, lost.certify, lost.abandon, strict.abandon], axis=1).tolist()
+    for row in golden:
+        assert list(row) in rows
+    assert [row[0] for row in rows[:3]] == [32, 64, 96]
+
+
+def test_looks_grow_by_a_tenth_in_steps_of_32() -> None:
+    looks = looks_up_to(N_MAX)
+    assert len(looks) == 69
+    assert looks[:3] == [32, 64, 96]
+    assert looks[looks.index(5440) + 1] == 6016
+    assert looks[-2:] == [117_792, 131_100]
+    assert all(look % 32 == 0 for look in looks[:-1])
+
+
+@pytest.mark.parametrize(("n", "looks"), [(1, [1]), (31, [31]), (32, [32]), (33, [32, 33]), (70, [32, 64, 70])])
+def test_small_budgets_keep_their_few_looks(n: int, looks: list[int]) -> None:
+    assert looks_up_to(n) == looks
+
+
+def test_only_the_look_right_before_the_last_may_be_dropped() -> None:
+    full = looks_up_to(N_MAX)
+    close = full[-2] + 1000  # closer than 3 % of the look before it
+    assert looks_up_to(close) == [*full[:-2], close]
+
+
+@pytest.mark.parametrize("abandon", ["strict", "lost-certificate"])
+@pytest.mark.parametrize("ratio", [0.0, 0.1, 2.0, 3.9, 5.0])
+@pytest.mark.parametrize("n", [1, 40, 2_000])
+def test_every_boundary_keeps_its_shape(ratio: float, n: int, abandon: Abandon) -> None:
+    found = make(ratio, abandon, n)
+    assert found.looks[-1] == n
+    assert (np.diff(found.looks) > 0).all()
+    assert ((found.abandon >= -1) & (found.abandon < found.certify) & (found.certify <= found.looks + 1)).all()
+    assert found.abandon[-1] == -1
+    assert found.looks.dtype == found.certify.dtype == found.abandon.dtype == np.int64
+    with pytest.raises(ValueError, match="read-only"):
+        found.certify[0] = 0
+
+
+def test_a_radius_out_of_reach_is_never_certified() -> None:
+    assert not make(5.0, "strict", 2_000).feasible
+    assert make(1.0, "strict", 2_000).feasible
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ({"p0": 0.0}, "0.0"),
+        ({"p0": 1.0}, "1.0"),
+        ({"p0": float("nan")}, "nan"),
+        ({"alpha": 0.0}, "0.0"),
+        ({"alpha": 1e-30}, "1e-30"),
+        ({"beta": 1.0}, "1.0"),
+        ({"max_samples": 0}, "0"),
+        ({"max_samples": 10.5}, "10.5"),
+        ({"abandon": "often"}, "often"),
+    ],
+)
+def test_arguments_outside_the_domain_are_named(changes: dict[str, object], seen: str) -> None:
+    arguments = {"p0": 0.9, "alpha": 0.001, "beta": 0.001, "max_samples": 100, "abandon": "strict", **changes}
+    with pytest.raises(DomainError, match=seen):
+        boundaries(arguments.pop("p0"), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SMOOTHCERT_CACHE", str(tmp_path / "store"))
+    boundaries.cache_clear()
+    yield tmp_path / "store"  # type: ignore[misc]
+    boundaries.cache_clear()
+
+
+def test_boundaries_are_read_back_from_disk(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = make(1.0, "strict", 500)
+    assert len(list(store.iterdir())) == 1
+    boundaries.cache_clear()
+    monkeypatch.setattr(sequential, "build", lambda *_, **__: pytest.fail("computed again"))
+    again = make(1.0, "strict", 500)
+    assert again is not first
+    assert again.certify.tolist() == first.certify.tolist()
+    assert make(1.0, "strict", 500) is again
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "null", "[", '{"key": 1}'])
+def test_a_damaged_entry_is_computed_again(store: Path, damage: str) -> None:
+    first = make(1.0, "strict", 500)
+    (entry,) = store.iterdir()
+    entry.write_text(damage)
+    boundaries.cache_clear()
+    assert make(1.0, "strict", 500).certify.tolist() == first.certify.tolist()
+
+
+def test_an_altered_entry_is_not_believed(store: Path) -> None:
+    first = make(1.0, "strict", 500)
+    (entry,) = store.iterdir()
+    said = json.loads(entry.read_text())
+    said["value"][1][-1] -= 1
+    entry.write_text(json.dumps(said))
+    boundaries.cache_clear()
+    assert make(1.0, "strict", 500).certify.tolist() == first.certify.tolist()
+
+
+def test_a_store_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SMOOTHCERT_CACHE", str(tmp_path / "file" / "store"))
+    boundaries.cache_clear()
+    assert make(1.0, "strict", 500).feasible
+    assert cache.load("anything") is None
+    boundaries.cache_clear()
