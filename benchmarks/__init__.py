@@ -1,0 +1,1 @@
+"""What we measure: `python -m benchmarks NAME`, with the resulting tables in `results/`."""

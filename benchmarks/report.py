@@ -1,0 +1,111 @@
+"""What every benchmark says: what it compares, on what machine, a table, and the figures that have a goal."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured number and, where one is set, its goal."""
+
+    name: str
+    value: float
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def goal(self) -> str:
+        """In words."""
+        if self.at_least is not None:
+            return f">= {self.at_least:g}"
+        return "" if self.at_most is None else f"<= {self.at_most:g}"
+
+    @property
+    def reached(self) -> bool:
+        """Whether the goal is met; NaN meets none."""
+        if self.at_least is not None:
+            return self.value >= self.at_least
+        return self.at_most is None or self.value <= self.at_most
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of one benchmark."""
+
+    name: str
+    compares: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    figures: Sequence[Figure]
+    notes: Sequence[str] = ()
+    machine: str = field(default_factory=lambda: machine())
+
+    @property
+    def reached(self) -> bool:
+        """Whether every goal is met."""
+        return all(figure.reached for figure in self.figures)
+
+    def as_json(self) -> str:
+        """One JSON object."""
+        figures = [{**vars(figure), "reached": figure.reached} for figure in self.figures]
+        rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        said = {"name": self.name, "compares": self.compares, "machine": self.machine}
+        return json.dumps({**said, "rows": rows, "figures": figures, "notes": list(self.notes)})
+
+    def print(self) -> None:
+        """A table for people."""
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+        console.print(f"[bold]{self.name}[/]: {self.compares}")
+        console.print(f"on {self.machine}", style="dim")
+        table = Table(*self.columns, box=box.SIMPLE)
+        for row in self.rows:
+            table.add_row(*map(show, row))
+        console.print(table)
+        for figure in self.figures:
+            mark = "" if not figure.goal else "  [green]reached[/]" if figure.reached else "  [red]missed[/]"
+            console.print(f"{figure.name}: [bold]{show(figure.value)}[/] {figure.goal}{mark}")
+        for note in self.notes:
+            console.print(note, style="dim")
+
+    def write_markdown(self, path: Path, *, command: str) -> None:
+        """The table as it is committed, with the command that makes it."""
+        lines = [f"# {self.name}", "", self.compares, "", f"Made by `{command}` on {self.machine}.", ""]
+        lines += ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
+        lines += ["| " + " | ".join(map(show, row)) + " |" for row in self.rows]
+        lines += ["", "| figure | measured | goal | |", "|---|---|---|---|"]
+        for figure in self.figures:
+            mark = "" if not figure.goal else "reached" if figure.reached else "missed"
+            lines.append(f"| {figure.name} | {show(figure.value)} | {figure.goal} | {mark} |")
+        lines += ["", *self.notes]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines).rstrip() + "\n")
+
+
+def show(value: object) -> str:
+    """A number with the digits that matter."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def machine() -> str:
+    """Processor, cores and interpreter."""
+    cpu = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -1,0 +1,206 @@
+"""Samples per image of each procedure, computed exactly on published per-image logs.
+
+The logs are the `data/certify` folder of the repository locuslab/smoothing (Cohen et al., 2019), which holds, for each
+of 500 images, the radius that Certify reached with n = 100,000 and alpha = .001. Each radius is turned back into the
+count it came from and so into p_A; an abstention counts as p_A = .4. Nothing is simulated: for each p_A the expected
+samples and the probability of a certificate follow exactly from the boundaries of each procedure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rich.progress import track
+
+from benchmarks.report import Figure, Report
+from smoothcert.bounds import lower_bound
+from smoothcert.noise import Gaussian
+from smoothcert.plan import plan
+from smoothcert.plot import COLOURS, finish, pyplot
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
+
+DEFAULT_LOGS = Path("../shared/data/cohen-logs")
+SETTINGS = {
+    ("cifar10", 0.25): (0.25, 0.5, 0.75),
+    ("cifar10", 0.5): (1.0, 1.25, 1.5),
+    ("cifar10", 1.0): (1.75, 2.0, 2.25, 2.5),
+    ("imagenet", 0.25): (0.5,),
+    ("imagenet", 0.5): (1.0, 1.5),
+    ("imagenet", 1.0): (2.0, 2.5, 3.0, 3.5),
+}
+NETWORKS = {"cifar10": "resnet110", "imagenet": "resnet50"}
+ALPHA = BETA = 0.001
+ABSTAINED_P_A = 0.4
+PROCEDURES: dict[str, AnyProcedure] = {
+    "Certify": Fixed(),
+    "CertifyAdp": Adaptive(),
+    "CertifyAdp, kept": Adaptive(keep_samples=True),
+    "sequential strict": Sequential(abandon="strict"),
+    "sequential lost": Sequential(abandon="lost-certificate"),
+}
+REFERENCE = "CertifyAdp"
+
+
+@dataclass(frozen=True)
+class Image:
+    """One row of a log: the probability of the chosen class, and whether that class is right."""
+
+    p_a: float
+    correct: bool
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one procedure does in one setting, averaged over the images."""
+
+    samples: float
+    accuracy: float
+    """Certified accuracy in percent."""
+    false_at_p0: float
+    """P(certify) where p_A is exactly p0, the worst case of a false certificate."""
+    false_rate: float
+    """The expected share of images that are certified although p_A < p0."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Where the logs are."""
+    parser.add_argument(
+        "--logs",
+        type=Path,
+        default=DEFAULT_LOGS,
+        help="data/certify of a clone of locuslab/smoothing, or a folder of DATASET-sigma_S.tsv (default: %(default)s)",
+    )
+
+
+def run(options: argparse.Namespace) -> Report:
+    """All settings and procedures."""
+    pairs = [(dataset, sigma, r) for (dataset, sigma), radii in SETTINGS.items() for r in radii]
+    costs = {
+        pair: costs_of(read_log(options.logs, pair[0], pair[1]), Gaussian(pair[1]), pair[2])
+        for pair in track(pairs, description="exact costs", transient=True)
+    }
+    if options.write:
+        options.write.mkdir(parents=True, exist_ok=True)
+        plot(costs, options.write / "samples.png")
+    return report(costs)
+
+
+def costs_of(images: list[Image], noise: Gaussian, radius: float) -> dict[str, Cost]:
+    """The exact cost of each procedure on these images."""
+    return {name: cost(procedure, images, noise, radius) for name, procedure in PROCEDURES.items()}
+
+
+def cost(procedure: AnyProcedure, images: list[Image], noise: Gaussian, radius: float) -> Cost:
+    """Averages over the images, each outcome exact."""
+    planned = plan(procedure, noise, radius, alpha=ALPHA, beta=BETA)
+    expected = cache(planned.expected)
+    outcomes = [(image, expected(image.p_a)) for image in images]
+    return Cost(
+        samples=math.fsum(outcome.samples for _, outcome in outcomes) / len(images),
+        accuracy=100 * math.fsum(outcome.certify for image, outcome in outcomes if image.correct) / len(images),
+        false_at_p0=planned.expected(planned.p0).certify,
+        false_rate=math.fsum(o.certify for image, o in outcomes if image.p_a < planned.p0) / len(images),
+    )
+
+
+def report(costs: dict[tuple[str, float, float], dict[str, Cost]]) -> Report:
+    """One row for each setting and procedure, and the ratios between procedures."""
+    columns = ("setting", "procedure", "samples", "x fewer", "certified %", "false at p0", "false rate")
+    rows = [
+        (
+            f"{dataset} σ={sigma:g} r={r:g}",
+            name,
+            round(each.samples, 1),
+            round(setting[REFERENCE].samples / each.samples, 2),
+            round(each.accuracy, 3),
+            float(f"{each.false_at_p0:.3g}"),
+            float(f"{each.false_rate:.3g}"),
+        )
+        for (dataset, sigma, r), setting in costs.items()
+        for name, each in setting.items()
+    ]
+    settings = list(costs.values())
+    figures = [
+        Figure("sequential strict, times fewer samples", gain(settings, "sequential strict"), at_least=1.95),
+        Figure("sequential lost, times fewer samples", gain(settings, "sequential lost"), at_least=2.85),
+        *(
+            Figure(
+                f"{name}, least change of certified accuracy in points",
+                min(setting[name].accuracy - setting[REFERENCE].accuracy for setting in settings),
+                at_least=-0.02,
+            )
+            for name in ("sequential strict", "sequential lost")
+        ),
+        Figure(
+            "largest P(certify) at p0, any procedure",
+            max(each.false_at_p0 for setting in settings for each in setting.values()),
+            at_most=ALPHA,
+        ),
+        Figure("CertifyAdp, kept, times fewer samples", gain(settings, "CertifyAdp, kept")),
+        Figure("Certify, times fewer samples", gain(settings, "Certify")),
+    ]
+    return Report(
+        name="samples",
+        compares="exact mean samples per image (n0 = 100 included) on published logs, against CertifyAdp's defaults",
+        columns=columns,
+        rows=rows,
+        figures=figures,
+        notes=(
+            f"alpha = beta = {ALPHA:g}; lost: the abandon flavour lost-certificate; "
+            f"times fewer samples: geometric mean over the {len(costs)} settings.",
+        ),
+    )
+
+
+def gain(settings: Iterable[dict[str, Cost]], name: str) -> float:
+    """Geometric mean over the settings of CertifyAdp's samples / this procedure's."""
+    logs = [math.log(setting[REFERENCE].samples / setting[name].samples) for setting in settings]
+    return math.exp(math.fsum(logs) / len(logs))
+
+
+def read_log(folder: Path, dataset: str, sigma: float) -> list[Image]:
+    """The images of one log, in either layout."""
+    names = (
+        folder / f"{dataset}-sigma_{sigma:.2f}.tsv",
+        folder / dataset / NETWORKS[dataset] / f"noise_{sigma:.2f}" / "test" / f"sigma_{sigma:.2f}",
+    )
+    path = next((name for name in names if name.is_file()), None)
+    if path is None:
+        raise SystemExit(f"no log of {dataset} at sigma {sigma}: looked for {names[0]} and {names[1]}")
+    with path.open(newline="") as file:
+        return [read_row(row, sigma) for row in csv.DictReader(file, delimiter="\t")]
+
+
+def read_row(row: dict[str, str], sigma: float) -> Image:
+    """A log's row; -1 is its mark for an abstention."""
+    if int(row["predict"]) == -1:
+        return Image(ABSTAINED_P_A, correct=False)
+    return Image(p_a_from(float(row["radius"]), sigma), correct=row["correct"] == "1")
+
+
+@cache
+def p_a_from(radius: float, sigma: float, n: int = 100_000) -> float:
+    """count / n for the count whose lower bound comes closest to the radius."""
+    wanted = Gaussian(sigma).probability(radius)
+    above = bisect_left(range(n + 1), wanted, key=lambda k: lower_bound(k, n, ALPHA))
+    closest = min((above - 1, above), key=lambda k: abs(lower_bound(min(k, n), n, ALPHA) - wanted))
+    return min(closest, n) / n
+
+
+def plot(costs: dict[tuple[str, float, float], dict[str, Cost]], path: Path) -> None:
+    """Mean samples of each setting, a mark for each procedure."""
+    figure, axes = pyplot().subplots(figsize=(9, 5.5), layout="constrained")
+    labels = [f"{dataset} σ={sigma:g} r={r:g}" for dataset, sigma, r in costs]
+    for (name, colour), marker in zip(zip(PROCEDURES, COLOURS, strict=False), "sovD^", strict=True):
+        axes.plot([c[name].samples for c in costs.values()], labels, marker, color=colour, label=name, alpha=0.85)
+    axes.set(xscale="log", xlabel="mean samples per image, selection included")
+    axes.set_title("Samples to decide a radius, exact, on the p_A of published logs")
+    axes.invert_yaxis()
+    finish(figure, axes, path)

@@ -1,0 +1,102 @@
+"""The front that benchmarks share, and the exact costs on logs that are made here."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from benchmarks import __main__ as front
+from benchmarks import samples
+from benchmarks.report import Figure, Report
+from smoothcert.bounds import lower_bound
+from smoothcert.noise import Gaussian
+
+ROOT = Path(__file__).parents[2]
+HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
+
+
+def benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Ten images for every setting, in the layout of the repository they are published in."""
+    for dataset, sigma in samples.SETTINGS:
+        folder = tmp_path / dataset / samples.NETWORKS[dataset] / f"noise_{sigma:.2f}" / "test"
+        folder.mkdir(parents=True)
+        rows = [f"{i}\t3\t3\t{sigma * i / 2:.3g}\t1\t0:00:01" for i in range(1, 8)]
+        rows += ["8\t3\t-1\t0.0\t0\t0:00:01", "9\t3\t5\t0.1\t0\t0:00:01"]
+        (folder / f"sigma_{sigma:.2f}").write_text(HEADER + "\n".join(rows) + "\n")
+    return tmp_path
+
+
+def test_samples_are_computed_and_written(logs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    done = benchmark("samples", "--logs", logs, "--json", "--write", out)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert len(said["rows"]) == 17 * 5
+    assert {row["procedure"] for row in said["rows"]} == set(samples.PROCEDURES)
+    assert all(row["false at p0"] <= 0.001 for row in said["rows"])
+    assert "| sequential strict, times fewer samples |" in (out / "samples.md").read_text()
+    assert (out / "samples.png").stat().st_size > 10_000
+
+
+def test_missing_logs_are_named(tmp_path: Path) -> None:
+    done = benchmark("samples", "--logs", tmp_path)
+    assert done.returncode == 1
+    assert "cifar10-sigma_0.25.tsv" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("count", [51_000, 84_000, 99_000, 99_990, 100_000])
+def test_a_radius_leads_back_to_its_count(count: int) -> None:
+    radius = Gaussian(0.5).radius(lower_bound(count, 100_000, 0.001))
+    assert samples.p_a_from(radius, 0.5) == count / 100_000
+
+
+def test_the_exact_cost_is_the_average_over_the_images() -> None:
+    images = [samples.Image(1.0, correct=True), samples.Image(0.4, correct=False), samples.Image(1.0, correct=False)]
+    found = samples.cost(samples.PROCEDURES["CertifyAdp"], images, Gaussian(0.25), 0.25)
+    assert found.samples == pytest.approx(200, rel=1e-6)  # all are decided in the first stage
+    assert found.accuracy == pytest.approx(100 / 3)
+    assert found.false_rate == pytest.approx(0, abs=1e-12)
+
+
+def report(value: float) -> Report:
+    return Report("x", "this with that", ("a", "b"), [(1, 2.5)], [Figure("f", value, at_least=1.0)], machine="m")
+
+
+@pytest.mark.parametrize(("value", "reached"), [(1.0, True), (0.99, False), (math.nan, False)])
+def test_a_goal_is_reached_or_missed(value: float, reached: bool) -> None:
+    assert report(value).reached is reached
+    assert Figure("f", value, at_most=0.5).reached is False
+    assert Figure("f", value).reached is True
+
+
+@pytest.mark.parametrize(("value", "code"), [(2.0, 0), (0.5, 1)])
+def test_check_exits_with_1_where_a_goal_is_missed(value: float, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = ModuleType("benchmarks.stub", "A stub.")
+    stub.configure, stub.run = lambda _: None, lambda _: report(value)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "benchmarks.stub", stub)
+    monkeypatch.setattr(front, "NAMES", ("stub",))
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "stub", "--check"])
+    assert front.main() == code
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "stub"])
+    assert front.main() == 0
+
+
+def test_a_report_is_a_table_for_people_and_for_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report(0.5).print()
+    assert "missed" in capsys.readouterr().out
+    assert json.loads(report(0.5).as_json())["figures"][0]["reached"] is False
+    report(2.0).write_markdown(tmp_path / "x.md", command="python -m benchmarks x")
+    assert "| f | 2 | >= 1 | reached |" in (tmp_path / "x.md").read_text()
