@@ -1,0 +1,1 @@
+"""Training of base classifiers that withstand noise: one shared loop, one file for each method."""

@@ -1,0 +1,225 @@
+"""The loop that every training method shares.
+
+Everything random in an epoch (order, crops, flips, noise) follows from (seed, epoch), and a checkpoint is written at
+the end of each epoch: a run that is killed and resumed gives the same member as one that was left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from models.data import Images
+
+
+class Method(Protocol):
+    """A training method is a loss."""
+
+    @property
+    def name(self) -> str:
+        """As it is chosen on the command line."""
+
+    @property
+    def sigma(self) -> float:
+        """Of the noise it trains under."""
+
+    def loss(self, network: nn.Module, x: Tensor, y: Tensor, *, epoch: int) -> tuple[Tensor, Tensor]:
+        """The loss of a batch and its logits under noise."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How long to train and at what rate: SGD with Nesterov momentum .9."""
+
+    epochs: int
+    batch: int
+    rate: float
+    schedule: str
+    weight_decay: float = 1e-4
+
+    def rate_at(self, progress: float) -> float:
+        """The learning rate after a share `progress` in [0, 1) of all steps."""
+        if self.schedule == "steps":  # the paper's: a tenth after every third of the run
+            return self.rate * 0.1 ** int(3 * progress)
+        warm = 0.25  # one cycle: up from a twentieth to the peak, then down to zero
+        return self.rate * (0.05 + 0.95 * progress / warm if progress < warm else (1 - progress) / (1 - warm))
+
+
+PRESETS = {
+    "paper": Preset(epochs=150, batch=256, rate=0.1, schedule="steps"),
+    "one-cycle": Preset(epochs=16, batch=128, rate=0.2, schedule="one-cycle"),
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a member's training stands; `accuracy` is under noise, on the batch or, at an epoch's end, the hold-out."""
+
+    epoch: int
+    epochs: int
+    images: int
+    images_total: int
+    loss: float
+    accuracy: float
+    seconds: float
+    holdout_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a trained member says of its own making; it travels in the header of the weights' file."""
+
+    architecture: str
+    method: str
+    sigma: float
+    seed: int
+    preset: str
+    epochs: int
+    data: str
+    data_digest: str
+    seconds: float
+    holdout: str
+    holdout_accuracy: float
+
+
+def train(
+    network: nn.Module,
+    method: Method,
+    preset: Preset,
+    images: Images,
+    holdout: Images,
+    *,
+    seed: int,
+    checkpoint: Path,
+    report: Callable[[Progress], None],
+    device: str = "cpu",
+) -> tuple[float, float]:
+    """Train `network` in place; gives the seconds spent and the accuracy under noise on the hold-out.
+
+    Goes on from `checkpoint` if it exists.
+    """
+    network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimiser = torch.optim.SGD(
+        network.parameters(), lr=preset.rate, momentum=0.9, nesterov=True, weight_decay=preset.weight_decay
+    )
+    first, spent = _resume(checkpoint, network, optimiser, preset, seed)
+    pixels = torch.from_numpy(images.pixels).to(device)
+    labels = torch.from_numpy(images.labels).to(device)
+    steps = len(images) // preset.batch
+    accuracy = accuracy_under_noise(network, holdout, method.sigma, seed=0, device=device)
+    for epoch in range(first, preset.epochs):
+        began = time.monotonic()
+        torch.manual_seed(epoch_seed(seed, epoch))
+        network.train()
+        order = torch.randperm(len(images)).to(device)
+        for step in range(steps):
+            rows = order[step * preset.batch : (step + 1) * preset.batch]
+            x, y = augment(pixels[rows]), labels[rows]
+            for group in optimiser.param_groups:
+                group["lr"] = preset.rate_at((epoch + step / steps) / preset.epochs)
+            loss, logits = method.loss(network, x, y, epoch=epoch)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            if step % 10 == 9 or step == steps - 1:
+                report(
+                    Progress(
+                        epoch=epoch,
+                        epochs=preset.epochs,
+                        images=(epoch * steps + step + 1) * preset.batch,
+                        images_total=preset.epochs * steps * preset.batch,
+                        loss=loss.item(),
+                        accuracy=(logits.argmax(1) == y).float().mean().item(),
+                        seconds=spent + time.monotonic() - began,
+                    )
+                )
+        spent += time.monotonic() - began
+        accuracy = accuracy_under_noise(network, holdout, method.sigma, seed=0, device=device)
+        _save_checkpoint(checkpoint, network, optimiser, preset, seed, epoch + 1, spent)
+        done = (epoch + 1) * steps * preset.batch
+        total = preset.epochs * steps * preset.batch
+        report(Progress(epoch + 1, preset.epochs, done, total, loss.item(), accuracy, spent, accuracy))
+    return spent, accuracy
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """A seed of its own for every (member, epoch): hashed, since torch's CPU generator keeps only 32 bits."""
+    return int.from_bytes(hashlib.sha256(f"train/{seed}/{epoch}".encode()).digest()[:4], "big")
+
+
+def augment(pixels: Tensor) -> Tensor:
+    """Random crops after padding by four, and random mirror images; uint8 [N, C, H, W] to float in [0, 1]."""
+    n, channels, height, width = pixels.shape
+    padded = nn.functional.pad(pixels, (4, 4, 4, 4))
+    device = pixels.device
+    top = torch.randint(0, 9, (n, 1, 1), device=device)
+    left = torch.randint(0, 9, (n, 1, 1), device=device)
+    rows = (top + torch.arange(height, device=device).view(1, -1, 1)).unsqueeze(1)
+    columns = left + torch.arange(width, device=device).view(1, 1, -1)
+    mirrored = torch.rand(n, 1, 1, device=device) < 0.5
+    columns = torch.where(mirrored, columns.flip(-1), columns).unsqueeze(1)
+    each = torch.arange(n, device=device).view(-1, 1, 1, 1)
+    channel = torch.arange(channels, device=device).view(1, -1, 1, 1)
+    crops = padded[each, channel, rows, columns]
+    return crops.to(torch.float32).div_(255).contiguous(memory_format=torch.channels_last)
+
+
+@torch.no_grad()
+def accuracy_under_noise(
+    network: nn.Module, images: Images, sigma: float, *, seed: int, device: str = "cpu", batch: int = 250
+) -> float:
+    """The share of images classified right under one draw of noise each."""
+    network.eval()
+    generator = torch.Generator(device).manual_seed(seed)
+    right = 0
+    for start in range(0, len(images), batch):
+        part = images.pick(slice(start, start + batch))
+        x = torch.from_numpy(part.pixels).to(device).float() / 255
+        x = x + sigma * torch.randn(x.shape, generator=generator, device=device)
+        x = x.contiguous(memory_format=torch.channels_last)
+        right += int((network(x).argmax(1).cpu() == torch.from_numpy(part.labels)).sum())
+    return right / len(images)
+
+
+def _save_checkpoint(
+    path: Path, network: nn.Module, optimiser: torch.optim.SGD, preset: Preset, seed: int, epoch: int, spent: float
+) -> None:
+    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+    for name, parameter in network.named_parameters():
+        tensors[f"momentum.{name}"] = optimiser.state[parameter]["momentum_buffer"]
+    said = {"preset": asdict(preset), "seed": seed, "epoch": epoch, "seconds": spent}
+    write_safetensors(path, tensors, said)
+
+
+def write_safetensors(path: Path, tensors: dict[str, Tensor], said: dict[str, object]) -> None:
+    """Write the file whole or not at all, with `said` as JSON in its header."""
+    partial = path.with_suffix(".partial")
+    save_file({k: t.detach().cpu().contiguous() for k, t in tensors.items()}, partial, {"record": json.dumps(said)})
+    partial.replace(path)
+
+
+def _resume(path: Path, network: nn.Module, optimiser: torch.optim.SGD, preset: Preset, seed: int) -> tuple[int, float]:
+    if not path.exists():
+        return 0, 0.0
+    with safe_open(path, "pt") as file:
+        said = json.loads(file.metadata()["record"])
+        if (said["preset"], said["seed"]) != (asdict(preset), seed):
+            raise ValueError(f"{path} is the checkpoint of another run: {said['preset']}, seed {said['seed']}")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    network.load_state_dict({k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")})
+    for name, parameter in network.named_parameters():
+        buffer = tensors[f"momentum.{name}"].to(parameter.device, memory_format=torch.preserve_format)
+        optimiser.state[parameter]["momentum_buffer"] = (
+            buffer.contiguous(memory_format=torch.channels_last) if buffer.dim() == 4 else buffer
+        )
+    return int(said["epoch"]), float(said["seconds"])

@@ -1,0 +1,149 @@
+"""The training of several members at a time: a process for each, and a board that shows how they get on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from multiprocessing.context import SpawnProcess
+from multiprocessing.queues import Queue
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from models.architectures import build
+from models.data import load_cifar10
+from models.training.gaussian import Gaussian
+from models.training.loop import PRESETS, Progress, Record, train, write_safetensors
+
+METHODS = {"gaussian": Gaussian}
+
+
+@dataclass(frozen=True)
+class Task:
+    """The training of one member, complete enough to be sent to another process."""
+
+    data: Path
+    out: Path
+    architecture: str
+    method: str
+    sigma: float
+    preset: str
+    seed: int
+    threads: int
+    device: str
+
+    @property
+    def weights(self) -> Path:
+        """Where the trained member will be."""
+        return self.out / f"{self.method}-{self.seed}.safetensors"
+
+    def run(self, reports: Queue[tuple[int, Progress]]) -> None:
+        """Train, and leave the weights with their record in the header."""
+        torch.set_num_threads(self.threads)
+        images = load_cifar10(self.data, train=True)
+        holdout = load_cifar10(self.data, train=False).pick(slice(1, None, 20))
+        preset = PRESETS[self.preset]
+        torch.manual_seed(self.seed)
+        network = build(self.architecture, classes=len(images.classes))
+        seconds, accuracy = train(
+            network,
+            METHODS[self.method](self.sigma),
+            preset,
+            images,
+            holdout,
+            seed=self.seed,
+            checkpoint=self.weights.with_suffix(".checkpoint"),
+            report=lambda progress: reports.put((self.seed, progress)),
+            device=self.device,
+        )
+        record = Record(
+            architecture=self.architecture,
+            method=self.method,
+            sigma=self.sigma,
+            seed=self.seed,
+            preset=self.preset,
+            epochs=preset.epochs,
+            data=images.name,
+            data_digest=images.digest,
+            seconds=round(seconds, 1),
+            holdout="cifar10-test 1, 21, 41, ...",
+            holdout_accuracy=accuracy,
+        )
+        write_safetensors(self.weights, network.state_dict(), asdict(record))
+
+
+def train_members(tasks: list[Task], *, jobs: int) -> None:
+    """Train every member whose weights are not there yet, `jobs` at a time, each on its share of the cores."""
+    waiting = [task for task in tasks if not task.weights.exists()]
+    context = multiprocessing.get_context("spawn")
+    reports: Queue[tuple[int, Progress]] = context.Queue()
+    running: dict[int, SpawnProcess] = {}
+    with Board() as board:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                task = waiting.pop(0)
+                running[task.seed] = context.Process(target=task.run, args=(reports,), daemon=True)
+                running[task.seed].start()
+            with suppress(queue.Empty):
+                board.show(*reports.get(timeout=1))
+            for seed, process in list(running.items()):
+                if not process.is_alive() and reports.empty():
+                    del running[seed]
+                    if process.exitcode:
+                        raise SystemExit(f"member {seed} ended with exit code {process.exitcode}")
+
+
+class Board:
+    """A bar for each member on a terminal; a line for each epoch elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._bars = Bars(
+            TextColumn("member {task.fields[seed]}"),
+            BarColumn(),
+            TextColumn(
+                "epoch {task.fields[epoch]}  loss {task.fields[loss]:.3f}  under noise {task.fields[accuracy]:.3f}"
+            ),
+            TextColumn("{task.fields[rate]:.0f} images/s"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._tasks: dict[int, TaskID] = {}
+        self._last: dict[int, Progress] = {}
+
+    def __enter__(self) -> Board:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def show(self, seed: int, now: Progress) -> None:
+        """Move the member's bar, and say how an epoch ended."""
+        before = self._last.get(seed, now)
+        passed = now.seconds - before.seconds
+        rate = (now.images - before.images) / passed if passed > 0 else 0.0
+        fields: dict[str, Any] = {
+            "epoch": f"{now.epoch}/{now.epochs}",
+            "loss": now.loss,
+            "accuracy": now.accuracy,
+            "rate": rate,
+        }
+        if seed not in self._tasks:
+            self._tasks[seed] = self._bars.add_task("", total=now.images_total, seed=seed, **fields)
+        self._bars.update(self._tasks[seed], completed=now.images, **fields)
+        if now.holdout_accuracy is not None:
+            self._console.print(
+                f"member {seed}: epoch {now.epoch}/{now.epochs}, loss {now.loss:.3f}, "
+                f"hold-out under noise {now.holdout_accuracy:.3f}, {now.seconds:.0f} s"
+            )
+        if now.images != before.images:
+            self._last[seed] = now
