@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("boundaries", "samples")
+NAMES = ("boundaries", "engine", "peers", "samples")
 """Each is a module here with `configure(parser)` and `run(options) -> Report`."""
 
 

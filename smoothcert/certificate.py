@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -52,6 +53,55 @@ class StageRecord(Record):
     abandon_at: Annotated[int, Field(strict=True)] | None = None
 
 
+class EnsembleRecord(Record):
+    """The base classifier, exactly: these members in this order, voting by this rule."""
+
+    name: str
+    digest: str
+    members: tuple[str, ...]
+    """sha256 of each member, best first."""
+    voting: str
+    consensus: Annotated[int, Field(strict=True, ge=1)] | None
+
+
+class ShapeRecord(Record):
+    """The samples start, ..., stop - 1 went through the network in slices of `rows`."""
+
+    start: Count
+    stop: Count
+    rows: Annotated[int, Field(strict=True, ge=1)]
+
+
+class SamplingRecord(Record):
+    """All that the noise follows from, and the arithmetic that the classes were computed in."""
+
+    seed: str
+    image: Count
+    """The stream of the seed that the image was given: its place in the request."""
+    scheme: str
+    device: str
+    precision: str
+    shapes: tuple[ShapeRecord, ...]
+
+
+class InputRecord(Record):
+    """The image as it was certified: sha256 of its float32 pixels in [0, 1], little-endian, in the order C, H, W."""
+
+    sha256: str
+    shape: tuple[Count, ...]
+
+
+class Provenance(Record):
+    """How the counts came about."""
+
+    ensemble: EnsembleRecord
+    input: InputRecord
+    sampling: SamplingRecord
+    versions: dict[str, str]
+    started_at: datetime
+    finished_at: datetime
+
+
 class Certificate(Record):
     """With confidence 1 - alpha: the smoothed classifier answers `class_index` everywhere within `radius`.
 
@@ -74,10 +124,14 @@ class Certificate(Record):
     noise: AnyNoise
     procedure: AnyProcedure
     samples: Count
+    """Noise samples, those of the selection included."""
+    evaluations: Count | None = None
+    """Forward passes of members: K for a sample with consensus, k for one without."""
     stop_reason: StopReason
     selection: tuple[Count, ...]
     """Class counts of the samples that chose the class; the last entry is for no class."""
     stages: tuple[StageRecord, ...]
+    provenance: Provenance | None = None
     digest: str = ""
     """sha256 of the canonical JSON of all other fields."""
 
@@ -158,6 +212,7 @@ def _problems(certificate: Certificate) -> Iterator[Problem]:
         yield Problem("alpha", message)
     if certificate.procedure.name == "fixed" and certificate.target_radius is not None:
         yield Problem("target_radius", f"is {certificate.target_radius!r}, a fixed procedure has none")
+    yield from _provenance_problems(certificate)
     try:
         verdict = _replay(certificate)
     except _MismatchError as mismatch:
@@ -171,6 +226,22 @@ def _problems(certificate: Certificate) -> Iterator[Problem]:
             yield from _compare_stages(certificate.stages, value)
         elif not _agree(name, getattr(certificate, name), value):
             yield Problem(name, f"is {getattr(certificate, name)!r}, the counts give {value!r}")
+
+
+def _provenance_problems(certificate: Certificate) -> Iterator[Problem]:
+    if certificate.provenance is None:
+        return
+    ensemble, shapes = certificate.provenance.ensemble, certificate.provenance.sampling.shapes
+    k, samples, evaluations = len(ensemble.members), certificate.samples, certificate.evaluations
+    leading = k if ensemble.consensus is None else ensemble.consensus
+    if leading > k:
+        yield Problem("provenance.ensemble.consensus", f"is {leading}, the ensemble has {k} members")
+    elif evaluations is None or not leading * samples <= evaluations <= k * samples:
+        bounds = f"{leading * samples} to {k * samples}"
+        yield Problem("evaluations", f"is {evaluations!r}, {samples} samples of {k} members take {bounds}")
+    starts, stops = [0, *(shape.stop for shape in shapes)], [*(shape.start for shape in shapes), samples]
+    if starts != stops:
+        yield Problem("provenance.sampling.shapes", f"do not cover the samples 0 to {samples} without gap or overlap")
 
 
 class _MismatchError(Exception):

@@ -1,0 +1,287 @@
+"""The engine against the bare networks it runs: efficiency, packing, consensus, and repeatability across shapes."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from benchmarks.report import Figure, Report
+from models.ensemble import Ensemble, assemble
+from models.resnet import resnet20
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Procedure, Sequential
+from smoothcert.procedures.protocol import draw
+from smoothcert.verdict import Verdict
+from workers.engine import Engine
+from workers.sampling import NoiseStream
+
+SHAPE = (3, 32, 32)
+CLASSES = tuple("0123456789")
+SIGMA = 0.25
+ROUNDS = 3
+console = Console(stderr=True, highlight=False)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """How long to measure."""
+    parser.add_argument("--samples", type=int, default=2_000, help="samples of each timed round")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:0, ...")
+
+
+def run(options: argparse.Namespace) -> Report:
+    """All four parts; every ratio is between neighbours in time."""
+    rows: list[tuple[str, object, object, object]] = []
+    figures: list[Figure] = []
+    for part in (efficiency, optimisation, packing, consensus, repeatability):
+        console.print(f"measuring {part.__name__} ...", style="dim")
+        more_rows, more_figures = part(options)
+        rows += more_rows
+        figures += more_figures
+    return Report(
+        name="engine",
+        compares="the engine with the bare forward passes it is made of",
+        columns=("what", "this", "that", "ratio"),
+        rows=rows,
+        figures=figures,
+    )
+
+
+Part = tuple[list[tuple[str, object, object, object]], list[Figure]]
+
+
+def networks(k: int) -> list[nn.Module]:
+    """ResNet20s with random weights: their speed is that of trained ones."""
+    made: list[nn.Module] = []
+    for seed in range(k):
+        torch.manual_seed(seed)
+        made.append(resnet20())
+    return made
+
+
+def ensemble_of(made: list[nn.Module], options: argparse.Namespace, batch: int = 256) -> Ensemble:
+    """Ready to run."""
+    return assemble(made, classes=CLASSES, input_shape=SHAPE, name="benchmark", batch=batch, device=options.device)
+
+
+def efficiency(options: argparse.Namespace) -> Part:
+    """Samples per second of the engine, noise and counting included, against forward passes on one ready batch."""
+    ensemble = ensemble_of(networks(5), options)
+    batch = torch.rand(256, *SHAPE, device=ensemble.device)
+    batches = max(1, options.samples // 256)
+    bare, driven = [], []
+    with Engine(ensemble, batch=256) as engine:
+        drive(engine, 2, 256)
+        for _ in range(ROUNDS):
+            bare.append(batches * 256 / seconds(lambda: member_passes(ensemble, batch, batches)))
+            driven.append(batches * 256 / seconds(lambda: drive(engine, 4, batches * 64)))
+    ratio = median(a / b for a, b in zip(driven, bare, strict=True))
+    row = ("samples/s, k = 5: engine, bare forward", round(median(driven)), round(median(bare)), round(ratio, 3))
+    return [row], [Figure("engine / bare optimised forward, k = 5", ratio, at_least=0.90)]
+
+
+def member_passes(ensemble: Ensemble, batch: Tensor, times: int) -> None:
+    """Every member's forward pass, and nothing else."""
+    for _ in range(times):
+        for member in ensemble.members:
+            member.form(batch)
+    synchronise(ensemble.device)
+
+
+def optimisation(options: argparse.Namespace) -> Part:
+    """The optimised form of a member against the plain eager network."""
+    network = networks(1)[0]
+    member = ensemble_of([network], options).members[0]
+    plain = network.eval().to(options.device)
+    batch = torch.rand(256, *SHAPE, device=options.device)
+    count = max(2, options.samples // 256)
+
+    def eager() -> None:
+        with torch.inference_mode():
+            for _ in range(count):
+                plain(batch)
+        synchronise(member.form.device)
+
+    def optimised() -> None:
+        for _ in range(count):
+            member.form(batch)
+        synchronise(member.form.device)
+
+    eager()
+    optimised()
+    pairs = [(count * 256 / seconds(optimised), count * 256 / seconds(eager)) for _ in range(ROUNDS)]
+    ratio = median(a / b for a, b in pairs)
+    fast, slow = (round(median(column)) for column in zip(*pairs, strict=True))
+    row = (f"images/s, one member: {member.form.kind} form, plain eager", fast, slow, round(ratio, 3))
+    return [row], [Figure("optimised form / plain eager", ratio, at_least=1.5)]
+
+
+class HalfSpace(nn.Module):
+    """Class 1 above a plane through the middle grey and class 0 below it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        direction = torch.randn(3 * 8 * 8)
+        self.direction = nn.Parameter(direction / direction.norm())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [N, 2]."""
+        side = (x.flatten(1) - 0.5) @ self.direction
+        return torch.stack([-side, side], dim=1)
+
+
+def margins(n: int) -> list[float]:
+    """As ResNets have them on CIFAR-10 at sigma .25: a tenth on the wrong side, the others spread up to 1."""
+    return [-0.1 + 1.1 * (i + 0.5) / n for i in range(n)]
+
+
+def packing(options: argparse.Namespace) -> Part:
+    """How full the batches are with sequential procedures at r = .25."""
+    network = HalfSpace()
+    rows: list[tuple[str, object, object, object]] = []
+    figures = []
+    goals = {(64, 256, False): 0.85, (64, 256, True): 0.80}
+    for count, batch, callers in (
+        (64, 256, False),
+        (64, 256, True),
+        (16, 256, False),
+        (64, 128, False),
+        (64, 512, False),
+    ):
+        made = assemble([network], classes=("0", "1"), input_shape=(3, 8, 8), batch=batch, device=options.device)
+        images = [(0.5 + m * network.direction.detach()).view(3, 8, 8).clamp(0, 1) for m in margins(count)]
+        with Engine(made, batch=batch) as engine:
+            submit_all(engine, images, from_callers=callers)
+            fill = engine.statistics.fill
+            said = f"{count} images, batch {batch}" + (", a caller each" if callers else "")
+            rows.append((f"fill, {said}", engine.statistics.rows, engine.statistics.capacity, round(fill, 3)))
+        figures.append(Figure(f"mean fill, {said}", fill, at_least=goals.get((count, batch, callers))))
+    return rows, figures
+
+
+def submit_all(engine: Engine, images: list[Tensor], *, from_callers: bool) -> None:
+    """All at once from one caller, or each from a thread of its own."""
+
+    def certify(i: int) -> None:
+        engine.submit(procedure(), images[i], SIGMA, f"seed {i}").result()
+
+    def procedure() -> Procedure:
+        return Sequential().start(Gaussian(SIGMA), 0.25, alpha=0.001, beta=0.001)
+
+    procedure()  # boundaries are built once and cached
+    if from_callers:
+        threads = [threading.Thread(target=certify, args=(i,)) for i in range(len(images))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    else:
+        for handle in [engine.submit(procedure(), image, SIGMA, f"seed {i}") for i, image in enumerate(images)]:
+            handle.result()
+
+
+class Agreeing(nn.Module):
+    """The cost of a ResNet20 with answers that mostly agree: a shared linear read-out, and a jitter of its own."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        shared = torch.randn(3 * 32 * 32, 10)
+        torch.manual_seed(1000 + seed)
+        self.network = resnet20()
+        self.readout = nn.Parameter(shared + 0.25 * torch.randn(3 * 32 * 32, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [N, 10]."""
+        return (x - 0.5).flatten(1) @ self.readout + 0.0 * self.network(x)  # type: ignore[no-any-return]
+
+
+def consensus(options: argparse.Namespace) -> Part:
+    """What K-consensus saves of the members' evaluations, and of the time."""
+    full = ensemble_of([Agreeing(seed) for seed in range(10)], options)
+    five = full.with_(consensus=5)
+    samples = options.samples // 2
+    with Engine(full, batch=256) as engine:
+        drive(engine, 1, 256)
+        drive(engine, 1, 256, five)
+        pairs = [
+            (
+                seconds(lambda: drive(engine, 4, samples // 4, five)),
+                seconds(lambda: drive(engine, 4, samples // 4)),
+            )
+            for _ in range(ROUNDS)
+        ]
+        evaluations = sum(drive(engine, 4, samples // 4, five))
+    total = 4 * (samples // 4)
+    kcr = (10 * total - evaluations) / (5 * total)  # the share of samples with consensus
+    saved, predicted = 1 - evaluations / (10 * total), kcr * 5 / 10
+    time_saved = 1 - median(a / b for a, b in pairs)
+    rows: list[tuple[str, object, object, object]] = [
+        ("evaluations, k = 10: K = 5, all", evaluations, 10 * total, round(1 - saved, 3)),
+        (
+            "seconds, k = 10: K = 5, all",
+            *(round(median(c), 2) for c in zip(*pairs, strict=True)),
+            round(1 - time_saved, 3),
+        ),
+    ]
+    return rows, [
+        Figure("KCR, share of samples decided by K = 5 of 10", kcr),
+        Figure("evaluations saved / predicted by the KCR", saved / predicted, at_least=0.999),
+        Figure("time saved / evaluations saved", time_saved / saved, at_least=0.85),
+    ]
+
+
+def repeatability(options: argparse.Namespace) -> Part:
+    """Samples whose class depends on the shape they are evaluated in: arithmetic, a handful in a million."""
+    network, samples = networks(1)[0], options.samples
+    noisy = torch.empty(samples, *SHAPE, device=options.device)
+    torch.manual_seed(3)
+    pixels = torch.rand(SHAPE, device=options.device)
+    NoiseStream("repeatability", 0, SHAPE, torch.device(options.device)).perturb(noisy, pixels, SIGMA, 0)
+    found = {}
+    for batch in (32, 128, 256):
+        ensemble = ensemble_of([network], options, batch)
+        parts = [ensemble.classify(part).classes for part in torch.split(noisy, batch)]
+        found[batch] = (torch.cat(parts), ensemble.members[0].form.shape[0])
+    rows: list[tuple[str, object, object, object]] = []
+    for batch in (32, 128):
+        differ = int((found[batch][0] != found[256][0]).sum())
+        said = f"classes that differ, batch {batch} (slices of {found[batch][1]}) and 256 (of {found[256][1]})"
+        rows.append((said, differ, samples, f"{differ / samples:.1e}"))
+    worst = max(int((found[batch][0] != found[256][0]).sum()) for batch in (32, 128))
+    return rows, [Figure("samples per million whose class differs between shapes", 1e6 * worst / samples, at_most=1000)]
+
+
+def drive(engine: Engine, images: int, samples: int, ensemble: Ensemble | None = None) -> list[int]:
+    """Draw samples for several images at once; gives each one's evaluations."""
+
+    def draw_only() -> Procedure:
+        counts = yield from draw(samples)
+        return Verdict(None, 0.0, None, samples, "exhausted", (), counts)
+
+    torch.manual_seed(1)
+    handles = [
+        engine.submit(draw_only(), torch.rand(engine.ensemble.input_shape), SIGMA, "seed", index=i, ensemble=ensemble)
+        for i in range(images)
+    ]
+    return [handle.result().evaluations for handle in handles]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long it takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for a GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,29 @@
+"""`python -m models`: train members, make ensembles of them, show and rank them."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from models.commands.add import add
+from models.commands.rank import rank
+from models.commands.show import show
+from models.commands.train import train
+from models.errors import ModelError
+
+cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+for command in (train, add, show, rank):
+    cli.command()(command)
+
+
+@cli.callback()
+def main() -> None:
+    """Networks that withstand noise."""
+
+
+if __name__ == "__main__":
+    try:
+        cli()
+    except ModelError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,0 +1,145 @@
+"""A new ensemble in the zoo, made from the files of its members."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from models.architectures import PROGRAMS, Normalisation
+from models.description import FILE, Description, MemberFile, write
+from models.ensemble import Ensemble
+from models.errors import EnsembleNameError, FileError, RegistryError
+from models.programs import is_exported, is_torchscript
+from models.registry import ZOO, blaming, check_name, load, read_tensors
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What `add` is told of a new ensemble; None is taken from the training records of the members."""
+
+    classes: tuple[str, ...]
+    input_shape: tuple[int, int, int] = (3, 32, 32)
+    architecture: str | None = None
+    sigma: float | None = None
+    method: str | None = None
+    normalisation: Normalisation | None = None
+    evaluation: str = "0::20"
+
+
+def add(
+    name: str,
+    files: Sequence[Path],
+    addition: Addition,
+    *,
+    zoo: Path = ZOO,
+    allowed_imports: frozenset[str] = frozenset(),
+) -> Ensemble:
+    """Make the folder of an ensemble from state dicts, safetensors, TorchScript or exported programs.
+
+    The folder is built and loaded beside its place, and moved there only if all is well.
+    """
+    check_name(name)
+    if (zoo / name).exists():
+        raise EnsembleNameError(f"{zoo / name} exists already")
+    zoo.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".adding-", dir=zoo) as temporary:
+        folder = Path(temporary) / name
+        folder.mkdir()
+        members = [_take_in(file, folder) for file in files]
+        (folder / FILE).write_text(write(_described(addition, members)))
+        ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports)
+        folder.rename(zoo / name)
+    return ensemble
+
+
+def _take_in(source: Path, folder: Path) -> MemberFile:
+    """Copy a file into the folder of a new ensemble; a state dict becomes safetensors."""
+    with blaming(source):
+        if not source.is_file():
+            raise FileError("missing, or not a file")
+        data = source.read_bytes()
+        kind, data = _converted(source, data)
+        suffix = {"torchscript": ".pt", "exported": ".pt2"}.get(kind, ".safetensors")
+        target = folder / (source.stem + suffix)
+        if target.exists():
+            raise FileError(f"a second file of the name {target.name}")
+        target.write_bytes(data)
+        return MemberFile(
+            file=target.name,
+            sha256=hashlib.sha256(data).hexdigest(),
+            bytes=len(data),
+            architecture=kind if kind in PROGRAMS else None,
+            training=_record(data) if kind == "weights" else {},
+        )
+
+
+def _converted(source: Path, data: bytes) -> tuple[str, bytes]:
+    if source.suffix == ".safetensors":
+        read_tensors(data)
+        return "weights", data
+    if is_exported(data):
+        return "exported", data
+    if is_torchscript(data):
+        return "torchscript", data
+    if source.suffix in (".pt", ".pth"):
+        return "weights", safetensors.torch.save(_state_dict(data))
+    raise FileError("neither .safetensors, a state dict (.pt, .pth), TorchScript nor an exported program")
+
+
+def _state_dict(data: bytes) -> dict[str, Tensor]:
+    """The tensors of a state dict or of a checkpoint that has one under `state_dict`; nothing else is unpickled."""
+    try:
+        content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for a file that is not what it wants
+        raise FileError(f"not a state dict that can be read without unpickling: {error}") from error
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
+        content = content["state_dict"]
+    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise FileError(f"a {type(content).__name__} is not a state dict of tensors")
+    # `nn.DataParallel` puts "module." before every name
+    return {str(key).removeprefix("module."): tensor.clone().contiguous() for key, tensor in content.items()}
+
+
+def _record(data: bytes) -> dict[str, Any]:
+    """The training record in the header of a safetensors file, if there is one."""
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    try:
+        record = json.loads(header.get("__metadata__", {}).get("record", "{}"))
+    except json.JSONDecodeError as error:
+        raise FileError(f"the training record in its header is not JSON: {error}") from error
+    return {key: value for key, value in record.items() if value is not None}
+
+
+def _described(addition: Addition, members: Sequence[MemberFile]) -> Description:
+    architecture = addition.architecture or _agreed("architecture", members)
+    sigma = _agreed("sigma", members) if addition.sigma is None else addition.sigma
+    return Description(
+        architecture=architecture,
+        classes=addition.classes,
+        input_shape=addition.input_shape,
+        sigma=float(sigma),
+        members=tuple(replace(m, architecture=None) if m.architecture == architecture else m for m in members),
+        method=addition.method or _agreed("method", members, "unknown"),
+        evaluation=addition.evaluation,
+        normalisation=addition.normalisation,
+    )
+
+
+def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None) -> Any:
+    """What all members say of themselves."""
+    said = {member.training.get(key, member.architecture if key == "architecture" else None) for member in members}
+    if said == {None} and default is not None:
+        return default
+    if len(said) != 1 or said == {None}:
+        raise RegistryError(f"{key} is not given, and the members' records say {sorted(map(str, said))}")
+    return said.pop()

@@ -1,0 +1,130 @@
+"""Networks by name.
+
+    cifar-resnet20, cifar-resnet110    the paper's
+    torchvision/<name>                 any classifier of torchvision, never with downloaded weights
+    <package.module>:<callable>        called with `classes=...`; only if the operator allowed this very path
+    torchscript, exported              a file that is a program and brings its own network (models/programs.py)
+
+Noise is added to pixels in [0, 1], so the normalisation is always the first layer of the network.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from models.errors import ArchitectureError
+from models.resnet import CifarResNet, Normalise
+from models.vision import torchvision
+
+TORCHVISION = "torchvision/"
+PROGRAMS = ("torchscript", "exported")
+_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """(x - mean) / std, one number per channel; every std > 0."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.mean or len(self.mean) != len(self.std):
+            raise ArchitectureError(f"normalisation: {len(self.mean)} means and {len(self.std)} standard deviations")
+        if not all(abs(m) < 1e6 for m in self.mean) or not all(0 < s < 1e6 for s in self.std):
+            raise ArchitectureError(f"normalisation: mean {self.mean}, std {self.std}; want finite means, std > 0")
+
+
+class Normalised(nn.Module):
+    """A network behind its normalisation."""
+
+    def __init__(self, network: nn.Module, normalisation: Normalisation) -> None:
+        super().__init__()
+        self.normalisation = normalisation
+        self.normalise = Normalise(normalisation.mean, normalisation.std)
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of images in [0, 1]."""
+        logits: Tensor = self.network(self.normalise(x))
+        return logits
+
+
+def _cifar(blocks: int) -> Callable[[int, Normalisation | None], nn.Module]:
+    def build(classes: int, normalisation: Normalisation | None) -> nn.Module:
+        if normalisation is None:
+            return CifarResNet(blocks, classes)
+        return CifarResNet(blocks, classes, normalisation.mean, normalisation.std)
+
+    return build
+
+
+ARCHITECTURES: dict[str, Callable[[int, Normalisation | None], nn.Module]] = {
+    "cifar-resnet20": _cifar(3),
+    "cifar-resnet110": _cifar(18),
+}
+
+
+def build(
+    architecture: str,
+    *,
+    classes: int,
+    normalisation: Normalisation | None = None,
+    allowed_imports: frozenset[str] = frozenset(),
+) -> nn.Module:
+    """The network of this name with random weights, its normalisation in front.
+
+    The CIFAR ResNets have CIFAR-10's normalisation where none is given, the others none.
+    """
+    if architecture in ARCHITECTURES:
+        return ARCHITECTURES[architecture](classes, normalisation)
+    if architecture.startswith(TORCHVISION):
+        return normalised(_from_torchvision(architecture, classes), normalisation)
+    if ":" in architecture:
+        return normalised(_imported(architecture, classes, allowed_imports), normalisation)
+    raise ArchitectureError(
+        f"architecture {architecture!r} is none of {', '.join(ARCHITECTURES)}, {TORCHVISION}<name>, module:callable"
+    )
+
+
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Put a state dict into a network that `build` gave; every tensor must find its place."""
+    inner = network.network if isinstance(network, Normalised) else network
+    try:
+        inner.load_state_dict(dict(weights), strict=True)
+    except RuntimeError as error:
+        raise ArchitectureError(f"the weights do not fit the network: {error}") from error
+
+
+def normalised(network: nn.Module, normalisation: Normalisation | None) -> nn.Module:
+    """The network with the normalisation in front, where there is one."""
+    return network if normalisation is None else Normalised(network, normalisation)
+
+
+def _from_torchvision(architecture: str, classes: int) -> nn.Module:
+    models = torchvision().models
+    name = architecture.removeprefix(TORCHVISION)
+    if name not in models.list_models(module=models):  # this module lists classifiers only
+        raise ArchitectureError(f"architecture {architecture!r}: torchvision has no classifier {name!r}")
+    network: nn.Module = models.get_model(name, weights=None, num_classes=classes)
+    return network
+
+
+def _imported(path: str, classes: int, allowed: frozenset[str]) -> nn.Module:
+    if not _IMPORT_PATH.fullmatch(path):
+        raise ArchitectureError(f"architecture {path!r} is not of the form package.module:callable")
+    if path not in allowed:
+        raise ArchitectureError(f"architecture {path!r} is not among the imports allowed here: {sorted(allowed)}")
+    module, _, name = path.partition(":")
+    try:
+        network = getattr(importlib.import_module(module), name)(classes=classes)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ArchitectureError(f"architecture {path!r}: {error}") from error
+    if not isinstance(network, nn.Module):
+        raise ArchitectureError(f"architecture {path!r} gave a {type(network).__name__}, not a torch.nn.Module")
+    return network

@@ -1,0 +1,1 @@
+"""The commands of `python -m models`, one file each."""

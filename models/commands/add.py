@@ -1,0 +1,74 @@
+"""`python -m models add`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from models import addition
+from models.architectures import ARCHITECTURES, Normalisation
+from models.registry import ZOO
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def add(
+    name: Annotated[str, typer.Argument(help="name of the new ensemble")],
+    files: Annotated[list[Path], typer.Argument(help="state dicts, .safetensors, TorchScript or exported programs")],
+    architecture: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(ARCHITECTURES)}, torchvision/NAME, module:callable, torchscript, exported"),
+    ] = None,
+    classes: Annotated[str, typer.Option(help="cifar10, a number, or names like cat,dog")] = "cifar10",
+    input_shape: Annotated[str, typer.Option(help="channels, height, width")] = "3,32,32",
+    sigma: Annotated[float | None, typer.Option(help="the noise of training")] = None,
+    method: Annotated[str | None, typer.Option(help="the method of training")] = None,
+    mean: Annotated[str | None, typer.Option(help="normalisation in front, like .485,.456,.406")] = None,
+    std: Annotated[str | None, typer.Option(help="normalisation in front, like .229,.224,.225")] = None,
+    evaluation: Annotated[str, typer.Option(help="test images kept for evaluation")] = "0::20",
+    allow_import: Annotated[list[str] | None, typer.Option(help="a module:callable that may be imported")] = None,
+    zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
+) -> None:
+    """Make an ensemble of the files of its members."""
+    told = addition.Addition(
+        classes=_classes(classes),
+        input_shape=_shape(input_shape),
+        architecture=architecture,
+        sigma=sigma,
+        method=method,
+        normalisation=_normalisation(mean, std),
+        evaluation=evaluation,
+    )
+    ensemble = addition.add(name, files, told, zoo=zoo, allowed_imports=frozenset(allow_import or ()))
+    typer.echo(f"{name}: {len(ensemble.members)} members, digest {ensemble.digest}")
+
+
+def _classes(text: str) -> tuple[str, ...]:
+    if text == "cifar10":
+        return CIFAR10
+    return tuple(map(str, range(int(text)))) if text.isdigit() else tuple(text.split(","))
+
+
+def _normalisation(mean: str | None, std: str | None) -> Normalisation | None:
+    if mean is None and std is None:
+        return None
+    if mean is None or std is None:
+        raise typer.BadParameter("--mean and --std go together")
+    return Normalisation(_numbers(mean), _numbers(std))
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    try:
+        channels, height, width = (int(part) for part in text.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(f"--input-shape {text!r} is not like 3,32,32") from error
+    return channels, height, width
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a list of numbers") from error

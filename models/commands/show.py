@@ -1,0 +1,84 @@
+"""`python -m models show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from models.description import Description
+from models.registry import ZOO, describe, names
+
+
+def show(
+    name: Annotated[str | None, typer.Argument(help="one ensemble; without a name, all of them")] = None,
+    zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
+) -> None:
+    """Show the ensembles, or the members of one; every file is compared with its digest."""
+    Console().print(_all(zoo) if name is None else _one(name, describe(name, zoo=zoo)))
+
+
+def _all(zoo: Path) -> Table:
+    table = Table(
+        Column("name", no_wrap=True),
+        "members",
+        "architecture",
+        "classes",
+        "input",
+        "sigma",
+        "method",
+        "digest",
+        title=str(zoo),
+    )
+    for name in names(zoo=zoo):
+        said = describe(name, zoo=zoo)
+        shape = " x ".join(map(str, said.input_shape))
+        table.add_row(
+            name,
+            str(len(said.members)),
+            said.architecture,
+            str(len(said.classes)),
+            shape,
+            f"{said.sigma:g}",
+            said.method,
+            said.digest[:12],
+        )
+    return table
+
+
+def _one(name: str, said: Description) -> Table:
+    table = Table(
+        "rank",
+        Column("file", no_wrap=True),
+        "bytes",
+        "sha256",
+        "seed",
+        "under noise",
+        "weight",
+        title=f"{name}  {said.digest}",
+    )
+    for place, member in enumerate(said.members):
+        accuracy = said.ranking.accuracies[member.sha256] if said.ranking else None
+        weight = said.weights[member.sha256] if said.weights else None
+        table.add_row(
+            str(place + 1),
+            member.file,
+            f"{member.bytes:,}",
+            member.sha256[:12],
+            str(member.training.get("seed", "")),
+            "" if accuracy is None else f"{accuracy:.3f}",
+            "" if weight is None else f"{weight:.3f}",
+        )
+    table.caption = _caption(said)
+    return table
+
+
+def _caption(said: Description) -> str:
+    order = "not ranked"
+    if said.ranking:
+        by = said.ranking
+        order = f"ranked on {by.data} {by.holdout} ({by.images} images x {by.draws} draws, sigma {by.sigma:g})"
+    return f"{said.architecture}, sigma {said.sigma:g}, {said.method}, evaluation {said.evaluation}, {order}"

@@ -1,0 +1,119 @@
+"""The order of the members, and their weights: both from a hold-out, under the noise they will meet.
+
+Neither may see an image on which the ensemble is evaluated, nor does it touch soundness: whatever order and weights
+come out, they are fixed before anything is certified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from models.data import Images
+from models.description import Description, Ranking
+from models.ensemble import Ensemble
+from models.errors import RankingError
+from models.selection import Selection
+from models.voting import lowest_argmax
+
+FIT_STEPS = 100
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """The images of a data set that rank the members, each under `draws` draws of noise."""
+
+    images: Images
+    selection: Selection
+    sigma: float
+    draws: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.sigma > 0 or self.draws < 1:
+            raise RankingError(f"hold-out with sigma = {self.sigma} and {self.draws} draws; both must be positive")
+        if not len(self.chosen):
+            raise RankingError(f"hold-out {self.selection.text!r} chooses none of {len(self.images)} images")
+
+    @property
+    def chosen(self) -> Images:
+        """The images themselves."""
+        return self.images.pick(self.selection.places(len(self.images)))
+
+    def refuse_overlap(self, evaluation: Selection) -> None:
+        """Raise if an evaluation image is among the hold-out."""
+        size = len(self.images)
+        both = sorted(set(self.selection.places(size).tolist()) & set(evaluation.places(size).tolist()))
+        if both:
+            raise RankingError(
+                f"hold-out {self.selection.text!r} overlaps the evaluation images {evaluation.text!r} "
+                f"in {len(both)} places: {', '.join(map(str, both[:5]))}{', ...' if len(both) > 5 else ''}"
+            )
+
+
+def rank(ensemble: Ensemble, description: Description, holdout: HoldOut) -> Description:
+    """The description with its members in order of accuracy under noise, and with fitted voting weights."""
+    holdout.refuse_overlap(Selection(description.evaluation))
+    if holdout.images.classes != ensemble.classes:
+        raise RankingError(f"classes of the data {holdout.images.classes} are not the ensemble's {ensemble.classes}")
+    chosen = holdout.chosen
+    logits, labels = logits_under_noise(ensemble, holdout)
+    digests = [member.digest for member in ensemble.members]
+    accuracies = (lowest_argmax(logits) == labels).double().mean(1).tolist()
+    weights = fit_weights(logits, labels)
+    ranking = Ranking(
+        data=chosen.name,
+        data_digest=chosen.digest,
+        holdout=holdout.selection.text,
+        images=len(chosen),
+        draws=holdout.draws,
+        sigma=holdout.sigma,
+        seed=holdout.seed,
+        accuracies=dict(zip(digests, (round(accuracy, 6) for accuracy in accuracies), strict=True)),
+    )
+    return description.ranked(ranking, dict(zip(digests, weights, strict=True)))
+
+
+def logits_under_noise(ensemble: Ensemble, holdout: HoldOut) -> tuple[Tensor, Tensor]:
+    """Logits [k, M, C] and labels [M] of M = draws * images noisy images, on the CPU."""
+    chosen = holdout.chosen
+    pixels = torch.from_numpy(chosen.pixels).float() / 255
+    parts = []
+    for draw in range(holdout.draws):
+        generator = torch.Generator().manual_seed(_draw_seed(holdout.seed, draw))
+        noisy = pixels + holdout.sigma * torch.randn(pixels.shape, generator=generator)
+        parts.append(ensemble.logits(noisy).cpu())
+    return torch.cat(parts, dim=1), torch.from_numpy(chosen.labels).repeat(holdout.draws)
+
+
+def fit_weights(logits: Tensor, labels: Tensor) -> list[float]:
+    """Weights >= 0 that add to 1: those of the weighted logits with the least cross-entropy.
+
+    Cross-entropy is convex in the weights; their scale is fitted along and taken out again, since it changes no class.
+    The fit is deterministic, from equal weights, on the rows with finite logits.
+    """
+    sound = logits.isfinite().all(-1).all(0)
+    if not sound.any():
+        raise RankingError("no image of the hold-out has finite logits from every member")
+    outputs, wanted = logits[:, sound].double(), labels[sound]
+    powers = torch.full((len(outputs),), 1 / len(outputs), dtype=torch.float64).log().requires_grad_()
+    optimiser = torch.optim.LBFGS([powers], max_iter=FIT_STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> float:
+        optimiser.zero_grad()
+        value = cross_entropy(torch.einsum("k,knc->nc", powers.exp(), outputs), wanted)
+        value.backward()  # type: ignore[no-untyped-call]
+        return float(value.detach())
+
+    optimiser.step(loss)  # type: ignore[no-untyped-call]
+    weights = powers.detach().softmax(0)
+    return [round(weight, 6) for weight in weights.tolist()]
+
+
+def _draw_seed(seed: int, draw: int) -> int:
+    # hashed, since torch's CPU generator keeps only 32 bits of a seed
+    return int.from_bytes(hashlib.sha256(f"rank/{seed}/{draw}".encode()).digest()[:4], "big")

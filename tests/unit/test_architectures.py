@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from models.architectures import Normalisation, Normalised, build, load_weights
+from models.errors import ArchitectureError
+
+HALVES = Normalisation((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+
+
+def parameters(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "count"),
+    [("cifar-resnet20", 10, 272_474), ("cifar-resnet110", 10, 1_730_714), ("torchvision/resnet50", 1000, 25_557_032)],
+)
+def test_networks_have_the_parameters_of_the_paper(name: str, classes: int, count: int) -> None:
+    with torch.device("meta"):  # to count them they need no values
+        assert parameters(build(name, classes=classes)) == count
+
+
+@pytest.mark.parametrize("name", ["cifar-resnet20", "torchvision/squeezenet1_1"])
+def test_the_normalisation_is_the_first_layer(name: str) -> None:
+    torch.manual_seed(0)
+    network = build(name, classes=4, normalisation=HALVES).eval()
+    torch.manual_seed(0)
+    bare = build(name, classes=4, normalisation=Normalisation((0.0,) * 3, (1.0,) * 3)).eval()
+    x = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.allclose(network(x), bare((x - 0.5) / 0.25), atol=1e-5)
+
+
+def test_weights_go_behind_the_normalisation() -> None:
+    donor = build("torchvision/squeezenet1_1", classes=4)
+    network = build("torchvision/squeezenet1_1", classes=4, normalisation=HALVES)
+    load_weights(network, donor.state_dict())
+    assert isinstance(network, Normalised)
+    assert torch.equal(next(network.network.parameters()), next(donor.parameters()))
+
+
+def test_weights_that_do_not_fit_are_named() -> None:
+    weights = build("cifar-resnet20", classes=10).state_dict()
+    with pytest.raises(ArchitectureError, match=r"fc\.weight"):
+        load_weights(build("cifar-resnet20", classes=7), weights)
+    weights["stranger"] = weights.pop("conv.weight")
+    with pytest.raises(ArchitectureError, match=r"(?s)conv\.weight.*stranger"):
+        load_weights(build("cifar-resnet20", classes=10), weights)
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet20", "torchvision/fasterrcnn_resnet50_fpn", "torchvision/none", "a b:c", "torchscript"]
+)
+def test_an_unknown_architecture_is_named(name: str) -> None:
+    with pytest.raises(ArchitectureError, match=name):
+        build(name, classes=10)
+
+
+def test_an_import_needs_the_operators_leave() -> None:
+    path = "tests.unit.networks:Tiny"
+    with pytest.raises(ArchitectureError, match="is not among the imports allowed here: \\['other:thing'\\]"):
+        build(path, classes=3, allowed_imports=frozenset({"other:thing"}))
+    assert build(path, classes=5, allowed_imports=frozenset({path})).fc.out_features == 5
+
+
+@pytest.mark.parametrize("path", ["tests.unit.networks:numbered", "tests.unit.networks:none", "nowhere:Tiny"])
+def test_an_import_that_is_no_network_is_named(path: str) -> None:
+    with pytest.raises(ArchitectureError, match=path):
+        build(path, classes=3, allowed_imports=frozenset({path}))
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"), [((0.5,), (0.0,)), ((0.5,), (float("nan"),)), ((float("inf"),), (1.0,)), ((0.5,), ()), ((), ())]
+)
+def test_a_normalisation_must_be_finite_and_of_one_length(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    with pytest.raises(ArchitectureError, match="normalisation"):
+        Normalisation(mean, std)

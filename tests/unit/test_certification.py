@@ -1,0 +1,120 @@
+"""From images to certificates: everything that is needed to check one is in it."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+
+from models.ensemble import Ensemble
+from smoothcert.certificate import Certificate, verify
+from smoothcert.errors import DomainError
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Adaptive, Fixed, Sequential
+from tests.unit.test_engine import SHAPE, ensemble
+from workers.certification import Question, certify, new_seed, start
+from workers.engine import Engine
+from workers.errors import ImageError
+
+QUESTION = Question(Gaussian(0.25), Adaptive(stages=(50, 400)), radius=0.02)
+
+
+@pytest.fixture(scope="module")
+def three() -> Ensemble:
+    return ensemble(3, consensus=2)
+
+
+def test_a_certificate_says_where_its_counts_come_from(three: Ensemble) -> None:
+    image = torch.randint(0, 256, SHAPE, dtype=torch.uint8)
+    with Engine(three, batch=32) as engine:
+        certificate = start(engine, image, QUESTION, seed="abc", index=5).result(30)
+    said = certificate.provenance
+    assert said is not None
+    assert said.ensemble.digest == three.digest
+    assert said.ensemble.members == tuple(member.digest for member in three.members)
+    assert (said.ensemble.voting, said.ensemble.consensus) == ("soft", 2)
+    assert (said.sampling.seed, said.sampling.image, said.sampling.device) == ("abc", 5, "cpu")
+    assert said.sampling.precision == "float32"
+    assert [(s.start, s.stop, s.rows) for s in said.sampling.shapes] == [(0, certificate.samples, 32)]
+    expected = (image.numpy().astype(np.float32) / np.float32(255)).astype("<f4").tobytes()
+    assert said.input.sha256 == hashlib.sha256(expected).hexdigest()
+    assert said.started_at <= said.finished_at
+    assert certificate.index == 5
+    again = Certificate.from_json(certificate.to_json())
+    assert again == certificate
+    assert verify(again).problems == ()
+
+
+@pytest.mark.parametrize("procedure", [Fixed(n=500), Adaptive(stages=(50, 400)), Sequential(max_samples=500)])
+def test_every_procedure_ends_in_certificates_that_verify(three: Ensemble, procedure: Fixed) -> None:
+    radius = None if procedure.name == "fixed" else 0.02
+    with Engine(three, batch=32) as engine:
+        certificates = certify(engine, torch.rand(6, *SHAPE), Question(Gaussian(0.25), procedure, radius))
+    assert [certificate.index for certificate in certificates] == list(range(6))
+    assert all(verify(certificate) for certificate in certificates)
+    assert len({c.provenance.sampling.seed for c in certificates if c.provenance}) == 1
+
+
+def test_the_same_seed_gives_the_same_certificate_but_for_the_times(three: Ensemble) -> None:
+    image, seed = torch.rand(SHAPE), new_seed()
+    with Engine(three, batch=32) as engine:
+        first, second = (start(engine, image, QUESTION, seed=seed).result(30) for _ in range(2))
+    assert without_times(first) == without_times(second)
+    with Engine(three, batch=32) as engine:
+        other = start(engine, image, QUESTION, seed=new_seed()).result(30)
+    assert other.selection != first.selection
+
+
+def without_times(certificate: Certificate) -> dict[str, object]:
+    said = certificate.model_dump(exclude={"digest"})
+    del said["provenance"]["started_at"], said["provenance"]["finished_at"]
+    return said
+
+
+def test_family_wise_shares_alpha_among_the_images(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        certificates = certify(engine, torch.rand(4, *SHAPE), QUESTION.shared_by(4))
+    for certificate in certificates:
+        assert certificate.alpha == 0.001 / 4
+        assert certificate.family_wise is not None
+        assert (certificate.family_wise.alpha, certificate.family_wise.images) == (0.001, 4)
+        assert verify(certificate)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "seen"),
+    [
+        ("evaluations", 1, "evaluations"),
+        ("evaluations", 10**9, "evaluations"),
+        ("evaluations", None, "evaluations"),
+    ],
+)
+def test_evaluations_must_fit_the_samples(three: Ensemble, field: str, value: object, seen: str) -> None:
+    with Engine(three, batch=32) as engine:
+        certificate = start(engine, torch.rand(SHAPE), QUESTION, seed="s").result(30)
+    changed = certificate.model_copy(update={field: value})
+    changed = changed.model_copy(update={"digest": changed.expected_digest()})
+    assert [problem.field for problem in verify(changed).problems] == [seen]
+
+
+def test_shapes_must_cover_the_samples(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        certificate = start(engine, torch.rand(SHAPE), QUESTION, seed="s").result(30)
+    said = certificate.provenance
+    assert said is not None
+    changed = certificate.model_copy(
+        update={"provenance": said.model_copy(update={"sampling": said.sampling.model_copy(update={"shapes": ()})})}
+    )
+    changed = changed.model_copy(update={"digest": changed.expected_digest()})
+    assert [problem.field for problem in verify(changed).problems] == ["provenance.sampling.shapes"]
+
+
+def test_bad_input_raises_before_anything_is_drawn(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        with pytest.raises(ImageError, match=r"\(3, 9, 9\)"):
+            start(engine, torch.rand(3, 9, 9), QUESTION, seed="s")
+        with pytest.raises(DomainError, match="radius"):
+            start(engine, torch.rand(SHAPE), Question(Gaussian(0.25), Adaptive()), seed="s")
+        assert engine.statistics.batches == 0

@@ -1,0 +1,347 @@
+"""The engine: counts that do not depend on packing, order, interruption or resume; consensus; faults."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.ensemble import Ensemble, assemble
+from smoothcert.errors import DomainError
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Procedure, certify, certify_sequential
+from smoothcert.procedures.protocol import draw
+from workers import engine as engine_module
+from workers.engine import Checkpoint, Engine, Sampled
+from workers.errors import CanceledError, CheckpointError, ClosedError, ImageError
+from workers.sampling import NoiseStream
+
+SHAPE = (3, 4, 4)
+SIGMA = 0.25
+NOISE = Gaussian(SIGMA)
+
+
+class Patches(nn.Module):
+    """A small random convolutional network with four classes."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.norm = nn.BatchNorm2d(8)
+        self.fc = nn.Linear(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(torch.relu(self.norm(self.conv(x))).flatten(1))  # type: ignore[no-any-return]
+
+
+def ensemble(k: int = 3, consensus: int | None = None, batch: int = 32) -> Ensemble:
+    networks = [Patches(seed) for seed in range(k)]
+    return assemble(
+        networks, classes=("a", "b", "c", "d"), input_shape=SHAPE, consensus=consensus, batch=batch, name="patches"
+    )
+
+
+@pytest.fixture(scope="module")
+def three() -> Ensemble:
+    return ensemble(3, consensus=2)
+
+
+def images(n: int) -> list[Tensor]:
+    torch.manual_seed(11)
+    return list(torch.rand(n, *SHAPE))
+
+
+def draws(*sizes: int) -> Procedure:
+    """A procedure that draws these many samples and keeps the counts; its verdict is a list of them."""
+    seen = []
+    for size in sizes:
+        seen.append((yield from draw(size)))
+    return seen  # type: ignore[return-value]
+
+
+def counts_by_hand(three: Ensemble, image: Tensor, seed: str, index: int, sizes: list[int]) -> list[tuple[int, ...]]:
+    """The counts by the definition: all noise at once, then `classify`."""
+    stream, found, start = NoiseStream(seed, index, SHAPE, torch.device("cpu")), [], 0
+    for size in sizes:
+        out = torch.empty(size, *SHAPE)
+        stream.perturb(out, image, SIGMA, start)
+        found.append(tuple(np.bincount(three.classify(out).classes.numpy(), minlength=5).tolist()))
+        start += size
+    return found
+
+
+SIZES = [100, 32, 64, 7, 500, 1]
+
+
+@pytest.mark.parametrize("consensus", [None, 1, 2, 3])
+def test_counts_are_those_of_the_definition(three: Ensemble, consensus: int | None) -> None:
+    view = three.with_(consensus=consensus)
+    with Engine(view, batch=32) as engine:
+        sampled = engine.submit(draws(*SIZES), images(1)[0], SIGMA, "s", index=4).result(30)
+    assert sampled.verdict == counts_by_hand(view, images(1)[0], "s", 4, SIZES)
+
+
+def test_evaluations_are_what_consensus_leaves(three: Ensemble) -> None:
+    total = sum(SIZES)
+    noisy = torch.empty(total, *SHAPE)
+    NoiseStream("s", 0, SHAPE, torch.device("cpu")).perturb(noisy, images(1)[0], SIGMA, 0)
+    with Engine(three, batch=32) as engine:
+        found = engine.submit(draws(*SIZES), images(1)[0], SIGMA, "s").result(30).evaluations
+    assert found == three.classify(noisy).evaluations
+    assert 2 * total < found < 3 * total
+
+
+@pytest.mark.parametrize("batch", [32, 48, 256])
+@pytest.mark.parametrize("order", [1, -1])
+def test_packing_and_order_do_not_change_a_count(three: Ensemble, batch: int, order: int) -> None:
+    """Alone, or among twenty others that arrive before or after, in batches of any size of one slice."""
+    pictures = images(20)
+    alone = [counts_by_hand(three, picture, "s", i, SIZES) for i, picture in enumerate(pictures)]
+    with Engine(three, batch=batch) as engine:
+        jobs = list(enumerate(pictures))[::order]
+        handles = {i: engine.submit(draws(*SIZES), picture, SIGMA, "s", index=i) for i, picture in jobs}
+        assert [handles[i].result(60).verdict for i in range(20)] == alone
+
+
+def test_an_interruption_at_any_step_changes_nothing(three: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints: list[Checkpoint] = []
+    publish = engine_module._Run.publish
+
+    def recording(run: engine_module._Run) -> None:
+        publish(run)
+        assert run.handle.checkpoint is not None
+        checkpoints.append(run.handle.checkpoint)
+
+    monkeypatch.setattr(engine_module._Run, "publish", recording)
+
+    with Engine(three, batch=32) as engine:
+        whole = engine.submit(draws(*SIZES), images(3)[2], SIGMA, "s", index=2).result(30)
+        taken = list(checkpoints)
+        assert len(taken) > 10
+        for checkpoint in taken:
+            again = engine.submit(draws(*SIZES), images(3)[2], SIGMA, "s", index=2, resume=checkpoint).result(30)
+            assert again == whole
+
+
+def test_a_checkpoint_of_another_certification_is_refused(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        handle = engine.submit(draws(100), images(1)[0], SIGMA, "s")
+        handle.result(30)
+        checkpoint = handle.checkpoint
+        assert checkpoint is not None
+        with pytest.raises(CheckpointError, match="seed 's', image 0"):
+            engine.submit(draws(100), images(1)[0], SIGMA, "other", resume=checkpoint)
+        wrong = replace(checkpoint, draws=((1, 2, 3),))
+        with pytest.raises(CheckpointError, match="other classes than 4"):
+            engine.submit(draws(100), images(1)[0], SIGMA, "s", resume=wrong)
+
+
+def test_views_with_other_votes_share_an_engine(three: Ensemble) -> None:
+    views = [
+        three,
+        three.with_(consensus=None),
+        three.with_(voting="hard", consensus=None),
+        three.with_(consensus=None).first_k(1),
+    ]
+    picture = images(1)[0]
+    with Engine(three, batch=32) as engine:
+        handles = [engine.submit(draws(*SIZES), picture, SIGMA, "s", ensemble=view) for view in views]
+        for view, handle in zip(views, handles, strict=True):
+            assert handle.result(30).verdict == counts_by_hand(view, picture, "s", 0, SIZES)
+
+
+def test_progress_is_told_batch_by_batch(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        handle = engine.submit(draws(100, 200), images(1)[0], SIGMA, "s")
+        handle.result(30)
+    assert handle.progress.draws == 2
+    assert handle.progress.samples == 300
+    assert handle.checkpoint is not None
+    assert [sum(counts) for counts in handle.checkpoint.draws] == [100, 200]
+
+
+def test_batches_are_full_while_there_is_enough_to_do(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        for handle in [engine.submit(draws(320), image, SIGMA, "s") for image in images(4)]:
+            handle.result(30)
+        assert engine.statistics.rows == 4 * 320
+        assert engine.statistics.fill > 0.9
+
+
+def endless() -> Procedure:
+    while True:
+        yield 32
+
+
+def test_cancel_ends_one_certification_and_no_other(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        handle, other = (engine.submit(endless(), image, SIGMA, "s") for image in images(2))
+        while not handle.progress.samples:
+            pass
+        handle.cancel()
+        with pytest.raises(CanceledError):
+            handle.result(30)
+        assert handle.checkpoint is not None
+        before = other.progress.samples
+        while other.progress.samples == before:
+            assert not other.future.done()
+
+
+def test_closing_ends_what_is_under_way(three: Ensemble) -> None:
+    engine = Engine(three, batch=32)
+    handle = engine.submit(endless(), images(1)[0], SIGMA, "s")
+    engine.close()
+    with pytest.raises(ClosedError):
+        handle.result(30)
+    with pytest.raises(ClosedError):
+        engine.submit(endless(), images(1)[0], SIGMA, "s")
+
+
+def test_a_procedure_that_fails_ends_alone(three: Ensemble) -> None:
+    def failing() -> Procedure:
+        yield 32
+        raise KeyError("my own fault")
+
+    with Engine(three, batch=32) as engine:
+        bad, good = (
+            engine.submit(failing(), images(1)[0], SIGMA, "s"),
+            engine.submit(draws(99), images(1)[0], SIGMA, "s"),
+        )
+        with pytest.raises(KeyError, match="my own fault"):
+            bad.result(30)
+        assert sum(good.result(30).verdict[0]) == 99  # type: ignore[index]
+
+
+class Delicate(Patches):
+    """Fails as told: out of memory above a size, or always."""
+
+    most = 10**9
+    broken = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if type(self).broken:
+            raise RuntimeError("a fault in the device")
+        if len(x) > type(self).most:
+            raise torch.OutOfMemoryError("tried to allocate too much")
+        return super().forward(x)
+
+
+@pytest.fixture
+def delicate() -> Iterator[Ensemble]:
+    yield assemble(
+        [Delicate(0), Delicate(1)],
+        classes=("a", "b", "c", "d"),
+        input_shape=SHAPE,
+        consensus=1,
+        batch=32,
+        optimise=False,
+    )
+    Delicate.most, Delicate.broken = 10**9, False
+
+
+def test_out_of_memory_halves_the_batch_and_goes_on(delicate: Ensemble) -> None:
+    with Engine(delicate, batch=32) as engine:
+        before = engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+        assert [(shape.start, shape.stop, shape.rows) for shape in before.shapes] == [(0, 64, 32)]
+        first_half = engine.submit(draws(64), images(1)[0], SIGMA, "s")
+        checkpoint = first_half.result(30) and first_half.checkpoint
+        assert checkpoint is not None
+        Delicate.most = 9
+        resumed = engine.submit(draws(64, 64), images(1)[0], SIGMA, "s", resume=checkpoint).result(30)
+    assert [(shape.start, shape.stop, shape.rows) for shape in resumed.shapes] == [(0, 64, 32), (64, 128, 8)]
+    Delicate.most = 10**9
+    assert resumed.verdict == counts_by_hand(delicate, images(1)[0], "s", 0, [64, 64])
+
+
+def test_memory_that_is_never_enough_is_an_error(delicate: Ensemble) -> None:
+    Delicate.most = 0
+    with Engine(delicate, batch=32) as engine, pytest.raises(torch.OutOfMemoryError):
+        engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+
+
+def test_a_fault_in_the_device_fails_its_certifications_and_the_engine_goes_on(delicate: Ensemble) -> None:
+    with Engine(delicate, batch=32) as engine:
+        Delicate.broken = True
+        with pytest.raises(RuntimeError, match="a fault in the device"):
+            engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+        Delicate.broken = False
+        assert engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30).verdict
+
+
+def test_submissions_come_from_many_threads(three: Ensemble) -> None:
+    found: list[Sampled] = []
+    picture = images(1)[0]
+
+    def caller(engine: Engine) -> None:
+        found.append(engine.submit(draws(200), picture, SIGMA, "s").result(30))
+
+    with Engine(three, batch=32) as engine:
+        threads = [threading.Thread(target=caller, args=(engine,)) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(found) == 16
+    assert all(each == found[0] for each in found)
+
+
+@pytest.mark.parametrize(
+    ("image", "seen"),
+    [
+        (torch.rand(3, 5, 4), r"\(3, 5, 4\)"),
+        (torch.rand(1, 3, 4, 4), r"\(1, 3, 4, 4\)"),
+        (torch.rand(SHAPE) + 1, "must lie in"),
+        (torch.rand(SHAPE) - 1, "must lie in"),
+        (torch.full(SHAPE, float("nan")), "48 values that are not finite"),
+        (torch.full(SHAPE, float("inf")), "48 values that are not finite"),
+        (torch.zeros(SHAPE, dtype=torch.int64), "int64"),
+        (np.zeros(SHAPE), "ndarray"),
+    ],
+)
+def test_bad_images_are_refused_by_name(three: Ensemble, image: Tensor, seen: str) -> None:
+    with Engine(three, batch=32) as engine, pytest.raises(ImageError, match=seen):
+        engine.submit(certify(NOISE), image, SIGMA, "s")
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan")])
+def test_sigma_must_be_positive(three: Ensemble, sigma: float) -> None:
+    with Engine(three, batch=32) as engine, pytest.raises(DomainError, match=str(sigma)):
+        engine.submit(certify(NOISE), images(1)[0], sigma, "s")
+
+
+def test_bytes_and_floats_are_the_same_image(three: Ensemble) -> None:
+    pixels = torch.randint(0, 256, SHAPE, dtype=torch.uint8)
+    with Engine(three, batch=32) as engine:
+        found = [engine.submit(draws(99), each, SIGMA, "s").result(30) for each in (pixels, pixels.float() / 255)]
+    assert found[0] == found[1]
+
+
+class Silent(nn.Module):
+    """Gives no finite logit for half of what it sees."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(dim=(1, 2, 3))
+        return torch.stack([torch.where(mean > 0.5, mean, torch.nan), -mean], dim=1)
+
+
+def test_what_is_no_class_is_counted_as_such() -> None:
+    silent = assemble([Silent()], classes=("a", "b"), input_shape=SHAPE, batch=32)
+    with Engine(silent, batch=32) as engine:
+        (counts,) = engine.submit(draws(1000), torch.full(SHAPE, 0.5), SIGMA, "s").result(30).verdict  # type: ignore[misc]
+    assert counts[2] > 300
+    assert counts[0] > 300
+    assert sum(counts) == 1000
+
+
+def test_a_real_procedure_runs_to_its_verdict(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        handles = [engine.submit(certify_sequential(NOISE, 0.05, max_samples=2000), i, SIGMA, "s") for i in images(8)]
+        verdicts = [handle.result(60).verdict for handle in handles]
+    assert all(verdict.stop_reason in ("certified", "abandoned", "exhausted") for verdict in verdicts)
+    assert all(handle.progress.samples == v.samples for handle, v in zip(handles, verdicts, strict=True))

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models import inference
+from models.errors import MemberError
+from models.inference import fold_batch_norm, prepare
+from models.resnet import resnet20
+from tests.unit.networks import tiny
+
+SHAPE = (1, 4, 4)
+
+
+def resnet(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    network = resnet20().eval()
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):  # statistics of their own, or folding would have nothing to do
+            module.running_mean.normal_(0, 0.2)
+            module.running_var.uniform_(0.5, 2)
+    return network
+
+
+def images(rows: int) -> Tensor:
+    return torch.rand(rows, 3, 32, 32, generator=torch.Generator().manual_seed(rows))
+
+
+def test_the_optimised_form_gives_the_classes_of_the_plain_network() -> None:
+    network = resnet(0)
+    form = prepare(network, name="m", classes=10, input_shape=(3, 32, 32))
+    with torch.no_grad():
+        plain = network(images(70))
+    assert form.kind == "folded"
+    assert torch.equal(form(images(70)).argmax(1), plain.argmax(1))
+    assert torch.allclose(form(images(70)), plain, rtol=1e-3, atol=1e-4)
+
+
+def test_a_row_has_the_same_bits_in_every_batch_and_at_every_place() -> None:
+    form = prepare(resnet(1), name="m", classes=10, input_shape=(3, 32, 32))
+    batch = images(70)
+    logits = form(batch)
+    order = torch.randperm(70, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(form(batch[order]), logits[order])
+    assert torch.equal(form(batch[:33]), logits[:33])
+    assert torch.equal(form(batch[69:]), logits[69:])
+
+
+def test_folding_leaves_no_batch_norm_behind_a_convolution_and_the_original_as_it_was() -> None:
+    network = resnet(2)
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    folded = fold_batch_norm(network)
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in folded.modules())
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+
+
+def test_a_convolution_used_twice_is_not_folded() -> None:
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.one, self.two = nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.BatchNorm2d(1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (self.one(self.conv(x)) + self.two(self.conv(x))).flatten(1)
+
+    torch.manual_seed(0)
+    network = Shared().eval()
+    network.one.running_mean.fill_(3)
+    x = torch.rand(5, *SHAPE)
+    with torch.no_grad():
+        assert torch.equal(fold_batch_norm(network)(x), network(x))
+
+
+def test_a_tensor_that_is_read_again_is_not_overwritten() -> None:
+    class Reread(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(1, 1, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.conv(x)
+            z = torch.relu(y) + x  # neither y nor x may change
+            return (torch.relu(z + y) + z * x + y).flatten(1)
+
+    torch.manual_seed(0)
+    network = Reread().eval()
+    x = torch.randn(5, *SHAPE)
+    before = x.clone()
+    with torch.no_grad():
+        assert torch.equal(fold_batch_norm(network)(x), network(x))
+    assert torch.equal(x, before)
+
+
+class Rectified(nn.Module):
+    """A ReLU of the image itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x).flatten(1)
+
+
+def test_the_images_are_not_overwritten() -> None:
+    form = prepare(Rectified(), name="m", classes=16, input_shape=SHAPE)
+    x = torch.randn(form.shape)
+    before = x.clone()
+    assert torch.equal(form(x), before.relu().flatten(1))
+    assert form.kind == "folded"
+    assert torch.equal(x, before)
+
+
+class Branching(nn.Module):
+    """Cannot be traced: it asks a tensor for its truth."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)[:, :3] if x.shape[0] and bool(x.sum() < 1e9) else x.flatten(1)[:, 3:6]
+
+
+def test_what_cannot_be_optimised_runs_plain_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        form = prepare(Branching(), name="zoo/branching", classes=3, input_shape=SHAPE)
+    assert form.kind == "plain"
+    assert "zoo/branching runs in its plain, slower form: TraceError" in caplog.text
+
+
+def test_an_optimised_form_with_other_classes_is_not_used(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference, "fold_batch_norm", lambda _: tiny(1))
+    with caplog.at_level(logging.WARNING):
+        form = prepare(tiny(0), name="m", classes=3, input_shape=SHAPE)
+    assert form.kind == "plain"
+    assert "gives other classes to" in caplog.text
+
+
+class Mixing(nn.Module):
+    """Subtracts the mean of the batch: a row depends on its neighbours."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - x.mean(0)).flatten(1)[:, :3]
+
+
+class Careless(nn.Module):
+    """Dropout that eval() does not reach."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x.flatten(1)[:, :3] + 1)
+
+
+@pytest.mark.parametrize("network", [Mixing(), Careless()])
+def test_a_network_that_is_no_function_of_the_image_is_refused(network: nn.Module) -> None:
+    with pytest.raises(MemberError, match="member m gives an image other logits beside other images, or a second time"):
+        prepare(network, name="m", classes=3, input_shape=SHAPE)
+
+
+def test_bfloat16_is_a_copy_whose_logits_come_back_as_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference.precisions, "require", lambda precision, device: torch.bfloat16)
+    network = tiny(0)
+    form = prepare(network, name="m", classes=3, input_shape=SHAPE, precision="bfloat16", optimise=False)
+    assert network.conv.weight.dtype == torch.float32
+    assert form(torch.rand(2, *SHAPE)).dtype == torch.float32
+    assert next(form.network.parameters()).dtype == torch.bfloat16

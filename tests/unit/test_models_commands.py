@@ -1,0 +1,148 @@
+"""`python -m models`, run as a user runs it, on a small CIFAR-10 in the form of sheets that is made here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from models.data import DataError, load_cifar10
+from models.registry import load
+from models.resnet import resnet20
+
+ROOT = Path(__file__).parents[2]
+CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+
+
+def models(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "models", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """10,000 test images of one colour each, as a lossless sheet."""
+    folder = tmp_path_factory.mktemp("cifar10")
+    labels = np.arange(10_000) % 10
+    colours = np.stack([labels * 25, np.arange(10_000) % 256, np.arange(10_000) // 256], axis=1).astype(np.uint8)
+    sheet = colours.reshape(100, 1, 100, 1, 3).repeat(32, axis=1).repeat(32, axis=3).reshape(3200, 3200, 3)
+    Image.fromarray(sheet).save(folder / "test_batch.webp", lossless=True, quality=0, method=0)
+    np.savez(folder / "labels.npz", test=labels.astype(np.uint8), train=labels.repeat(5).astype(np.uint8))
+    pixels = np.broadcast_to(colours[:, :, None], (10_000, 3, 1024)).reshape(10_000, -1)
+    rows = np.concatenate([labels[:, None].astype(np.uint8), pixels], axis=1)
+    digests = {"test_batch.bin": hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()}
+    manifest = {"sha256_of_official_binary_files": digests, "classes": CLASSES}
+    (folder / "MANIFEST.json").write_text(json.dumps(manifest))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A zoo with one ensemble of three members, made by `models add` from safetensors and a state dict."""
+    tmp_path = tmp_path_factory.mktemp("made")
+    files = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        files.append(tmp_path / f"member-{seed}.safetensors")
+        save_file(resnet20().state_dict(), files[-1])
+    torch.save(resnet20().state_dict(), files[2].with_suffix(".pth"))
+    done = models(
+        "add", "three", files[0], files[1], files[2].with_suffix(".pth"), "--architecture", "cifar-resnet20",
+        "--sigma", 0.25, "--zoo", tmp_path / "zoo",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "three: 3 members, digest" in done.stdout
+    return tmp_path / "zoo"
+
+
+@pytest.fixture
+def zoo(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "zoo"))
+
+
+def test_sheets_are_read_in_their_order(data: Path) -> None:
+    images = load_cifar10(data, train=False)
+    assert images.pixels.shape == (10_000, 3, 32, 32)
+    assert images.classes == tuple(CLASSES)
+    assert (images.pixels[:, 0, 5, 5] == images.labels * 25).all()
+    assert (images.pixels[:, 1, 31, 0] == np.arange(10_000) % 256).all()
+
+
+def test_a_sheet_that_was_altered_is_refused(data: Path, tmp_path: Path) -> None:
+    for file in data.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    labels = np.load(data / "labels.npz")
+    np.savez(tmp_path / "labels.npz", test=(labels["test"] + 1) % 10, train=labels["train"])
+    with pytest.raises(DataError, match=r"test_batch\.webp: pixels and labels have sha256"):
+        load_cifar10(tmp_path, train=False)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing"])
+def test_a_damaged_sheet_is_named(data: Path, tmp_path: Path, damage: str) -> None:
+    for file in data.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    sheet = tmp_path / "test_batch.webp"
+    sheet.write_bytes(sheet.read_bytes()[:1000]) if damage == "truncated" else sheet.unlink()
+    with pytest.raises(DataError, match=str(tmp_path)):
+        load_cifar10(tmp_path, train=False)
+
+
+def test_show_lists_the_ensembles_and_their_members(zoo: Path) -> None:
+    assert "three" in models("show", "--zoo", zoo).stdout
+    assert "member-2.safetensors" in models("show", "three", "--zoo", zoo).stdout
+
+
+def test_rank_orders_the_members_and_fits_their_weights(zoo: Path, data: Path) -> None:
+    done = models("rank", "three", "--data", data, "--holdout", "1::100", "--draws", 1, "--zoo", zoo)
+    assert done.returncode == 0, done.stderr
+    said = tomllib.loads((zoo / "three" / "ensemble.toml").read_text())
+    accuracies = [said["ranking"]["accuracies"][member["sha256"]] for member in said["members"]]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert said["ranking"]["holdout"] == "1::100"
+    assert said["ranking"]["images"] == 100
+    assert set(said["weights"]) == {member["sha256"] for member in said["members"]}
+    assert load("three", zoo=zoo, voting="weighted").voting == "weighted"
+
+
+def test_rank_refuses_the_evaluation_images(zoo: Path, data: Path) -> None:
+    before = (zoo / "three" / "ensemble.toml").read_bytes()
+    done = models("rank", "three", "--data", data, "--holdout", "0::100", "--zoo", zoo)
+    assert done.returncode == 1
+    assert "overlaps the evaluation images '0::20' in 100 places" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (zoo / "three" / "ensemble.toml").read_bytes() == before
+
+
+def test_a_card_may_lie_beside_the_members_and_nothing_else(zoo: Path) -> None:
+    (zoo / "three" / "README.md").write_text("# Three")
+    assert models("show", "three", "--zoo", zoo).returncode == 0
+    (zoo / "three" / "notes.txt").write_text("x")
+    done = models("show", "three", "--zoo", zoo)
+    assert done.returncode == 1
+    assert "notes.txt" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        (["show", "nobody"], "no ensemble 'nobody'"),
+        (["show", "../three"], "is no name"),
+        (["add", "x", "nowhere.safetensors", "--architecture", "cifar-resnet20"], "nowhere.safetensors"),
+        (["rank", "three", "--data", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence(zoo: Path, arguments: list[str], seen: str) -> None:
+    done = models(*arguments, "--zoo", zoo)
+    assert done.returncode == 1
+    assert seen in done.stderr
+    assert "Traceback" not in done.stderr

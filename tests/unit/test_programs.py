@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from models.errors import MemberError, ProgramError
+from models.inference import prepare
+from models.programs import is_exported, is_torchscript, read_program
+from tests.unit.networks import tiny
+
+SHAPE = (1, 4, 4)
+
+
+def scripted(network: nn.Module) -> bytes:
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated, its files are not
+        torch.jit.save(torch.jit.trace(network, torch.rand(2, *SHAPE), check_trace=False), buffer)
+    return buffer.getvalue()
+
+
+def exported(network: nn.Module) -> bytes:
+    buffer = io.BytesIO()
+    batch = {0: torch.export.Dim("batch", min=1)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.save(torch.export.export(network, (torch.rand(2, *SHAPE),), dynamic_shapes=(batch,)), buffer)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def script() -> bytes:
+    return scripted(tiny(0).eval())
+
+
+@pytest.fixture(scope="module")
+def program() -> bytes:
+    return exported(tiny(0).eval())
+
+
+def edited(data: bytes, entry: str, edit: Callable[[bytes], bytes]) -> bytes:
+    """The archive with one entry changed, or added."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
+        root = old.namelist()[0].partition("/")[0]
+        contents = {name: old.read(name) for name in old.namelist()}
+        contents[f"{root}/{entry}"] = edit(contents.get(f"{root}/{entry}", b""))
+        for name, content in contents.items():
+            new.writestr(name, content)
+    return buffer.getvalue()
+
+
+def poison(mark: Path) -> bytes:
+    """A pickle that leaves a mark when it is executed."""
+
+    class Poison:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return Path.touch, (mark,)  # type: ignore[return-value]
+
+    return pickle.dumps(Poison())
+
+
+@pytest.mark.parametrize("kind", ["torchscript", "exported"])
+def test_a_program_is_the_network_it_was_made_of(kind: str, script: bytes, program: bytes) -> None:
+    data = script if kind == "torchscript" else program
+    assert (is_torchscript(data), is_exported(data)) == (kind == "torchscript", kind == "exported")
+    form = prepare(read_program(kind, data), name="m", classes=3, input_shape=SHAPE)
+    assert form.kind == {"torchscript": "frozen", "exported": "exported"}[kind]
+    x = torch.rand(300, *SHAPE)
+    with torch.no_grad():
+        assert torch.allclose(form(x), tiny(0).eval()(x), atol=1e-5)
+    form.network.train()
+    assert torch.equal(form(x), form(x))
+
+
+def test_the_pickle_of_the_sample_inputs_is_not_executed(program: bytes, tmp_path: Path) -> None:
+    bad = edited(program, "data/sample_inputs/model.pt", lambda _: poison(tmp_path / "mark"))
+    with pytest.raises(ProgramError, match="sample inputs are more than tensors"):
+        read_program("exported", bad)
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("prefix", ["opaque_obj_0", "custom_obj_0"])
+def test_an_object_among_the_constants_is_not_unpickled(program: bytes, tmp_path: Path, prefix: str) -> None:
+    bad = edited(program, f"data/constants/{prefix}", lambda _: poison(tmp_path / "mark"))
+    with pytest.raises(ProgramError, match=f"entries that are not run here: data/constants/{prefix}"):
+        read_program("exported", bad)
+    config = {"config": {"x": {"path_name": prefix, "is_param": False, "use_pickle": False, "tensor_meta": None}}}
+    bad = edited(program, "data/constants/model_constants_config.json", lambda _: json.dumps(config).encode())
+    with pytest.raises(ProgramError, match=f"'{prefix}' that is no tensor"):
+        read_program("exported", bad)
+    assert not (tmp_path / "mark").exists()
+
+
+def test_pickled_weights_are_not_unpickled(program: bytes) -> None:
+    def pickled(config: bytes) -> bytes:
+        return config.replace(b'"use_pickle": false', b'"use_pickle": true')
+
+    with pytest.raises(ProgramError, match="pickled tensors"):
+        read_program("exported", edited(program, "data/weights/model_weights_config.json", pickled))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"torch.ops.aten.relu.default", b"torch.load", "an operator that is not aten's: torch.load"),
+        (b"Symbol('s", b"print('s", "shape expression that is not a symbol"),
+        (b'"guards_code": []', b'"guards_code": ["print()"]', "with guards, which are code"),
+    ],
+)
+def test_code_in_the_graph_is_refused(program: bytes, old: bytes, new: bytes, message: str) -> None:
+    def edit(graph: bytes) -> bytes:
+        assert old in graph
+        return graph.replace(old, new)
+
+    with pytest.raises(ProgramError, match=message):
+        read_program("exported", edited(program, "models/model.json", edit))
+
+
+def test_a_program_exported_in_training_mode_is_refused() -> None:
+    with pytest.raises(ProgramError, match=r"exported in training mode: aten\.\w+"):
+        read_program("exported", exported(tiny(0).train()))
+
+
+def test_torchscript_traced_in_training_mode_is_refused() -> None:
+    with pytest.raises(MemberError, match="other logits beside other images"):
+        prepare(read_program("torchscript", scripted(tiny(0).train())), name="m", classes=3, input_shape=SHAPE)
+
+
+@pytest.mark.parametrize("kind", ["torchscript", "exported"])
+def test_what_is_no_program_is_refused(kind: str, script: bytes, program: bytes) -> None:
+    other = program if kind == "torchscript" else script
+    for data in (b"", b"nonsense", other, (script if kind == "torchscript" else program)[:-100]):
+        with pytest.raises(ProgramError, match=r"archive|read"):
+            read_program(kind, data)

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.data import Images
+from models.description import Description, MemberFile
+from models.ensemble import Ensemble, assemble
+from models.errors import RankingError
+from models.ranking import HoldOut, fit_weights, rank
+from models.registry import rewrite
+from models.selection import Selection
+
+CLASSES = ("dark", "bright")
+
+
+class Brightness(nn.Module):
+    """Tells dark from bright by the mean pixel, with a logit that is random in a share of the cases."""
+
+    def __init__(self, noise: float) -> None:
+        super().__init__()
+        self.register_buffer("noise", torch.tensor(noise))
+
+    def forward(self, x: Tensor) -> Tensor:
+        signal = x.mean((1, 2, 3)) - 0.5
+        junk = self.noise * torch.sin(1000 * x[:, 0, 0, 0])  # of no use, but a function of the image
+        return torch.stack([-(signal + junk), signal + junk], dim=1)
+
+
+def images(rows: int = 60) -> Images:
+    labels = np.arange(rows) % 2
+    pixels = np.where(labels, 160, 96).astype(np.uint8).reshape(-1, 1, 1, 1) * np.ones((1, 1, 4, 4), np.uint8)
+    return Images("squares", pixels, labels.astype(np.int64), CLASSES)
+
+
+def worst_first() -> tuple[Ensemble, Description]:
+    ensemble = assemble([Brightness(n) for n in (2.0, 0.3, 0.0)], classes=CLASSES, input_shape=(1, 4, 4), sigma=0.25)
+    files = tuple(MemberFile(f"m{i}.safetensors", m.digest, 1) for i, m in enumerate(ensemble.members))
+    return ensemble, Description("brightness", CLASSES, (1, 4, 4), 0.25, files)
+
+
+def holdout(text: str = "1::2", draws: int = 8) -> HoldOut:
+    return HoldOut(images(), Selection(text), sigma=0.25, draws=draws)
+
+
+def test_members_are_put_in_order_of_their_accuracy_under_noise() -> None:
+    ensemble, description = worst_first()
+    ranked = rank(ensemble, replace(description, evaluation="0:1"), holdout("1:"))
+    assert [member.file for member in ranked.members] == ["m2.safetensors", "m1.safetensors", "m0.safetensors"]
+    assert ranked.ranking is not None
+    assert ranked.weights is not None
+    accuracies = [ranked.ranking.accuracies[member.sha256] for member in ranked.members]
+    weights = [ranked.weights[member.sha256] for member in ranked.members]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert weights[0] > weights[2]
+    assert sum(weights) == pytest.approx(1, abs=1e-5)
+    said = ranked.ranking
+    assert (said.data, said.holdout, said.images, said.draws, said.sigma) == ("squares", "1:", 59, 8, 0.25)
+    assert ranked.digest != description.digest
+
+
+def test_ranking_twice_gives_the_same() -> None:
+    ensemble, description = worst_first()
+    first = rank(ensemble, replace(description, evaluation="0:1"), holdout("1:"))
+    assert rank(ensemble, replace(description, evaluation="0:1"), holdout("1:")) == first
+
+
+def test_a_hold_out_that_overlaps_the_evaluation_images_is_refused() -> None:
+    ensemble, description = worst_first()
+    with pytest.raises(RankingError, match=r"hold-out '0::10' overlaps .* '0::20' in 3 places: 0, 20, 40"):
+        rank(ensemble, description, holdout("0::10"))
+    with pytest.raises(RankingError, match=r"in 1 places: 40$"):
+        rank(ensemble, description, holdout("1,40"))
+
+
+def test_a_hold_out_must_have_images_noise_and_the_same_classes() -> None:
+    ensemble, description = worst_first()
+    with pytest.raises(RankingError, match="'70:' chooses none of 60 images"):
+        holdout("70:")
+    with pytest.raises(RankingError, match="0 draws"):
+        holdout(draws=0)
+    with pytest.raises(RankingError, match="sigma = 0"):
+        HoldOut(images(), Selection("1::2"), sigma=0.0)
+    with pytest.raises(RankingError, match="classes of the data"):
+        rank(replace(ensemble, classes=("dark", "light")), description, holdout())
+
+
+def test_fitted_weights_do_as_well_as_the_best_on_a_grid() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 3, (400,), generator=generator)
+    truth = nn.functional.one_hot(labels, 3).float()
+    logits = torch.stack([truth * s + torch.randn(400, 3, generator=generator) for s in (2.0, 1.0, 0.1)])
+
+    def loss(weights: Tensor) -> float:
+        scales = torch.linspace(0.2, 8, 24).view(-1, 1, 1)
+        mixed = scales * torch.einsum("k,knc->nc", weights, logits)
+        return min(float(nn.functional.cross_entropy(each, labels)) for each in mixed)
+
+    fitted = torch.tensor(fit_weights(logits, labels))
+    steps = range(0, 21, 4)
+    grid = [torch.tensor([a, b, 20 - a - b]) / 20 for a in steps for b in steps if a + b <= 20]
+    assert loss(fitted) <= min(map(loss, grid)) + 1e-3
+    assert fitted.min() >= 0
+
+
+def test_rows_without_finite_logits_do_not_spoil_the_fit() -> None:
+    logits = torch.randn(2, 50, 3, generator=torch.Generator().manual_seed(0))
+    labels = torch.zeros(50, dtype=torch.int64)
+    spoiled = torch.cat([logits, torch.full((2, 1, 3), float("nan"))], dim=1)
+    assert fit_weights(spoiled, torch.cat([labels, labels[:1]])) == fit_weights(logits, labels)
+    with pytest.raises(RankingError, match="no image of the hold-out has finite logits"):
+        fit_weights(logits * float("nan"), labels)
+
+
+def test_a_ranking_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    _, description = worst_first()
+    (tmp_path / "trio").mkdir()
+    (tmp_path / "trio" / "ensemble.toml").write_text("old")
+    rewrite("trio", description, zoo=tmp_path)
+    assert [path.name for path in tmp_path.rglob("*")] == ["trio", "ensemble.toml"]
+    assert "brightness" in (tmp_path / "trio" / "ensemble.toml").read_text()

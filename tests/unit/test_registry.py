@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from models.addition import Addition, add
+from models.architectures import ARCHITECTURES
+from models.description import parse, write
+from models.errors import (
+    DescriptionError,
+    EnsembleNameError,
+    FileError,
+    ModelError,
+    RegistryError,
+    UnknownEnsembleError,
+)
+from models.registry import describe, load, names
+from models.training.loop import write_safetensors
+from tests.unit.networks import Tiny, tiny
+from tests.unit.test_programs import exported, poison, scripted
+
+TOLD = Addition(classes=("a", "b", "c"), input_shape=(1, 4, 4), architecture="tiny", sigma=0.25)
+
+
+@pytest.fixture(autouse=True)
+def _tiny_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ARCHITECTURES, "tiny", lambda classes, normalisation: Tiny(classes))
+
+
+def weights_file(folder: Path, seed: int, classes: int = 3, **said: object) -> Path:
+    path = folder / f"member-{seed}.safetensors"
+    write_safetensors(path, tiny(seed, classes).state_dict(), {"seed": seed, "architecture": "tiny", **said})
+    return path
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> Path:
+    """A zoo with one good ensemble of two members, `pair`."""
+    add("pair", [weights_file(tmp_path, 0), weights_file(tmp_path, 1)], TOLD, zoo=tmp_path / "zoo")
+    return tmp_path / "zoo"
+
+
+def edit(zoo: Path, old: str, new: str) -> None:
+    path = zoo / "pair" / "ensemble.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_what_was_added_is_what_is_loaded(zoo: Path) -> None:
+    ensemble = load("pair", zoo=zoo, voting="hard", consensus=1)
+    x = torch.rand(9, 1, 4, 4)
+    with torch.no_grad():
+        expected = torch.stack([tiny(seed).eval()(x) for seed in (0, 1)])
+    assert torch.allclose(ensemble.logits(x), expected, atol=1e-5)
+    assert (ensemble.voting, ensemble.consensus, ensemble.sigma) == ("hard", 1, 0.25)
+    assert ensemble.classes == ("a", "b", "c")
+    assert ensemble.digest == describe("pair", zoo=zoo).digest
+    assert describe("pair", zoo=zoo).members[1].training["seed"] == 1
+    assert names(zoo=zoo) == ["pair"]
+
+
+def test_a_description_survives_being_written(zoo: Path) -> None:
+    description = describe("pair", zoo=zoo)
+    assert parse(write(description)) == description
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../pair", "/etc", "a/b", "pair\n", ".hidden", "x" * 65, "pä"])
+def test_a_name_is_no_path(zoo: Path, name: str) -> None:
+    with pytest.raises(EnsembleNameError, match="is no name"):
+        load(name, zoo=zoo)
+    with pytest.raises(EnsembleNameError, match="is no name"):
+        add(name, [], TOLD, zoo=zoo)
+
+
+def test_an_unknown_name_lists_the_known_ones(zoo: Path) -> None:
+    with pytest.raises(UnknownEnsembleError, match=r"no ensemble 'trio' in .*there are: pair"):
+        load("trio", zoo=zoo)
+
+
+def missing(folder: Path) -> None:
+    (folder / "member-1.safetensors").unlink()
+
+
+def extra(folder: Path) -> None:
+    (folder / "more.txt").write_text("")
+
+
+def tampered(folder: Path) -> None:
+    path = folder / "member-1.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def truncated(folder: Path) -> None:
+    path = folder / "member-1.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def oversized(folder: Path) -> None:
+    os.truncate(folder / "member-1.safetensors", 1 << 40)  # sparse; reading it would be the end
+
+
+def linked(folder: Path) -> None:
+    path = folder / "member-1.safetensors"
+    path.rename(folder.parent.parent / "elsewhere")
+    path.symlink_to(folder.parent.parent / "elsewhere")
+
+
+def piped(folder: Path) -> None:
+    path = folder / "member-1.safetensors"
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (missing, r"member-1\.safetensors: missing"),
+        (extra, r"files that ensemble\.toml does not name: more\.txt"),
+        (tampered, r"member-1\.safetensors: sha256 is [0-9a-f]{64}, but ensemble\.toml says [0-9a-f]{64}"),
+        (truncated, r"member-1\.safetensors: \d+ bytes, but ensemble\.toml says \d+"),
+        (oversized, r"member-1\.safetensors: 1099511627776 bytes, but ensemble\.toml says"),
+        (linked, r"member-1\.safetensors: a link, which may lead out of the folder"),
+        (piped, r"member-1\.safetensors: not a plain file"),
+    ],
+)
+def test_a_damaged_folder_is_refused_by_the_file(zoo: Path, damage: Callable[[Path], None], message: str) -> None:
+    damage(zoo / "pair")
+    for use in (load, describe):
+        with pytest.raises(FileError, match=message):
+            use("pair", zoo=zoo)
+
+
+def test_a_linked_folder_or_description_is_refused(zoo: Path) -> None:
+    (zoo / "alias").symlink_to(zoo / "pair")
+    with pytest.raises(FileError, match="alias is a link"):
+        load("alias", zoo=zoo)
+    (zoo / "pair" / "ensemble.toml").rename(zoo / "elsewhere.toml")
+    (zoo / "pair" / "ensemble.toml").symlink_to(zoo / "elsewhere.toml")
+    with pytest.raises(FileError, match=r"ensemble\.toml: a link"):
+        load("pair", zoo=zoo)
+
+
+@pytest.mark.parametrize("file", ["../member-1.safetensors", "/etc/passwd", "a/b.safetensors", "..", "x.pkl", ".x.pt"])
+def test_a_member_file_is_a_plain_name(zoo: Path, file: str) -> None:
+    edit(zoo, '"member-1.safetensors"', f'"{file}"')
+    with pytest.raises(
+        DescriptionError, match=f"ensemble.toml: member file {re.escape(repr(file))} is not a plain name"
+    ):
+        load("pair", zoo=zoo)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sigma = 0.25", "sigma = 0.25\ncolour = 1", "unknown keys: colour"),
+        ("bytes = ", "size = 1\nbytes = ", r"unknown keys: members\[0\]\.size"),
+        ("sigma = 0.25\n", "", "sigma is missing"),
+        ("sigma = 0.25", 'sigma = "big"', "sigma = 'big' is not of type float or int"),
+        ("sigma = 0.25", "sigma = nan", "sigma = nan"),
+        ("sigma = 0.25", "sigma = -1.0", "sigma = -1.0"),
+        ("sigma = 0.25", "sigma = 0.25\nconsensus = 3", r"consensus K = 3 is not in 1\.\.2"),
+        ("sigma = 0.25", "sigma = 0.25\nconsensus = 0", r"consensus K = 0 is not in 1\.\.2"),
+        ("sigma = 0.25", "sigma = 0.25\nconsensus = true", "consensus = True is not of type int"),
+        ('voting = "soft"', 'voting = "loud"', "voting 'loud' is none of"),
+        ('voting = "soft"', 'voting = "weighted"', "weighted voting needs weights"),
+        ('["a", "b", "c"]', '["a", "b", "a"]', "two or more different names"),
+        ("[1, 4, 4]", "[1, 4]", r"input_shape \[1, 4\]"),
+        ('evaluation = "0::20"', 'evaluation = "some"', "selection 'some'"),
+        ('voting = "soft"', 'voting = "soft"\nweights = { feed = 1.0 }', r"weights for other members.*feed"),
+        ('voting = "soft"', "normalisation = { mean = [0.5, 0.5], std = [1, 1] }", "2 means for 1 channels"),
+        ('voting = "soft"', "normalisation = { mean = [0.5], std = [0] }", "std > 0"),
+        ("[[members]]", "[[members", "not TOML"),
+        ('sha256 = "', 'sha256 = "x', "is not 64 hexadecimal digits"),
+    ],
+)
+def test_a_bad_description_is_refused_by_what_it_says(zoo: Path, old: str, new: str, message: str) -> None:
+    edit(zoo, old, new)
+    with pytest.raises(DescriptionError, match=rf"(?s)ensemble\.toml: .*{message}"):
+        load("pair", zoo=zoo)
+
+
+def test_a_huge_description_is_not_read(zoo: Path) -> None:
+    os.truncate(zoo / "pair" / "ensemble.toml", 1 << 40)
+    with pytest.raises(FileError, match="1099511627776 bytes, more than"):
+        load("pair", zoo=zoo)
+
+
+def test_the_digest_sees_what_the_file_says_of_the_members(zoo: Path) -> None:
+    digest = describe("pair", zoo=zoo).digest
+    edit(zoo, "sigma = 0.25", "sigma = 0.5\nconsensus = 2")
+    assert describe("pair", zoo=zoo).digest == digest
+    edit(zoo, '["a", "b", "c"]', '["a", "b", "d"]')
+    assert describe("pair", zoo=zoo).digest != digest
+
+
+def test_an_ensemble_is_added_whole_or_not_at_all(tmp_path: Path) -> None:
+    files = [weights_file(tmp_path, 0), weights_file(tmp_path, 1, classes=4)]
+    with pytest.raises(ModelError, match=r"(?s)member-1\.safetensors: .*fc\.weight"):
+        add("pair", files, TOLD, zoo=tmp_path / "zoo")
+    assert list((tmp_path / "zoo").iterdir()) == []
+
+
+def test_programs_whose_classes_differ_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.pt").write_bytes(scripted(tiny(0).eval()))
+    (tmp_path / "two.pt").write_bytes(scripted(tiny(1, classes=4).eval()))
+    with pytest.raises(ModelError, match=r"two\.pt: .* logits of shape \(256, 4\), not \(256, 3\)"):
+        add("pair", [tmp_path / "one.pt", tmp_path / "two.pt"], TOLD, zoo=tmp_path / "zoo")
+
+
+def test_every_kind_of_file_makes_a_member(tmp_path: Path) -> None:
+    torch.save({"state_dict": {f"module.{k}": v for k, v in tiny(1).state_dict().items()}}, tmp_path / "b.pth")
+    (tmp_path / "c.pt").write_bytes(scripted(tiny(2).eval()))
+    (tmp_path / "d.pt2").write_bytes(exported(tiny(3).eval()))
+    files = [weights_file(tmp_path, 0), tmp_path / "b.pth", tmp_path / "c.pt", tmp_path / "d.pt2"]
+    ensemble = add("mixed", files, TOLD, zoo=tmp_path / "zoo")
+    architectures = [member.identity.architecture for member in ensemble.members]
+    assert architectures == ["tiny", "tiny", "torchscript", "exported"]
+    x = torch.rand(5, 1, 4, 4)
+    with torch.no_grad():
+        expected = torch.stack([tiny(seed).eval()(x) for seed in range(4)])
+    assert torch.allclose(load("mixed", zoo=tmp_path / "zoo").logits(x), expected, atol=1e-5)
+
+
+def test_a_pickle_is_never_executed(tmp_path: Path) -> None:
+    for name in ("a.pt", "a.pth", "a.safetensors", "a.pt2"):
+        (tmp_path / name).write_bytes(poison(tmp_path / "mark"))
+        with pytest.raises(FileError, match=re.escape(name)):
+            add("bad", [tmp_path / name], TOLD, zoo=tmp_path / "zoo")
+    assert not (tmp_path / "mark").exists()
+
+
+def test_what_the_records_agree_on_need_not_be_said(tmp_path: Path) -> None:
+    told = Addition(classes=("a", "b", "c"), input_shape=(1, 4, 4))
+    files = [weights_file(tmp_path, seed, sigma=0.5, method="gaussian") for seed in (0, 1)]
+    add("pair", files, told, zoo=tmp_path / "zoo")
+    said = describe("pair", zoo=tmp_path / "zoo")
+    assert (said.architecture, said.sigma, said.method) == ("tiny", 0.5, "gaussian")
+    files = [weights_file(tmp_path, 2, sigma=0.5), weights_file(tmp_path, 3, sigma=0.25)]
+    with pytest.raises(RegistryError, match=r"sigma is not given, and the members' records say \['0.25', '0.5'\]"):
+        add("other", files, told, zoo=tmp_path / "zoo")
+
+
+def test_a_name_is_taken_once_and_a_file_must_be_there(zoo: Path, tmp_path: Path) -> None:
+    with pytest.raises(EnsembleNameError, match="pair exists already"):
+        add("pair", [tmp_path / "member-0.safetensors"], TOLD, zoo=zoo)
+    with pytest.raises(FileError, match=r"nothing\.pt: missing"):
+        add("other", [tmp_path / "nothing.pt"], TOLD, zoo=zoo)
+
+
+def test_the_same_member_twice_is_refused(tmp_path: Path) -> None:
+    first = weights_file(tmp_path, 0)
+    copy = tmp_path / "copy.safetensors"
+    copy.write_bytes(first.read_bytes())
+    with pytest.raises(ModelError, match="the same member twice"):
+        add("pair", [first, copy], TOLD, zoo=tmp_path / "zoo")
+
+
+def test_non_tensor_state_is_refused(tmp_path: Path) -> None:
+    torch.save({"weights": 3}, tmp_path / "a.pt")
+    with pytest.raises(FileError, match=r"a\.pt: a dict is not a state dict of tensors"):
+        add("bad", [tmp_path / "a.pt"], TOLD, zoo=tmp_path / "zoo")
+
+
+def test_half_precision_weights_become_float32(tmp_path: Path) -> None:
+    halves = {name: t.half() if t.is_floating_point() else t for name, t in tiny(0).state_dict().items()}
+    safetensors.torch.save_file(halves, tmp_path / "half.safetensors")
+    ensemble = add("half", [tmp_path / "half.safetensors"], TOLD, zoo=tmp_path / "zoo")
+    assert next(ensemble.members[0].network.parameters()).dtype == torch.float32

@@ -1,0 +1,147 @@
+"""From images to certificates, in this process."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+import torch
+from torch import Tensor
+
+import smoothcert
+from models.ensemble import Ensemble
+from smoothcert.certificate import (
+    Certificate,
+    EnsembleRecord,
+    FamilyWise,
+    InputRecord,
+    Provenance,
+    SamplingRecord,
+    ShapeRecord,
+)
+from smoothcert.errors import require_probability
+from smoothcert.noise import AnyNoise
+from smoothcert.procedures import AnyProcedure
+from workers.engine import Checkpoint, Engine, Handle, Sampled, check_image
+from workers.sampling import SCHEME
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about every image of a request."""
+
+    noise: AnyNoise
+    procedure: AnyProcedure
+    radius: float | None = None
+    alpha: float = 0.001
+    beta: float = 0.001
+    family_wise: FamilyWise | None = None
+
+    def shared_by(self, images: int) -> Question:
+        """With alpha divided among the images, so that it bounds the chance of any false certificate."""
+        require_probability("alpha", self.alpha)
+        shared = FamilyWise(alpha=self.alpha, images=images)
+        return Question(self.noise, self.procedure, self.radius, self.alpha / images, self.beta, shared)
+
+
+@dataclass(frozen=True)
+class Certification:
+    """One image on its way to a certificate."""
+
+    question: Question
+    ensemble: Ensemble
+    pixels: Tensor
+    seed: str
+    index: int
+    handle: Handle
+    started_at: datetime
+
+    def result(self, timeout: float | None = None) -> Certificate:
+        """Wait for the certificate."""
+        return self.certificate(self.handle.result(timeout))
+
+    def certificate(self, sampled: Sampled) -> Certificate:
+        """The certificate of what was sampled."""
+        question, verdict = self.question, sampled.verdict
+        return Certificate.of(
+            verdict,
+            index=self.index,
+            class_name=None if verdict.top_class is None else self.ensemble.classes[verdict.top_class],
+            target_radius=question.radius,
+            alpha=question.alpha,
+            beta=question.beta,
+            family_wise=question.family_wise,
+            noise=question.noise,
+            procedure=question.procedure,
+            evaluations=sampled.evaluations,
+            provenance=self._provenance(sampled),
+        )
+
+    def _provenance(self, sampled: Sampled) -> Provenance:
+        ensemble = self.ensemble
+        return Provenance(
+            ensemble=EnsembleRecord(
+                name=ensemble.name,
+                digest=ensemble.digest,
+                members=tuple(member.digest for member in ensemble.members),
+                voting=ensemble.voting,
+                consensus=ensemble.consensus,
+            ),
+            input=InputRecord(sha256=pixels_sha256(self.pixels), shape=tuple(self.pixels.shape)),
+            sampling=SamplingRecord(
+                seed=self.seed,
+                image=self.index,
+                scheme=SCHEME,
+                device=ensemble.device.type,
+                precision=ensemble.precision,
+                shapes=tuple(ShapeRecord(**asdict(shape)) for shape in sampled.shapes),
+            ),
+            versions=VERSIONS,
+            started_at=self.started_at,
+            finished_at=datetime.now(UTC),
+        )
+
+
+VERSIONS = {"smoothcert": smoothcert.__version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def start(
+    engine: Engine,
+    image: Tensor,
+    question: Question,
+    *,
+    seed: str,
+    index: int = 0,
+    ensemble: Ensemble | None = None,
+    resume: Checkpoint | None = None,
+) -> Certification:
+    """Submit one image [C, H, W] in [0, 1] to the engine; it does not wait."""
+    chosen = ensemble or engine.ensemble
+    pixels = check_image(image, chosen.input_shape)
+    procedure = question.procedure.start(question.noise, question.radius, alpha=question.alpha, beta=question.beta)
+    began = datetime.now(UTC)
+    handle = engine.submit(procedure, pixels, question.noise.sigma, seed, index=index, ensemble=chosen, resume=resume)
+    return Certification(question, chosen, pixels, seed, index, handle, began)
+
+
+def certify(
+    engine: Engine, images: Sequence[Tensor] | Tensor, question: Question, *, ensemble: Ensemble | None = None
+) -> list[Certificate]:
+    """The certificates of images [N, C, H, W] in [0, 1], in their order, under a seed drawn here."""
+    seed = new_seed()
+    started = [start(engine, image, question, seed=seed, index=i, ensemble=ensemble) for i, image in enumerate(images)]
+    return [each.result() for each in started]
+
+
+def new_seed() -> str:
+    """128 random bits. The one who certifies draws the seed: who may choose it can shop for a lucky certificate."""
+    return secrets.token_hex(16)
+
+
+def pixels_sha256(pixels: Tensor) -> str:
+    """Of float32 pixels, little-endian, in the order C, H, W."""
+    return hashlib.sha256(pixels.cpu().contiguous().numpy().astype("<f4").tobytes()).hexdigest()
