@@ -58,7 +58,7 @@ class Boundaries:
     def outcome(self, p: float) -> Outcome:
         """P(certify), P(abandon) and the expected samples where each sample succeeds with probability p in [0, 1]."""
         if not 0.0 <= p <= 1.0:
-            raise DomainError(f"p must lie between 0 and 1, got {p!r}")
+            raise DomainError(f"p_A must lie between 0 and 1, got {p!r}")
         return self._pooled_outcome(p) if self.pooled else self._fresh_outcome(p)
 
     def _pooled_outcome(self, p: float) -> Outcome:

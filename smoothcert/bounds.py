@@ -6,22 +6,27 @@ level would be wider than need be; a two-sided function called with alpha instea
 
 from __future__ import annotations
 
+import math
+
 from scipy.special import betaincinv
 
-from smoothcert.errors import DomainError, require_count, require_probability
+from smoothcert.errors import DomainError, require_count, require_level
+
+ALMOST_ONE = math.nextafter(1.0, 0.0)
+"""No number of samples shows that p is one."""
 
 
 def lower_bound(count: int, n: int, alpha: float) -> float:
     """The p_lower with P(p >= p_lower) >= 1 - alpha, for `count` successes among n >= 1 samples."""
     _require_counts(count, n)
-    require_probability("alpha", alpha)
-    return 0.0 if count == 0 else float(betaincinv(count, n - count + 1, alpha))
+    require_level("alpha", alpha)
+    return 0.0 if count == 0 else min(float(betaincinv(count, n - count + 1, alpha)), ALMOST_ONE)
 
 
 def upper_bound(count: int, n: int, beta: float) -> float:
     """The p_upper with P(p <= p_upper) >= 1 - beta, for `count` successes among n >= 1 samples."""
     _require_counts(count, n)
-    require_probability("beta", beta)
+    require_level("beta", beta)
     # by symmetry one less the lower bound on failures, which keeps its digits where p_upper is close to one
     return 1.0 if count == n else 1.0 - float(betaincinv(n - count, count + 1, beta))
 

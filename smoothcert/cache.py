@@ -1,7 +1,8 @@
 """A small store on disk for integers that take long to compute.
 
 A damaged entry is the same as none: every file carries a sha256 of its contents. A store that cannot be written is no
-error either; what it would have saved is computed again.
+error either; what it would have saved is computed again. Whoever may write the store is trusted: it belongs to the user
+who runs the process, and to nobody else.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+MOST_ENTRIES = 2_000
 
 
 def folder() -> Path:
@@ -37,13 +41,22 @@ def save(key: str, value: Any) -> None:
     """Keep a JSON value under this key, whole or not at all."""
     path = _path(key)
     said = json.dumps({"key": key, "sha256": _digest(key, value), "value": value})
-    try:
+    with suppress(OSError, RuntimeError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".partial", delete=False) as file:
-            file.write(said)
-        Path(file.name).replace(path)
-    except (OSError, RuntimeError):
-        return
+        _forget_oldest(path.parent)
+        partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+        try:
+            partial.write_text(said)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _forget_oldest(store: Path) -> None:
+    """Keep the store from growing without end."""
+    entries = sorted(store.iterdir(), key=lambda entry: entry.stat().st_mtime)
+    for entry in entries[: max(0, len(entries) - MOST_ENTRIES + 1)]:
+        entry.unlink(missing_ok=True)
 
 
 def _path(key: str) -> Path:

@@ -16,8 +16,10 @@ from typing import Any
 def canonical_json(value: Any) -> str:
     """The canonical text of a JSON value; NaN and infinities have none and raise ValueError."""
     match value:
-        case None | bool() | str() | int():
+        case None | bool() | str():
             return json.dumps(value, ensure_ascii=False)
+        case int():
+            return str(value)
         case float():
             return canonical_number(value)
         case list() | tuple():

@@ -6,6 +6,7 @@ them. Together with the digest over its canonical JSON this detects alteration; 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,14 +17,15 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from smoothcert.canonical import digest
-from smoothcert.errors import CertificateError, CountsError, DomainError, explain
+from smoothcert.errors import MOST, CertificateError, CountsError, DomainError, explain
 from smoothcert.noise import AnyNoise
 from smoothcert.procedures import AnyProcedure
+from smoothcert.procedures.parameters import WholeNumber
 from smoothcert.verdict import StageOutcome, StopReason, Verdict, floor_radius
 
 TOLERANCE = 1e-9  # between the bounds of two machines' libraries
 
-Count = Annotated[int, Field(strict=True, ge=0)]
+Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -37,7 +39,7 @@ class FamilyWise(Record):
     """alpha shared among the images of one request (Bonferroni): alpha of the certificate = alpha / images here."""
 
     alpha: Annotated[Real, Field(gt=0, lt=1)]
-    images: Annotated[int, Field(strict=True, ge=1)]
+    images: WholeNumber
 
 
 class StageRecord(Record):
@@ -61,15 +63,19 @@ class EnsembleRecord(Record):
     members: tuple[str, ...]
     """sha256 of each member, best first."""
     voting: str
-    consensus: Annotated[int, Field(strict=True, ge=1)] | None
+    consensus: WholeNumber | None
 
 
 class ShapeRecord(Record):
-    """The samples start, ..., stop - 1 went through the network in slices of `rows`."""
+    """The samples start, ..., stop - 1 went through the first members in slices of `rows`.
+
+    And those of them without consensus through the others in slices of `rest_rows`, null where there were none.
+    """
 
     start: Count
     stop: Count
-    rows: Annotated[int, Field(strict=True, ge=1)]
+    rows: WholeNumber
+    rest_rows: WholeNumber | None = None
 
 
 class SamplingRecord(Record):
@@ -151,11 +157,40 @@ class Certificate(Record):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Certificate:
-        """Read a certificate; CertificateError says what is wrong with the text."""
+        """Read a certificate; CertificateError says what is wrong with the text.
+
+        The text must say exactly what the certificate says: a field left out, a key twice or a number in quotes may
+        be read in another way elsewhere, and then the digest would vouch for what nobody sees.
+        """
         try:
-            return cls.model_validate_json(text)
+            certificate = cls.model_validate_json(text)
+            said = json.loads(text, object_pairs_hook=_without_repetition)
         except ValidationError as error:
             raise CertificateError(f"not a certificate: {explain(error)}") from error
+        except (ValueError, RecursionError) as error:
+            raise CertificateError(f"not a certificate: {error}") from error
+        if odd := sorted(_differences(said, certificate.model_dump(mode="json"))):
+            raise CertificateError(f"not written as certificates are: {', '.join(odd)}")
+        return certificate
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if twice := sorted({key for key in keys if keys.count(key) > 1}):
+        raise ValueError(f"keys that come twice: {', '.join(twice)}")
+    return dict(pairs)
+
+
+def _differences(said: Any, meant: Any, place: str = "") -> Iterator[str]:
+    """The places where a text says something else than was understood."""
+    if isinstance(said, dict) and isinstance(meant, dict):
+        for key in said.keys() | meant.keys():
+            yield from _differences(said.get(key, ...), meant.get(key, ...), f"{place}.{key}".lstrip("."))
+    elif isinstance(said, list) and isinstance(meant, list) and len(said) == len(meant):
+        for i, (one, other) in enumerate(zip(said, meant, strict=True)):
+            yield from _differences(one, other, f"{place}[{i}]")
+    elif isinstance(said, bool) != isinstance(meant, bool) or said != meant:
+        yield place
 
 
 def derived(verdict: Verdict) -> dict[str, Any]:
@@ -224,7 +259,9 @@ def _problems(certificate: Certificate) -> Iterator[Problem]:
     for name, value in derived(verdict).items():
         if name == "stages":
             yield from _compare_stages(certificate.stages, value)
-        elif not _agree(name, getattr(certificate, name), value):
+        elif name == "radius" and not _floors_to(certificate.radius, verdict.radius):
+            yield Problem(name, f"is {certificate.radius!r}, the counts give {value!r}")
+        elif name != "radius" and not _agree(getattr(certificate, name), value):
             yield Problem(name, f"is {getattr(certificate, name)!r}, the counts give {value!r}")
 
 
@@ -274,15 +311,19 @@ def _compare_stages(stored: tuple[StageRecord, ...], recomputed: tuple[StageReco
     for i, (mine, theirs) in enumerate(zip(stored, recomputed, strict=True)):
         for name in StageRecord.model_fields:
             seen, expected = getattr(mine, name), getattr(theirs, name)
-            if not _agree(name, seen, expected):
+            if not _agree(seen, expected):
                 yield Problem(f"stages[{i}].{name}", f"is {seen!r}, the counts give {expected!r}")
 
 
-def _agree(name: str, seen: object, expected: object) -> bool:
+def _agree(seen: object, expected: object) -> bool:
     if isinstance(seen, float) and isinstance(expected, float):
-        # a bound that differs in its last digit can move the floored radius by one unit
-        return math.isclose(seen, expected, rel_tol=0.0, abs_tol=1.5e-6 if name == "radius" else TOLERANCE)
+        return math.isclose(seen, expected, rel_tol=0.0, abs_tol=TOLERANCE)
     return seen == expected
+
+
+def _floors_to(floored: float, radius: float) -> bool:
+    """Whether this is the radius to six decimals; where another library's last digit decides, both will do."""
+    return floor_radius(max(0.0, radius - TOLERANCE)) <= floored <= floor_radius(radius + TOLERANCE)
 
 
 def _close(seen: float, expected: float) -> bool:

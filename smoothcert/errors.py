@@ -3,13 +3,15 @@
 SmoothcertError
 ├── DomainError (also a ValueError)    an argument outside its domain: says which, and the value seen
 ├── CountsError (also a ValueError)    counts that are not what a procedure asked for
-└── CertificateError                   text that is not a certificate at all
+├── CertificateError                   text that is not a certificate at all
+└── LedgerError                        a file of finished work that is damaged, of another run, or cannot be written
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -31,40 +33,68 @@ class CertificateError(SmoothcertError):
     """Text that is not a certificate."""
 
 
+class LedgerError(SmoothcertError):
+    """A file of finished work that is damaged, belongs to another run, or cannot be written."""
+
+
+LEAST_LEVEL = 1e-20
+"""Of alpha and beta: far below any use, and far above what double precision loses in the tails of a distribution."""
+
+MOST = 2**53 - 1
+"""Of whole numbers: beyond it a JSON reader may round them."""
+
+
+def require_number(name: str, value: float) -> None:
+    """A real number; True and text are none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise DomainError(f"{name} must be a number, got {value!r}")
+
+
 def require_probability(name: str, value: float) -> None:
     """0 < value < 1, which no NaN satisfies."""
+    require_number(name, value)
     if not 0.0 < value < 1.0:
         raise DomainError(f"{name} must lie strictly between 0 and 1, got {value!r}")
 
 
+def require_level(name: str, value: float) -> None:
+    """An alpha or beta: a probability, and not below LEAST_LEVEL."""
+    require_probability(name, value)
+    if value < LEAST_LEVEL:
+        raise DomainError(f"{name} must be at least {LEAST_LEVEL}, got {value!r}")
+
+
 def require_positive(name: str, value: float) -> None:
     """0 < value < infinity."""
+    require_number(name, value)
     if not 0.0 < value < math.inf:
         raise DomainError(f"{name} must be positive and finite, got {value!r}")
 
 
 def require_radius(value: float) -> None:
     """0 <= value < infinity."""
+    require_number("radius", value)
     if not 0.0 <= value < math.inf:
         raise DomainError(f"radius must be zero or more and finite, got {value!r}")
 
 
 def require_count(name: str, value: int, *, least: int = 1) -> None:
-    """A whole number, `least` or more (True and 10.0 are not whole numbers here)."""
+    """A whole number from `least` to MOST (True and 10.0 are not whole numbers here)."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise DomainError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise DomainError(f"{name} must be at least {least}, got {value!r}")
+    if not least <= value <= MOST:
+        raise DomainError(f"{name} must be from {least} to {MOST}, got {value!r}")
 
 
 def explain(error: ValidationError) -> str:
     """What pydantic found wrong, as a sentence that names each place and the value seen there."""
     return "; ".join(
-        f"{'.'.join(map(str, each['loc'])) or 'the text'}: {each['msg']}, got {_short(each['input'])}"
-        for each in error.errors()
+        f"{'.'.join(map(str, each['loc'])) or 'the text'}: {each['msg']}{_seen(each)}" for each in error.errors()
     )
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _seen(each: Any) -> str:
+    if ", got " in each["msg"]:  # an error of ours, which has named it
+        return ""
+    text = repr(each["input"])
+    return ", got " + (text if len(text) <= 60 else text[:57] + "...")

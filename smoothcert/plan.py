@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from smoothcert.boundaries import Boundaries, Outcome
-from smoothcert.errors import DomainError, require_count, require_probability, require_radius
+from smoothcert.errors import DomainError, require_count, require_level, require_radius
 from smoothcert.noise import Noise
 from smoothcert.procedures import AnyProcedure
 from smoothcert.verdict import floor_radius
@@ -33,7 +33,7 @@ class Plan:
     most_samples: int
     """Samples in the worst case; the selection included."""
     boundaries: Boundaries | None
-    """None where p0 is so close to one that no test exists."""
+    """None where p0 is so close to one that no number of samples would do."""
 
     def expected(self, p_a: float) -> Outcome:
         """P(certify), P(abandon) and the expected samples, the selection included, where the class has p_A."""
@@ -53,13 +53,14 @@ def plan(
 ) -> Plan:
     """The plan for proving `radius` with this procedure."""
     require_radius(radius)
-    require_probability("alpha", alpha)
-    require_probability("beta", beta)
+    require_level("alpha", alpha)
+    require_level("beta", beta)
     p0 = noise.probability(radius)
     needed = fewest_to_prove(p0, procedure.last_alpha(alpha))
     largest = floor_radius(procedure.largest_radius(noise, alpha=alpha))
-    testable = procedure.name != "sequential" or p0 < 1.0 - 2.0**-52
-    boundaries = procedure.boundaries(noise, radius, alpha=alpha, beta=beta) if testable else None
+    if needed is not None and needed > procedure.limit:
+        needed = None
+    boundaries = None if needed is None else procedure.boundaries(noise, radius, alpha=alpha, beta=beta)
     feasible = boundaries is not None and boundaries.feasible
     return Plan(
         procedure=procedure,
@@ -79,7 +80,7 @@ def _reason(feasible: bool, radius: float, p0: float, largest: float, needed: in
     if feasible:
         return f"radius {radius:g} is proved if p_A is shown to be at least {p0:.6f}"
     if needed is None:
-        return f"radius {radius:g} needs p_A = {p0!r}, which no number of samples shows; largest here: {largest:.6f}"
+        return f"radius {radius:g} needs p_A = {p0!r}, which no number of samples shows; the largest is {largest:.6f}"
     return (
         f"radius {radius:g} is beyond the largest provable one, {largest:.6f}; it takes a stage of {needed:,} samples"
     )
@@ -102,7 +103,7 @@ def last_stage(n: int, s: int, alpha: float) -> int:
     """n_s of Theorem 2(3): with it, s stages reach every radius that Certify reaches with n samples."""
     require_count("n", n)
     require_count("s", s)
-    require_probability("alpha", alpha)
+    require_level("alpha", alpha)
     return math.ceil(n * (1 - math.log(s) / math.log(alpha)))
 
 

@@ -13,25 +13,25 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from smoothcert import cache
 from smoothcert.binomial import NOTHING_DRAWN, Counts, binomial
 from smoothcert.boundaries import Boundaries
-from smoothcert.errors import DomainError, require_count, require_probability
+from smoothcert.errors import DomainError, require_count, require_level, require_number, require_probability
 
 Abandon = Literal["strict", "lost-certificate"]
 
 FIRST_LOOK = 32
 GROWTH = 0.1
 SLACK = 1e-9  # relative share of alpha and beta left unspent, far above any rounding of the sums
-LEAST_ERROR = 1e-20  # far above the 1e-40 that the kernels leave out
+MOST_SAMPLES = 10_000_000  # building the boundaries takes half a minute there
 SCHEME = 1  # part of the key of stored boundaries: raise it with every change that may move one
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=512, typed=True)
 def boundaries(p0: float, *, alpha: float, beta: float, max_samples: int, abandon: Abandon) -> Boundaries:
     """The boundaries of the test of p_A >= p0, for 0 < p0 < 1, at most `max_samples` samples.
 
@@ -39,23 +39,34 @@ def boundaries(p0: float, *, alpha: float, beta: float, max_samples: int, abando
     """
     require_testable(p0, alpha=alpha, beta=beta)
     require_count("max_samples", max_samples)
+    if max_samples > MOST_SAMPLES:
+        raise DomainError(f"max_samples must be at most {MOST_SAMPLES}, got {max_samples!r}")
     if abandon not in get_args(Abandon):
         raise DomainError(f"abandon must be one of {', '.join(get_args(Abandon))}, got {abandon!r}")
     key = f"boundaries/{SCHEME}/{p0!r}/{alpha!r}/{beta!r}/{max_samples}/{abandon}"
-    stored = cache.load(key)
-    if stored is None:
-        built = build(p0, alpha=alpha, beta=beta, max_samples=max_samples, abandon=abandon)
-        cache.save(key, [array.tolist() for array in (built.looks, built.certify, built.abandon)])
-        return built
-    return Boundaries(*(np.array(row, dtype=np.int64) for row in stored))
+    stored = _restored(cache.load(key), max_samples)
+    if stored is not None:
+        return stored
+    built = build(p0, alpha=alpha, beta=beta, max_samples=max_samples, abandon=abandon)
+    cache.save(key, [array.tolist() for array in (built.looks, built.certify, built.abandon)])
+    return built
+
+
+def _restored(rows: Any, max_samples: int) -> Boundaries | None:
+    """Boundaries from the store, if they have the shape that these must have."""
+    try:
+        looks, certify, abandon = (np.array(row, dtype=np.int64) for row in rows)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    shaped = looks.tolist() == looks_up_to(max_samples) and looks.shape == certify.shape == abandon.shape
+    return Boundaries(looks, certify, abandon) if shaped else None
 
 
 def require_testable(p0: float, *, alpha: float, beta: float) -> None:
     """0 < p0 < 1, alpha and beta in (0, 1), none so extreme that double precision could not tell."""
-    require_probability("alpha", alpha)
-    require_probability("beta", beta)
-    if min(alpha, beta) < LEAST_ERROR:
-        raise DomainError(f"alpha and beta must be at least {LEAST_ERROR}, got {min(alpha, beta)!r}")
+    require_level("alpha", alpha)
+    require_level("beta", beta)
+    require_number("p0", p0)
     if 1.0 - 2.0**-52 <= p0 <= 1.0:
         raise DomainError(f"p0 = {p0!r} is too close to 1: no number of samples could show it")
     require_probability("p0", p0)

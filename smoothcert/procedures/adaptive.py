@@ -7,17 +7,18 @@ from itertools import accumulate, pairwise
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from smoothcert.boundaries import Boundaries
 from smoothcert.bounds import lower_bound, upper_bound
-from smoothcert.errors import DomainError, require_count, require_probability, require_radius
+from smoothcert.errors import DomainError, require_count, require_level, require_radius
 from smoothcert.noise import Noise
 from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, pool, top_class
 from smoothcert.procedures.thresholds import greatest_abandoning, least_certifying, proves, rules_out
 from smoothcert.verdict import Stage, Verdict
 
+MOST_STAGES = 64
 STAGES = (100, 1_000, 10_000, 120_000)
 
 
@@ -40,8 +41,8 @@ def certify_adaptive(
     require_radius(radius)
     require_count("n0", n0)
     require_stages(stages)
-    require_probability("alpha", alpha)
-    require_probability("beta", beta)
+    require_level("alpha", alpha)
+    require_level("beta", beta)
     return _certify_adaptive(noise, radius, n0, tuple(stages), alpha, beta, keep_samples)
 
 
@@ -78,8 +79,11 @@ def require_stages(stages: Sequence[int]) -> Sequence[int]:
     """The stages, if there is at least one and each is larger than the one before."""
     if not len(stages):
         raise DomainError("stages must name at least one stage, got none")
+    if len(stages) > MOST_STAGES:
+        raise DomainError(f"stages must be at most {MOST_STAGES}, got {len(stages)} of them")
     for n_i in stages:
         require_count("every stage", n_i)
+    require_count("the sum of stages", sum(stages))
     if any(later <= earlier for earlier, later in pairwise(stages)):
         raise DomainError(f"stages must be strictly increasing, got {list(stages)}")
     return stages
@@ -90,7 +94,7 @@ class Adaptive(Parameters):
 
     name: Literal["adaptive"] = "adaptive"
     stages: Annotated[tuple[WholeNumber, ...], AfterValidator(require_stages)] = STAGES
-    keep_samples: bool = False
+    keep_samples: Annotated[bool, Field(strict=True)] = False
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from smoothcert.boundaries import Boundaries
 from smoothcert.bounds import lower_bound
-from smoothcert.errors import require_count, require_probability
+from smoothcert.errors import require_count, require_level
 from smoothcert.noise import Noise
 from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, top_class
@@ -22,7 +22,7 @@ def certify(noise: Noise, *, n0: int = N0, n: int = N, alpha: float = 0.001) -> 
     """With probability at least 1 - alpha, the verdict abstains or its class is the smoothed one within its radius."""
     require_count("n0", n0)
     require_count("n", n)
-    require_probability("alpha", alpha)
+    require_level("alpha", alpha)
     return _certify(noise, n0, n, alpha)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from smoothcert.boundaries import Boundaries
 from smoothcert.bounds import lower_bound
+from smoothcert.errors import MOST
 from smoothcert.noise import Noise
 from smoothcert.procedures.protocol import Procedure
 
-WholeNumber = Annotated[int, Field(strict=True, ge=1)]
+WholeNumber = Annotated[int, Field(strict=True, ge=1, le=MOST)]
 
 N0 = 100
 """Samples that choose the class, in every procedure."""
@@ -24,6 +25,9 @@ class Parameters(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     n0: WholeNumber = N0
+
+    limit: ClassVar[int] = MOST
+    """The largest number of samples that a look may rest on."""
 
     @abstractmethod
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scipy.special import bdtrc
+from scipy.special import betainc
 
-from smoothcert.errors import require_count, require_probability
+from smoothcert.errors import require_count, require_level
 from smoothcert.procedures.protocol import Procedure, draw, no_class
 from smoothcert.verdict import Verdict
 
@@ -12,7 +12,7 @@ from smoothcert.verdict import Verdict
 def predict(*, n: int = 1000, alpha: float = 0.001) -> Procedure:
     """The class of the smoothed classifier, wrong with probability at most alpha, or an abstention."""
     require_count("n", n)
-    require_probability("alpha", alpha)
+    require_level("alpha", alpha)
     return _predict(n, alpha)
 
 
@@ -31,4 +31,4 @@ def _predict(n: int, alpha: float) -> Procedure:
 
 def two_sided_p_value(count: int, n: int) -> float:
     """Of the test that a coin is fair, for count >= n / 2 heads among n throws."""
-    return min(1.0, 2.0 * float(bdtrc(count - 1, n, 0.5))) if count > 0 else 1.0
+    return min(1.0, 2.0 * float(betainc(count, n - count + 1, 0.5))) if count > 0 else 1.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from smoothcert.errors import CountsError
+from smoothcert.errors import CountsError, DomainError
 from smoothcert.verdict import Verdict
 
 ClassCounts = npt.NDArray[np.integer[Any]]
@@ -19,6 +20,8 @@ Procedure = Generator[int, ClassCounts, Verdict]
 
 def run(procedure: Procedure, sample: Callable[[int], ClassCounts]) -> Verdict:
     """Drive one procedure to its verdict; `sample(n)` draws n fresh samples and counts their classes."""
+    if inspect.getgeneratorstate(procedure) != inspect.GEN_CREATED:
+        raise DomainError("this procedure has run already; start a new one")
     try:
         wanted = next(procedure)
         while True:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from smoothcert.boundaries import Boundaries
-from smoothcert.errors import DomainError, require_count, require_probability, require_radius
+from smoothcert.errors import DomainError, require_count, require_level, require_radius
 from smoothcert.noise import Noise
 from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, top_class
-from smoothcert.sequential import SLACK, Abandon, boundaries
+from smoothcert.sequential import MOST_SAMPLES, SLACK, Abandon, boundaries
 from smoothcert.verdict import Stage, Verdict
 
 MAX_SAMPLES = 131_100
@@ -34,8 +36,8 @@ def certify_sequential(
     require_radius(radius)
     require_count("n0", n0)
     require_count("max_samples", max_samples)
-    require_probability("alpha", alpha)
-    require_probability("beta", beta)
+    require_level("alpha", alpha)
+    require_level("beta", beta)
     p0 = noise.probability(radius)
     plan = boundaries(p0, alpha=alpha, beta=beta, max_samples=max_samples, abandon=abandon)
     return _certify_sequential(radius, p0, n0, plan)
@@ -66,8 +68,10 @@ def _certify_sequential(radius: float, p0: float, n0: int, plan: Boundaries) -> 
 class Sequential(Parameters):
     """`certify_sequential` by name, with its parameters."""
 
+    limit: ClassVar[int] = MOST_SAMPLES
+
     name: Literal["sequential"] = "sequential"
-    max_samples: WholeNumber = MAX_SAMPLES
+    max_samples: Annotated[WholeNumber, Field(le=MOST_SAMPLES)] = MAX_SAMPLES
     abandon: Abandon = "strict"
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:

@@ -71,6 +71,13 @@ def test_more_samples_at_the_same_rate_never_lower_the_bound(n: int, count: int,
     assert lower_bound(times * count, times * n, alpha) >= lower_bound(count, n, alpha) - 1e-12
 
 
+@given(st.integers(1, 2**53 - 1), st.integers(0, 2**53 - 1), st.floats(1e-20, 0.999))
+def test_no_nan_and_no_certainty_ever_leaves_a_bound(n: int, count: int, level: float) -> None:
+    count = min(count, n)
+    assert 0.0 <= lower_bound(count, n, level) < 1.0
+    assert 0.0 < upper_bound(count, n, level) <= 1.0
+
+
 @pytest.mark.parametrize("bound", [lower_bound, upper_bound])
 @pytest.mark.parametrize(
     ("count", "n", "level", "seen"),
@@ -86,6 +93,10 @@ def test_more_samples_at_the_same_rate_never_lower_the_bound(n: int, count: int,
         (5, math.nan, 0.001, "nan"),
         (5.0, 10, 0.001, "5.0"),
         (True, 10, 0.001, "True"),
+        (3, 7, 1e-200, "1e-200"),
+        (5, 10, None, "None"),
+        (5, 10, "0.1", "'0.1'"),
+        (5, 2**62, 0.001, str(2**62)),
     ],
 )
 def test_arguments_outside_the_domain_are_named(bound, count, n, level, seen) -> None:  # type: ignore[no-untyped-def]

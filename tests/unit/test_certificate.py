@@ -201,6 +201,52 @@ def test_what_is_not_a_certificate_is_refused(text: str, seen: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        ('"alpha": 0.001', '"alpha": "0.001"', "alpha"),
+        ('"beta": 0.002', '"beta": 2e-3, "beta": 0.002', "beta"),
+        ('"index": 0,', "", "index"),
+        ('"class_name": "ship",', "", "class_name"),
+        ('"format": "smoothcert/certificate/1",', "", "format"),
+        ('"family_wise": null,', "", "family_wise"),
+    ],
+)
+def test_a_text_that_others_may_read_otherwise_is_refused(old: str, new: str, seen: str) -> None:
+    """Though each of them means the same here, and has the same digest."""
+    text = certificate_of(Adaptive(), 0.9).to_json()
+    assert old in text
+    Certificate.model_validate_json(text.replace(old, new))
+    with pytest.raises(CertificateError, match=seen):
+        Certificate.from_json(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["selection", 0], 2**63),
+        (["selection", 0], 2**53),
+        (["samples"], 10**400),
+        (["family_wise"], {"alpha": 0.5, "images": 10**400}),
+        (["procedure"], {"name": "fixed", "n0": 100, "n": 2**62}),
+        (["procedure"], {"name": "sequential", "n0": 100, "max_samples": 10**12, "abandon": "strict"}),
+        (["procedure", "stages"], list(range(1, 1000))),
+    ],
+)
+def test_numbers_that_nobody_could_count_to_are_refused_at_once(path: list[Any], value: Any) -> None:
+    """A verifier must not be made to work for hours, or to crash, by a certificate."""
+    with pytest.raises(ValueError, match=str(path[0])):
+        altered(certificate_of(Adaptive(), 0.9), path, value, signed=True)
+
+
+@pytest.mark.parametrize("more", [1e-6, 1e-5])
+def test_a_radius_is_not_a_digit_more_than_was_proved(more: float) -> None:
+    for procedure in PROCEDURES[1:]:
+        certificate = certificate_of(procedure, 0.9)
+        changed = altered(certificate, ["radius"], round(certificate.radius + more, 6), signed=True)
+        assert [problem.field for problem in verify(changed).problems] == ["radius"]
+
+
+@pytest.mark.parametrize(
     ("path", "value"),
     [
         (["alpha"], 0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,8 +45,8 @@ def test_the_edges_are_infinite_and_one_half_is_zero() -> None:
     assert noise.probability(0.0) == 0.5
 
 
-@pytest.mark.parametrize("sigma", [0.0, -0.25, math.nan, math.inf])
-def test_sigma_must_be_positive_and_finite(sigma: float) -> None:
+@pytest.mark.parametrize("sigma", [0.0, -0.25, math.nan, math.inf, None, "1", True])
+def test_sigma_must_be_positive_and_finite(sigma: Any) -> None:
     with pytest.raises(DomainError, match=str(sigma)):
         Gaussian(sigma)
 

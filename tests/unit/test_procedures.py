@@ -243,6 +243,18 @@ def test_the_p_value_of_predict_is_the_two_sided_binomial_test(a: int, b: int) -
 # --- verdicts and bad input
 
 
+def test_a_procedure_runs_once() -> None:
+    procedure = certify(NOISE, n=10)
+    run(procedure, script(of(60, 100), of(9, 10)))
+    with pytest.raises(DomainError, match="has run already"):
+        run(procedure, script(of(60, 100), of(9, 10)))
+
+
+def test_large_counts_are_told_apart_too() -> None:
+    assert two_sided_p_value(2 * 10**9, 3 * 10**9) == 0.0
+    assert two_sided_p_value(15 * 10**8, 3 * 10**9) == pytest.approx(1.0, abs=1e-4)
+
+
 def test_a_verdict_cannot_be_altered() -> None:
     verdict = run(certify(NOISE, n=10), script(of(60, 100), of(9, 10)))
     with pytest.raises(FrozenInstanceError):
@@ -301,6 +313,12 @@ def test_the_number_of_classes_must_not_change() -> None:
         (lambda: certify_adaptive(NOISE, 0.25, stages=(100, 100)), r"\[100, 100\]"),
         (lambda: certify_adaptive(NOISE, 0.25, stages=(1000, 100)), r"\[1000, 100\]"),
         (lambda: certify_adaptive(NOISE, 0.25, stages=(0, 100)), "0"),
+        (lambda: certify_adaptive(NOISE, 0.25, stages=range(1, 100)), "99"),
+        (lambda: certify_adaptive(NOISE, None), "None"),  # type: ignore[arg-type]
+        (lambda: certify_adaptive(NOISE, 0.25, alpha="x"), "'x'"),  # type: ignore[arg-type]
+        (lambda: certify(NOISE, alpha=1e-200), "1e-200"),
+        (lambda: certify(NOISE, n=2**60), str(2**60)),
+        (lambda: certify_sequential(NOISE, 0.25, max_samples=10**8), "100000000"),
         (lambda: certify_adaptive(NOISE, 0.25, alpha=1.0), "1.0"),
         (lambda: certify_adaptive(NOISE, 0.25, beta=0.0), "0.0"),
         (lambda: certify_sequential(NOISE, -1.0), "-1.0"),

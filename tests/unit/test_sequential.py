@@ -136,6 +136,24 @@ def test_boundaries_are_read_back_from_disk(store: Path, monkeypatch: pytest.Mon
     assert make(1.0, "strict", 500) is again
 
 
+@pytest.mark.parametrize("value", [None, [], [[1], [2], [3]], [[32, 500], [1], [1]], "x", [[10**30], [1], [1]]])
+def test_a_whole_entry_of_another_shape_is_not_believed(store: Path, value: object) -> None:
+    first = make(1.0, "strict", 500)
+    (entry,) = store.iterdir()
+    cache.save(json.loads(entry.read_text())["key"], value)
+    boundaries.cache_clear()
+    assert make(1.0, "strict", 500).certify.tolist() == first.certify.tolist()
+
+
+def test_the_store_does_not_grow_without_end(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "MOST_ENTRIES", 5)
+    for i in range(20):
+        cache.save(f"key {i}", i)
+    assert len(list(store.iterdir())) == 5
+    assert cache.load("key 19") == 19
+    assert cache.load("key 0") is None
+
+
 @pytest.mark.parametrize("damage", ["", "{}", "null", "[", '{"key": 1}'])
 def test_a_damaged_entry_is_computed_again(store: Path, damage: str) -> None:
     first = make(1.0, "strict", 500)

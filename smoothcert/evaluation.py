@@ -1,0 +1,115 @@
+"""The figures by which the paper judges certification, from certificates and labels.
+
+Every average is over *all* images: one that is abstained from, or certified for the wrong class, counts as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from smoothcert.certificate import Certificate
+from smoothcert.errors import DomainError
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A certificate and the class that would be right."""
+
+    certificate: Certificate
+    label: int
+
+    @property
+    def correct_radius(self) -> float:
+        """The radius proved for the right class, not rounded; 0 otherwise."""
+        certificate = self.certificate
+        if certificate.class_index != self.label:
+            return 0.0
+        return proved_radius(certificate)
+
+
+@dataclass(frozen=True)
+class StageShares:
+    """Shares of all images, in percent, that were certified (ASC) or abandoned (ASA) in one stage."""
+
+    certified: float
+    abandoned: float
+
+    @property
+    def returned(self) -> float:
+        """ASR: either way."""
+        return self.certified + self.abandoned
+
+
+def proved_radius(certificate: Certificate) -> float:
+    """What a certificate proves, not rounded; 0 for an abstention."""
+    if certificate.decision == "abstain":
+        return 0.0
+    if certificate.procedure.name == "sequential":  # proves its target and nothing beyond
+        return certificate.target_radius or 0.0
+    return 0.0 if certificate.p_lower is None else certificate.noise.radius(certificate.p_lower)
+
+
+def average_certified_radius(judged: Sequence[Judged]) -> float:
+    """ACR: the mean over all images of the radius certified for the right class."""
+    return fsum(each.correct_radius for each in judged) / _some(judged)
+
+
+def certified_accuracy(judged: Sequence[Judged], radius: float) -> float:
+    """The percentage of all images that are right and certified at this radius."""
+    right = [each for each in judged if each.certificate.class_index == each.label]
+    return 100 * sum(each.correct_radius >= radius for each in right) / _some(judged)
+
+
+def stage_shares(judged: Sequence[Judged]) -> list[StageShares]:
+    """ASC_j and ASA_j for each stage j; an image that went through all stages undecided is abandoned in the last."""
+    last = max((len(each.certificate.stages) for each in judged), default=0)
+    ended = [(len(each.certificate.stages), each.certificate.decision == "certified") for each in judged]
+    return [
+        StageShares(
+            certified=100 * ended.count((j, True)) / len(judged),
+            abandoned=100 * ended.count((j, False)) / len(judged),
+        )
+        for j in range(1, last + 1)
+    ]
+
+
+def sample_reduction(judged: Sequence[Judged], *, n0: int = 100, n: int = 100_000) -> float:
+    """SampleRF: what Certify would have drawn, over what was drawn."""
+    return (n0 + n) * _some(judged) / sum(each.certificate.samples for each in judged)
+
+
+def consensus_rate(judged: Sequence[Judged]) -> float | None:
+    """KCR: the percentage of noise samples for which only K members were evaluated, those of the selection included.
+
+    None where there was no consensus to reach.
+    """
+    samples = saved = 0
+    for each in judged:
+        provenance, evaluations = each.certificate.provenance, each.certificate.evaluations
+        if provenance is None or evaluations is None or provenance.ensemble.consensus is None:
+            return None
+        k, leading = len(provenance.ensemble.members), provenance.ensemble.consensus
+        if leading == k:
+            return None
+        samples += each.certificate.samples
+        saved += (k * each.certificate.samples - evaluations) // (k - leading)
+    return 100 * saved / samples if samples else None
+
+
+def disagreements(one: Sequence[Judged], other: Sequence[Judged], radius: float) -> int:
+    """The images that one set of certificates certifies at this radius and the other does not."""
+    if [each.certificate.index for each in one] != [each.certificate.index for each in other]:
+        raise DomainError("the two sets of certificates are not about the same images")
+    return sum(_certifies(a, radius) != _certifies(b, radius) for a, b in zip(one, other, strict=True))
+
+
+def _certifies(each: Judged, radius: float) -> bool:
+    return each.certificate.decision == "certified" and proved_radius(each.certificate) >= radius
+
+
+def _some(judged: Sequence[Judged]) -> int:
+    if not judged:
+        raise DomainError("nothing to average: no certificates")
+    return len(judged)
