@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 import torch
@@ -23,10 +22,12 @@ from smoothcert.certificate import (
     SamplingRecord,
     ShapeRecord,
 )
-from smoothcert.errors import require_probability
+from smoothcert.errors import DomainError, require_count, require_level
 from smoothcert.noise import AnyNoise
 from smoothcert.procedures import AnyProcedure
-from workers.engine import Checkpoint, Engine, Handle, Sampled, check_image
+from workers.engine import Engine
+from workers.pixels import pixels_sha256
+from workers.run import Checkpoint, Handle, Sampled, check_image
 from workers.sampling import SCHEME
 
 
@@ -43,9 +44,9 @@ class Question:
 
     def shared_by(self, images: int) -> Question:
         """With alpha divided among the images, so that it bounds the chance of any false certificate."""
-        require_probability("alpha", self.alpha)
-        shared = FamilyWise(alpha=self.alpha, images=images)
-        return Question(self.noise, self.procedure, self.radius, self.alpha / images, self.beta, shared)
+        require_level("alpha", self.alpha)
+        require_count("images", images)
+        return replace(self, alpha=self.alpha / images, family_wise=FamilyWise(alpha=self.alpha, images=images))
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Certification:
 
     question: Question
     ensemble: Ensemble
-    pixels: Tensor
+    input: InputRecord
     seed: str
     index: int
     handle: Handle
@@ -91,7 +92,7 @@ class Certification:
                 voting=ensemble.voting,
                 consensus=ensemble.consensus,
             ),
-            input=InputRecord(sha256=pixels_sha256(self.pixels), shape=tuple(self.pixels.shape)),
+            input=self.input,
             sampling=SamplingRecord(
                 seed=self.seed,
                 image=self.index,
@@ -102,11 +103,16 @@ class Certification:
             ),
             versions=VERSIONS,
             started_at=self.started_at,
-            finished_at=datetime.now(UTC),
+            finished_at=sampled.ended_at,
         )
 
 
-VERSIONS = {"smoothcert": smoothcert.__version__, "torch": torch.__version__, "python": platform.python_version()}
+VERSIONS = {
+    "smoothcert": smoothcert.__version__,
+    "torch": torch.__version__,
+    "python": platform.python_version(),
+    "cpu": torch.backends.cpu.get_cpu_capability(),  # the vector instructions, on which torch's noise depends
+}
 
 
 def start(
@@ -122,26 +128,40 @@ def start(
     """Submit one image [C, H, W] in [0, 1] to the engine; it does not wait."""
     chosen = ensemble or engine.ensemble
     pixels = check_image(image, chosen.input_shape)
+    record = InputRecord(sha256=pixels_sha256(pixels), shape=tuple(pixels.shape))
     procedure = question.procedure.start(question.noise, question.radius, alpha=question.alpha, beta=question.beta)
     began = datetime.now(UTC)
     handle = engine.submit(procedure, pixels, question.noise.sigma, seed, index=index, ensemble=chosen, resume=resume)
-    return Certification(question, chosen, pixels, seed, index, handle, began)
+    return Certification(question, chosen, record, seed, index, handle, began)
 
 
 def certify(
-    engine: Engine, images: Sequence[Tensor] | Tensor, question: Question, *, ensemble: Ensemble | None = None
+    engine: Engine,
+    images: Sequence[Tensor] | Tensor,
+    question: Question,
+    *,
+    ensemble: Ensemble | None = None,
+    seed: str | None = None,
 ) -> list[Certificate]:
-    """The certificates of images [N, C, H, W] in [0, 1], in their order, under a seed drawn here."""
-    seed = new_seed()
-    started = [start(engine, image, question, seed=seed, index=i, ensemble=ensemble) for i, image in enumerate(images)]
-    return [each.result() for each in started]
+    """The certificates of images [N, C, H, W] in [0, 1], in their order; all of them, or an error and no work left.
+
+    The seed is drawn here unless an earlier run is to be repeated.
+    """
+    shared = question.family_wise
+    if shared and shared.images != len(images):
+        raise DomainError(f"alpha is shared by {shared.images} images, got {len(images)}")
+    seed = seed or new_seed()
+    started: list[Certification] = []
+    try:
+        for i, image in enumerate(images):
+            started.append(start(engine, image, question, seed=seed, index=i, ensemble=ensemble))
+        return [each.result() for each in started]
+    except BaseException:
+        for each in started:
+            each.handle.cancel()
+        raise
 
 
 def new_seed() -> str:
     """128 random bits. The one who certifies draws the seed: who may choose it can shop for a lucky certificate."""
     return secrets.token_hex(16)
-
-
-def pixels_sha256(pixels: Tensor) -> str:
-    """Of float32 pixels, little-endian, in the order C, H, W."""
-    return hashlib.sha256(pixels.cpu().contiguous().numpy().astype("<f4").tobytes()).hexdigest()

@@ -2,7 +2,9 @@
 
 WorkerError
 ├── ImageError (also a ValueError)    an image that cannot be certified as it is
+├── StreamError (also a ValueError)   a seed or an image index that names no stream of noise
 ├── CheckpointError                   a checkpoint that does not belong to this certification
+├── EngineError (also a ValueError)   an ensemble that this engine cannot run
 ├── CanceledError                     somebody canceled the certification
 └── ClosedError                       the engine was closed
 """
@@ -18,8 +20,16 @@ class ImageError(WorkerError, ValueError):
     """An image that cannot be certified as it is."""
 
 
+class StreamError(WorkerError, ValueError):
+    """A seed or an image index that names no stream of noise."""
+
+
 class CheckpointError(WorkerError):
     """A checkpoint that does not belong to this certification."""
+
+
+class EngineError(WorkerError, ValueError):
+    """An ensemble that this engine cannot run."""
 
 
 class CanceledError(WorkerError):

@@ -1,19 +1,24 @@
 """Noise that is a pure function of (seed, image, sample).
 
 Noise is drawn in whole blocks; the generator of a block is seeded by hashing. So sample i is the same for every batch
-size, packing, worker and restart, on one kind of device.
+size, packing, worker and restart, wherever torch's generator is the same: on one kind of device and, on the CPU, one
+kind of vector instructions.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from workers.errors import StreamError
+
 BLOCK = 32
+KEPT_BYTES = 1 << 20
+"""Of a block that is kept for the next draw: larger ones, of hundreds of live images, would fill a device."""
 SCHEME = "torch-normal-32"
 """Names how noise follows from a seed: torch's normal generator of the device, in blocks of 32 samples."""
 
@@ -26,7 +31,10 @@ class NoiseStream:
     image: int
     shape: tuple[int, ...]
     device: torch.device
-    _last: tuple[int, Tensor] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._key = stream_key(self.seed, self.image)
+        self._last: tuple[int, Tensor] | None = None
 
     def perturb(self, out: Tensor, pixels: Tensor, sigma: float, start: int) -> None:
         """Write pixels + sigma * noise of the samples start, start + 1, ... into the rows of `out`."""
@@ -36,11 +44,13 @@ class NoiseStream:
 
     def block(self, number: int) -> Tensor:
         """The noise of the samples BLOCK * number, ..., BLOCK * number + BLOCK - 1."""
-        if self._last is None or self._last[0] != number:
-            generator = torch.Generator(self.device).manual_seed(block_seed(self.seed, self.image, number))
-            drawn = torch.randn((BLOCK, *self.shape), generator=generator, device=self.device)
+        if self._last is not None and self._last[0] == number:
+            return self._last[1]
+        generator = torch.Generator(self.device).manual_seed(block_seed(self._key, number))
+        drawn = torch.randn((BLOCK, *self.shape), generator=generator, device=self.device, dtype=torch.float32)
+        if drawn.nbytes <= KEPT_BYTES:
             self._last = (number, drawn)  # two draws in a row often share a block
-        return self._last[1]
+        return drawn
 
 
 def _pieces(start: int, count: int) -> Iterator[tuple[int, int, int, int]]:
@@ -53,13 +63,21 @@ def _pieces(start: int, count: int) -> Iterator[tuple[int, int, int, int]]:
         row += last - first
 
 
-def block_seed(seed: str, image: int, block: int) -> int:
+def stream_key(seed: str, image: int) -> bytes:
+    """A hash of (seed, image), for a seed of printable ASCII and an image >= 0."""
+    if not (isinstance(seed, str) and seed.isascii() and seed.isprintable() and 0 < len(seed) <= 256):
+        raise StreamError(f"a seed must be 1 to 256 printable ASCII characters, got {seed!r}")
+    if isinstance(image, bool) or not isinstance(image, int) or image < 0:
+        raise StreamError(f"the index of an image must be a whole number from 0 on, got {image!r}")
+    return hashlib.blake2b(f"{image}/{seed}".encode(), digest_size=32).digest()
+
+
+def block_seed(key: bytes, block: int) -> int:
     """64 bits; the low 32, all that torch's CPU generator keeps, differ for all blocks of one image.
 
     A plain 32-bit hash would give two of 4,000 blocks the same noise for one image in 500. So the block's number goes
-    through a permutation (four Feistel rounds) that is keyed by a hash of (seed, image).
+    through a permutation (four Feistel rounds) that is keyed by the hash of (seed, image).
     """
-    key = hashlib.blake2b(f"{seed}/{image}".encode(), digest_size=32).digest()
     left, right = divmod(block & 0xFFFFFFFF, 1 << 16)
     for round_ in range(4):
         said = bytes([round_]) + right.to_bytes(2, "big")

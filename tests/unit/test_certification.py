@@ -13,7 +13,7 @@ from smoothcert.certificate import Certificate, verify
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, Fixed, Sequential
-from tests.unit.test_engine import SHAPE, ensemble
+from tests.unit.test_engine import SHAPE, ensemble, until
 from workers.certification import Question, certify, new_seed, start
 from workers.engine import Engine
 from workers.errors import ImageError
@@ -109,6 +109,29 @@ def test_shapes_must_cover_the_samples(three: Ensemble) -> None:
     )
     changed = changed.model_copy(update={"digest": changed.expected_digest()})
     assert [problem.field for problem in verify(changed).problems] == ["provenance.sampling.shapes"]
+
+
+def test_a_certificate_is_the_same_however_often_it_is_asked_for(three: Ensemble) -> None:
+    image = torch.rand(SHAPE)
+    with Engine(three, batch=32) as engine:
+        certification = start(engine, image, QUESTION, seed="s")
+        sha256 = certification.input.sha256
+        image.fill_(0.5)
+        assert certification.result(30) == certification.result(30)
+        assert certification.input.sha256 == sha256
+
+
+def test_one_bad_image_leaves_no_work_behind(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        pictures = [*torch.rand(3, *SHAPE), torch.full(SHAPE, 2.0)]
+        with pytest.raises(ImageError, match="must lie in"):
+            certify(engine, pictures, Question(Gaussian(0.25), Fixed(n=10_000_000)))
+        until(lambda: not engine._turns)
+
+
+def test_alpha_is_shared_by_as_many_images_as_there_are(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine, pytest.raises(DomainError, match="4 images, got 3"):
+        certify(engine, torch.rand(3, *SHAPE), QUESTION.shared_by(4))
 
 
 def test_bad_input_raises_before_anything_is_drawn(three: Ensemble) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +18,9 @@ from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Procedure, certify, certify_sequential
 from smoothcert.procedures.protocol import draw
-from workers import engine as engine_module
-from workers.engine import Checkpoint, Engine, Sampled
-from workers.errors import CanceledError, CheckpointError, ClosedError, ImageError
+from workers.engine import PATIENCE, Engine
+from workers.errors import CanceledError, CheckpointError, ClosedError, EngineError, ImageError, StreamError
+from workers.run import Checkpoint, Run, Sampled
 from workers.sampling import NoiseStream
 
 SHAPE = (3, 4, 4)
@@ -111,14 +113,14 @@ def test_packing_and_order_do_not_change_a_count(three: Ensemble, batch: int, or
 
 def test_an_interruption_at_any_step_changes_nothing(three: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints: list[Checkpoint] = []
-    publish = engine_module._Run.publish
+    publish = Run._publish
 
-    def recording(run: engine_module._Run) -> None:
+    def recording(run: Run) -> None:
         publish(run)
         assert run.handle.checkpoint is not None
         checkpoints.append(run.handle.checkpoint)
 
-    monkeypatch.setattr(engine_module._Run, "publish", recording)
+    monkeypatch.setattr(Run, "_publish", recording)
 
     with Engine(three, batch=32) as engine:
         whole = engine.submit(draws(*SIZES), images(3)[2], SIGMA, "s", index=2).result(30)
@@ -130,16 +132,43 @@ def test_an_interruption_at_any_step_changes_nothing(three: Ensemble, monkeypatc
 
 
 def test_a_checkpoint_of_another_certification_is_refused(three: Ensemble) -> None:
+    """Another image, sigma, seed, index, vote or K: none may mix its counts with these."""
+    image, other = images(2)
     with Engine(three, batch=32) as engine:
-        handle = engine.submit(draws(100), images(1)[0], SIGMA, "s")
+        handle = engine.submit(draws(100, 50), image, SIGMA, "s")
         handle.result(30)
         checkpoint = handle.checkpoint
         assert checkpoint is not None
-        with pytest.raises(CheckpointError, match="seed 's', image 0"):
-            engine.submit(draws(100), images(1)[0], SIGMA, "other", resume=checkpoint)
-        wrong = replace(checkpoint, draws=((1, 2, 3),))
-        with pytest.raises(CheckpointError, match="other classes than 4"):
-            engine.submit(draws(100), images(1)[0], SIGMA, "s", resume=wrong)
+        for different in (
+            {"image": other},
+            {"sigma": 0.5},
+            {"seed": "other"},
+            {"index": 1},
+            {"ensemble": three.with_(consensus=None)},
+            {"ensemble": three.with_(voting="hard")},
+        ):
+            arguments = {"image": image, "sigma": SIGMA, "seed": "s", **different}
+            with pytest.raises(CheckpointError, match="another certification"):
+                engine.submit(draws(100, 50), resume=checkpoint, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"draws": ((1, 2, 3),)},
+        {"draws": ((20, 20, 20, 20, 19),)},
+        {"draws": ((120, -20, 0, 0, 0),)},
+        {"draws": ((100, 0, 0, 0, 0),) * 3},
+        {"draws": (), "partial": (100, 0, 0, 0, 0)},
+    ],
+)
+def test_a_checkpoint_with_impossible_counts_is_refused(three: Ensemble, change: dict[str, object]) -> None:
+    with Engine(three, batch=32) as engine:
+        handle = engine.submit(draws(100), images(1)[0], SIGMA, "s")
+        handle.result(30)
+        assert handle.checkpoint is not None
+        with pytest.raises(CheckpointError):
+            engine.submit(draws(100), images(1)[0], SIGMA, "s", resume=replace(handle.checkpoint, **change))  # type: ignore[arg-type]
 
 
 def test_views_with_other_votes_share_an_engine(three: Ensemble) -> None:
@@ -179,18 +208,99 @@ def endless() -> Procedure:
         yield 32
 
 
+def until(true: Callable[[], bool]) -> None:
+    """Wait for it, but not for ever."""
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 def test_cancel_ends_one_certification_and_no_other(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
         handle, other = (engine.submit(endless(), image, SIGMA, "s") for image in images(2))
-        while not handle.progress.samples:
-            pass
+        until(lambda: handle.progress.samples > 0)
         handle.cancel()
         with pytest.raises(CanceledError):
             handle.result(30)
-        assert handle.checkpoint is not None
+        ended_at = handle.progress.samples
         before = other.progress.samples
-        while other.progress.samples == before:
-            assert not other.future.done()
+        until(lambda: other.progress.samples > before + 320)
+        assert handle.progress.samples == ended_at, "a canceled certification draws no more"
+        assert not other.future.done()
+
+
+def test_a_future_cannot_be_canceled_behind_the_engine_s_back(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        handle = engine.submit(draws(500), images(1)[0], SIGMA, "s")
+        assert handle.future.cancel() is False
+        assert handle.result(30).verdict
+
+
+def test_the_result_comes_after_the_progress_that_led_to_it(three: Ensemble) -> None:
+    seen: list[int] = []
+    with Engine(three, batch=32) as engine:
+        handle = engine.submit(draws(100, 60), images(1)[0], SIGMA, "s")
+        handle.future.add_done_callback(lambda _: seen.append(handle.progress.samples))
+        handle.result(30)
+    assert seen == [160]
+
+
+def test_a_small_certification_does_not_wait_for_a_large_one(three: Ensemble) -> None:
+    """Mutant killed: serving whoever came first until it is done."""
+    with Engine(three, batch=32) as engine:
+        large = engine.submit(endless(), images(2)[0], SIGMA, "s")
+        until(lambda: large.progress.samples > 0)
+        small = engine.submit(draws(64, 64), images(2)[1], SIGMA, "s")
+        before = large.progress.samples
+        small.result(30)
+        assert large.progress.samples - before < 64 * 32
+        large.cancel()
+
+
+def test_lanes_take_turns(three: Ensemble) -> None:
+    """Mutant killed: staying with one lane for as long as it has work."""
+    with Engine(three, batch=32) as engine:
+        large = engine.submit(endless(), images(1)[0], SIGMA, "s")
+        other = three.with_(voting="hard", consensus=None)
+        assert engine.submit(draws(64), images(1)[0], SIGMA, "s", ensemble=other).result(30).verdict
+        large.cancel()
+
+
+class Split(nn.Module):
+    """Two members agree on bright images and disagree on dark ones."""
+
+    def __init__(self, sign: float) -> None:
+        super().__init__()
+        self.sign = nn.Parameter(torch.tensor(sign))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(dim=(1, 2, 3))
+        side = torch.where(mean > 0.5, 1.0, self.sign)
+        return torch.stack([side, -side], dim=1)
+
+
+@pytest.fixture
+def split() -> Ensemble:
+    networks = [Split(1.0), Split(-1.0), Split(-2.0)]
+    return assemble(networks, classes=("a", "b"), input_shape=SHAPE, consensus=2, batch=32)
+
+
+def test_rows_without_consensus_are_gathered_across_batches(split: Ensemble) -> None:
+    """Mutant killed: running the other members on what each batch leaves. Half of the rows are without consensus."""
+    with Engine(split, batch=32) as engine:
+        engine.submit(draws(32 * 40), torch.full(SHAPE, 0.5), SIGMA, "s").result(30)
+        assert engine.statistics.rest_rows > 32 * 15
+        assert engine.statistics.rest_slices <= engine.statistics.rest_rows / 32 + 40 / PATIENCE + 1
+
+
+def test_rows_without_consensus_do_not_wait_for_ever(split: Ensemble) -> None:
+    """Beside a large certification with consensus everywhere, they could never fill a slice."""
+    with Engine(split, batch=32) as engine:
+        large = engine.submit(endless(), torch.ones(SHAPE), 0.01, "s")
+        small = engine.submit(draws(5), torch.zeros(SHAPE), 0.01, "s")
+        assert small.result(30).evaluations == 15
+        large.cancel()
 
 
 def test_closing_ends_what_is_under_way(three: Ensemble) -> None:
@@ -218,6 +328,93 @@ def test_a_procedure_that_fails_ends_alone(three: Ensemble) -> None:
         assert sum(good.result(30).verdict[0]) == 99  # type: ignore[index]
 
 
+@pytest.mark.parametrize("wish", [0, -5, None, 3.5, True])
+def test_a_wish_that_makes_no_sense_harms_nobody_else(three: Ensemble, wish: object) -> None:
+    def odd() -> Procedure:
+        yield 32
+        yield wish  # type: ignore[misc]
+
+    with Engine(three, batch=32) as engine:
+        good = engine.submit(draws(640), images(1)[0], SIGMA, "s")
+        bad = engine.submit(odd(), images(1)[0], SIGMA, "s")
+        with pytest.raises(DomainError, match=str(wish)):
+            bad.result(30)
+        assert good.result(30).verdict
+
+
+def test_a_procedure_that_asks_for_nothing_has_its_verdict_at_once(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        assert engine.submit(draws(), images(1)[0], SIGMA, "s").result(30).verdict == []
+
+
+def test_a_procedure_that_wants_to_exit_ends_alone(three: Ensemble) -> None:
+    def leaving() -> Procedure:
+        yield 32
+        raise SystemExit
+
+    with Engine(three, batch=32) as engine:
+        good, bad = (engine.submit(p, images(1)[0], SIGMA, "s") for p in (draws(640), leaving()))
+        with pytest.raises(SystemExit):
+            bad.result(30)
+        assert good.result(30).verdict
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whatever_ends_the_owner_thread_nobody_is_left_waiting(three: Ensemble) -> None:
+    def leave(_: object) -> None:
+        raise SystemExit
+
+    engine = Engine(three, batch=32)
+    other = engine.submit(endless(), images(1)[0], SIGMA, "s")
+    engine.submit(draws(640), images(1)[0], SIGMA, "s").future.add_done_callback(leave)
+    with pytest.raises(ClosedError):
+        other.result(30)
+    engine.close()
+
+
+def test_an_ensemble_that_cannot_be_made_ready_fails_alone(three: Ensemble, delicate: Ensemble) -> None:
+    with Engine(three, batch=16) as engine:
+        Delicate.broken = True
+        bad = engine.submit(draws(64), images(1)[0], SIGMA, "s", ensemble=delicate)
+        with pytest.raises(Exception, match="a fault in the device"):
+            bad.result(30)
+        assert engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30).verdict
+
+
+def test_an_idle_engine_keeps_no_lanes(three: Ensemble) -> None:
+    with Engine(three, batch=32) as engine:
+        for voting in ("soft", "softmax", "hard"):
+            view = three.with_(voting=voting)
+            engine.submit(draws(64), images(1)[0], SIGMA, "s", ensemble=view).result(30)
+        until(lambda: not engine._lanes and not engine._turns)
+
+
+def test_networks_that_differ_only_in_code_do_not_share_batches() -> None:
+    torch.manual_seed(0)
+    first = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 4))
+    second = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.Sigmoid(), nn.Linear(8, 4))
+    second.load_state_dict(first.state_dict())
+    both = [assemble([net], classes=("a", "b", "c", "d"), input_shape=SHAPE, batch=32) for net in (first, second)]
+    with Engine(both[0], batch=32) as engine:
+        handles = [engine.submit(draws(99), images(1)[0], SIGMA, "s", ensemble=each) for each in both]
+        for each, handle in zip(both, handles, strict=True):
+            assert handle.result(30).verdict == counts_by_hand(each, images(1)[0], "s", 0, [99])
+
+
+@pytest.mark.parametrize("batch", [0, -1, 2.5])
+def test_a_batch_must_hold_something(three: Ensemble, batch: Any) -> None:
+    with pytest.raises(DomainError, match=str(batch)):
+        Engine(three, batch=batch)
+
+
+def test_an_ensemble_on_another_device_is_refused(three: Ensemble) -> None:
+    elsewhere = replace(
+        three, members=tuple(replace(m, form=replace(m.form, device=torch.device("meta"))) for m in three.members)
+    )
+    with Engine(three, batch=32) as engine, pytest.raises(EngineError, match="meta"):
+        engine.submit(draws(9), images(1)[0], SIGMA, "s", ensemble=elsewhere)
+
+
 class Delicate(Patches):
     """Fails as told: out of memory above a size, or always."""
 
@@ -234,13 +431,15 @@ class Delicate(Patches):
 
 @pytest.fixture
 def delicate() -> Iterator[Ensemble]:
+    networks = [Delicate(seed) for seed in range(3)]
     yield assemble(
-        [Delicate(0), Delicate(1)],
+        networks,
         classes=("a", "b", "c", "d"),
         input_shape=SHAPE,
-        consensus=1,
+        consensus=2,
         batch=32,
         optimise=False,
+        name="delicate",
     )
     Delicate.most, Delicate.broken = 10**9, False
 
@@ -255,6 +454,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(delicate: Ensemble) -> None:
         Delicate.most = 9
         resumed = engine.submit(draws(64, 64), images(1)[0], SIGMA, "s", resume=checkpoint).result(30)
     assert [(shape.start, shape.stop, shape.rows) for shape in resumed.shapes] == [(0, 64, 32), (64, 128, 8)]
+    assert [shape.rest_rows for shape in resumed.shapes] == [32, 8]
     Delicate.most = 10**9
     assert resumed.verdict == counts_by_hand(delicate, images(1)[0], "s", 0, [64, 64])
 
@@ -313,6 +513,41 @@ def test_bad_images_are_refused_by_name(three: Ensemble, image: Tensor, seen: st
 def test_sigma_must_be_positive(three: Ensemble, sigma: float) -> None:
     with Engine(three, batch=32) as engine, pytest.raises(DomainError, match=str(sigma)):
         engine.submit(certify(NOISE), images(1)[0], sigma, "s")
+
+
+@pytest.mark.parametrize(
+    ("seed", "index", "seen"),
+    [
+        ("", 0, "''"),
+        ("\ud800", 0, "ud800"),
+        ("ä", 0, "ä"),
+        (7, 0, "7"),
+        ("s", -1, "-1"),
+        ("s", "1/2", "1/2"),
+        ("s", True, "True"),
+    ],
+)
+def test_a_stream_must_have_a_name(three: Ensemble, seed: Any, index: Any, seen: str) -> None:
+    with Engine(three, batch=32) as engine, pytest.raises(StreamError, match=seen):
+        engine.submit(draws(9), images(1)[0], SIGMA, seed, index=index)
+
+
+def test_what_happens_to_the_caller_s_tensor_afterwards_changes_nothing(three: Ensemble) -> None:
+    image = images(1)[0].clone().requires_grad_(True)
+    with Engine(three, batch=32) as engine:
+        handle = engine.submit(draws(640), image, SIGMA, "s")
+        image.data.fill_(0.5)
+        assert handle.result(30).verdict == counts_by_hand(three, images(1)[0], "s", 0, [640])
+
+
+def test_the_default_dtype_of_torch_does_not_change_the_noise(three: Ensemble) -> None:
+    try:
+        torch.set_default_dtype(torch.float64)
+        with Engine(three, batch=32) as engine:
+            found = engine.submit(draws(99), images(1)[0].float(), SIGMA, "s").result(30).verdict
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert sum(found[0]) == 99  # type: ignore[index]
 
 
 def test_bytes_and_floats_are_the_same_image(three: Ensemble) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from workers.sampling import BLOCK, NoiseStream, block_seed
+from workers.sampling import BLOCK, NoiseStream, block_seed, stream_key
 
 CPU = torch.device("cpu")
 SHAPE = (3, 4, 4)
@@ -59,7 +59,8 @@ def test_seeds_images_and_blocks_have_noise_of_their_own() -> None:
 
 def test_the_blocks_of_an_image_differ_in_the_32_bits_that_torch_keeps() -> None:
     """Mutant killed: a plain 32-bit hash, which repeats among 100,000 blocks (about one pair is expected)."""
-    seeds = {block_seed("seed", 3, block) & 0xFFFFFFFF for block in range(100_000)}
+    key = stream_key("seed", 3)
+    seeds = {block_seed(key, block) & 0xFFFFFFFF for block in range(100_000)}
     assert len(seeds) == 100_000
     assert torch.equal(
         torch.randn(4, generator=torch.Generator().manual_seed(5)),
@@ -68,7 +69,18 @@ def test_the_blocks_of_an_image_differ_in_the_32_bits_that_torch_keeps() -> None
 
 
 def test_a_seed_fits_what_torch_takes() -> None:
-    assert all(0 <= block_seed(f"{i}", i, i) < 2**63 for i in range(1000))
+    assert all(0 <= block_seed(stream_key(f"{i}", i), i) < 2**63 for i in range(1000))
+
+
+def test_seed_and_image_cannot_be_mistaken_for_another_pair() -> None:
+    pairs = [("a/1", 2), ("a", 1), ("2/a", 1), ("1/a", 2), ("a", 12), ("2/a", 11)]
+    assert len({stream_key(seed, image) for seed, image in pairs}) == len(pairs)
+
+
+def test_large_blocks_are_drawn_again_instead_of_kept() -> None:
+    large = NoiseStream("a", 0, (3, 64, 64), CPU)
+    assert torch.equal(large.block(1), NoiseStream("a", 0, (3, 64, 64), CPU).block(1))
+    assert large._last is None
 
 
 def test_the_noise_is_standard_normal_and_independent_between_blocks() -> None:
