@@ -1,7 +1,10 @@
-"""Labelled images on disk: CIFAR-10 as torchvision keeps it, or as lossless sheets.
+"""Labelled images on disk: CIFAR-10 as torchvision keeps it, or as lossless sheets; sheets of one's own; npz files.
 
 A sheet folder holds one WebP per batch with 100 x 100 images of 32 x 32 (image i is block (i // 100, i % 100)),
 `labels.npz` and a `MANIFEST.json` with the sha256 of the official binary files, which the sheets must reproduce.
+
+A sheet of one's own is a picture with images side by side, row after row, and a JSON file beside it:
+`{"sheet", "name", "shape": [C, H, W], "labels", "indices", "classes", "sha256"}`, the sha256 over the pixels.
 """
 
 from __future__ import annotations
@@ -66,6 +69,70 @@ def load_cifar10(folder: Path, *, train: bool) -> Images:
     if (folder / "cifar-10-batches-py").is_dir():
         return _from_torchvision(folder, train=train)
     raise DataError(f"{folder}: neither MANIFEST.json (sheets) nor cifar-10-batches-py (torchvision) is here")
+
+
+def load_images(path: Path, *, train: bool = False) -> Images:
+    """Images of any of the forms: a CIFAR-10 folder, the JSON file of a sheet, or an npz with `images` and `labels`."""
+    if path.is_dir():
+        return load_cifar10(path, train=train)
+    if path.suffix not in (".json", ".npz"):
+        raise DataError(f"{path}: neither a folder nor the .json of a sheet nor an .npz file")
+    try:
+        return _from_own_sheet(path) if path.suffix == ".json" else _from_npz(path)
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: {error!r}") from error
+
+
+def _from_own_sheet(path: Path) -> Images:
+    from PIL import Image
+
+    said = json.loads(path.read_text())
+    channels, height, width = said["shape"]
+    with Image.open(path.with_name(said["sheet"])) as sheet:
+        rows = np.asarray(sheet.convert("RGB" if channels == 3 else "L")).reshape(
+            -1, height, sheet.width // width, width, channels
+        )
+    tiles = rows.transpose(0, 2, 4, 1, 3).reshape(-1, channels, height, width)
+    pixels = np.ascontiguousarray(tiles[: len(said["labels"])])
+    if (seen := hashlib.sha256(pixels.data).hexdigest()) != said["sha256"]:
+        raise DataError(f"{path}: the pixels have sha256 {seen}, not {said['sha256']}")
+    labels, indices = np.array(said["labels"], np.int64), np.array(said["indices"], np.int64)
+    return Images(said["name"], pixels, labels, tuple(said["classes"]), indices)
+
+
+def write_sheet(images: Images, path: Path, *, columns: int = 10) -> None:
+    """Write images as a lossless sheet (PNG) with its JSON file at `path`."""
+    from PIL import Image
+
+    count, channels, height, width = images.pixels.shape
+    full = np.zeros((-(-count // columns) * columns, channels, height, width), np.uint8)
+    full[:count] = images.pixels
+    rows = full.reshape(-1, columns, channels, height, width).transpose(0, 3, 1, 4, 2)
+    picture = rows.reshape(-1, columns * width, channels)
+    sheet = path.with_suffix(".png")
+    Image.fromarray(picture if channels == 3 else picture[..., 0]).save(sheet, optimize=True)
+    said = {
+        "sheet": sheet.name,
+        "name": images.name,
+        "shape": [channels, height, width],
+        "classes": list(images.classes),
+        "sha256": hashlib.sha256(np.ascontiguousarray(images.pixels).data).hexdigest(),
+        "indices": images.indices.tolist(),
+        "labels": images.labels.tolist(),
+    }
+    path.write_text(json.dumps(said, indent=1) + "\n")
+
+
+def _from_npz(path: Path) -> Images:
+    with np.load(path, allow_pickle=False) as file:
+        pixels, labels = file["images"], file["labels"].astype(np.int64)
+    if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4):
+        raise DataError(f"{path}: images of dtype {pixels.dtype} and shape {pixels.shape}, not uint8 [N, H, W(, C)]")
+    pixels = pixels[..., None] if pixels.ndim == 3 else pixels
+    classes = tuple(map(str, range(int(labels.max()) + 1)))
+    return Images(path.stem, np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels, classes)
 
 
 def _from_sheets(folder: Path, *, train: bool) -> Images:

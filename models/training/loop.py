@@ -7,23 +7,23 @@ the end of each epoch: a run that is killed and resumed gives the same member as
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from models.data import Images
+from models.training.checkpoint import Checkpoint
 
 
 class Method(Protocol):
-    """A training method is a loss."""
+    """A training method is a loss; a frozen dataclass of its parameters."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def name(self) -> str:
@@ -112,7 +112,9 @@ def train(
     optimiser = torch.optim.SGD(
         network.parameters(), lr=preset.rate, momentum=0.9, nesterov=True, weight_decay=preset.weight_decay
     )
-    first, spent = _resume(checkpoint, network, optimiser, preset, seed)
+    run = {"preset": asdict(preset), "method": asdict(method), "seed": seed, "data": images.digest}
+    progress = Checkpoint(checkpoint, run)
+    first, spent = progress.resume(network, optimiser)
     pixels = torch.from_numpy(images.pixels).to(device)
     labels = torch.from_numpy(images.labels).to(device)
     steps = len(images) // preset.batch
@@ -145,7 +147,7 @@ def train(
                 )
         spent += time.monotonic() - began
         accuracy = accuracy_under_noise(network, holdout, method.sigma, seed=0, device=device)
-        _save_checkpoint(checkpoint, network, optimiser, preset, seed, epoch + 1, spent)
+        progress.save(network, optimiser, epoch=epoch + 1, seconds=spent)
         done = (epoch + 1) * steps * preset.batch
         total = preset.epochs * steps * preset.batch
         report(Progress(epoch + 1, preset.epochs, done, total, loss.item(), accuracy, spent, accuracy))
@@ -189,37 +191,3 @@ def accuracy_under_noise(
         x = x.contiguous(memory_format=torch.channels_last)
         right += int((network(x).argmax(1).cpu() == torch.from_numpy(part.labels)).sum())
     return right / len(images)
-
-
-def _save_checkpoint(
-    path: Path, network: nn.Module, optimiser: torch.optim.SGD, preset: Preset, seed: int, epoch: int, spent: float
-) -> None:
-    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
-    for name, parameter in network.named_parameters():
-        tensors[f"momentum.{name}"] = optimiser.state[parameter]["momentum_buffer"]
-    said = {"preset": asdict(preset), "seed": seed, "epoch": epoch, "seconds": spent}
-    write_safetensors(path, tensors, said)
-
-
-def write_safetensors(path: Path, tensors: dict[str, Tensor], said: dict[str, object]) -> None:
-    """Write the file whole or not at all, with `said` as JSON in its header."""
-    partial = path.with_suffix(".partial")
-    save_file({k: t.detach().cpu().contiguous() for k, t in tensors.items()}, partial, {"record": json.dumps(said)})
-    partial.replace(path)
-
-
-def _resume(path: Path, network: nn.Module, optimiser: torch.optim.SGD, preset: Preset, seed: int) -> tuple[int, float]:
-    if not path.exists():
-        return 0, 0.0
-    with safe_open(path, "pt") as file:
-        said = json.loads(file.metadata()["record"])
-        if (said["preset"], said["seed"]) != (asdict(preset), seed):
-            raise ValueError(f"{path} is the checkpoint of another run: {said['preset']}, seed {said['seed']}")
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    network.load_state_dict({k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")})
-    for name, parameter in network.named_parameters():
-        buffer = tensors[f"momentum.{name}"].to(parameter.device, memory_format=torch.preserve_format)
-        optimiser.state[parameter]["momentum_buffer"] = (
-            buffer.contiguous(memory_format=torch.channels_last) if buffer.dim() == 4 else buffer
-        )
-    return int(said["epoch"]), float(said["seconds"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing.context import SpawnProcess
@@ -18,10 +19,20 @@ from rich.progress import Progress as Bars
 
 from models.architectures import build
 from models.data import load_cifar10
+from models.training.checkpoint import write_safetensors
+from models.training.consistency import Consistency
 from models.training.gaussian import Gaussian
-from models.training.loop import PRESETS, Progress, Record, train, write_safetensors
+from models.training.loop import PRESETS, Method, Progress, Record, train
+from models.training.macer import Macer
+from models.training.smoothadv import SmoothAdv
 
-METHODS = {"gaussian": Gaussian}
+METHODS: dict[str, Callable[[float], Method]] = {
+    "gaussian": Gaussian,
+    "consistency": Consistency.at,
+    "smoothadv": SmoothAdv.at,
+    "macer": Macer.at,
+}
+"""Each takes sigma and gives the method with its published parameters."""
 
 
 @dataclass(frozen=True)

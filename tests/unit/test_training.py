@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scipy.special import entr, rel_entr, softmax
+from scipy.stats import norm
 from torch import nn
 
 from models.data import DataError, Images, load_cifar10
+from models.errors import TrainingError
 from models.resnet import resnet20, resnet110
+from models.training import checkpoint
+from models.training.checkpoint import read_safetensors, write_safetensors
+from models.training.consistency import Consistency
 from models.training.gaussian import Gaussian
-from models.training.loop import PRESETS, Preset, Progress, augment, train
+from models.training.loop import PRESETS, Method, Preset, Progress, augment, train
+from models.training.macer import Macer
+from models.training.members import METHODS
+from models.training.smoothadv import SmoothAdv
 
 TWO_EPOCHS = Preset(epochs=2, batch=8, rate=0.1, schedule="one-cycle")
 
@@ -60,6 +70,111 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
         train(
             network(), Gaussian(0.25), TWO_EPOCHS, images(), images(), seed=2, checkpoint=tmp_path / "x", report=print
         )
+
+
+def test_a_checkpoint_of_another_architecture_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    run(network(), tmp_path / "x", [])
+    smaller = nn.Sequential(nn.Flatten(), nn.Linear(192, 2))
+    with pytest.raises(TrainingError, match="another architecture"):
+        run(smaller, tmp_path / "x", [])
+    (tmp_path / "x").write_bytes((tmp_path / "x").read_bytes()[:500])
+    with pytest.raises(TrainingError, match="damaged"):
+        run(network(), tmp_path / "x", [])
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "weights.safetensors"
+    write_safetensors(path, {"w": torch.ones(3)}, {"epoch": 1})
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(TrainingError, match="No space left on device"):
+        write_safetensors(path, {"w": torch.zeros(3)}, {"epoch": 2})
+    said, tensors = read_safetensors(path)
+    assert said == {"epoch": 1}
+    assert tensors["w"].tolist() == [1, 1, 1]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def logits_of(method: Method, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """The loss, and every batch of logits that the network gave on the way."""
+    net, seen = network().eval(), []
+    net.register_forward_hook(lambda *args: seen.append(args[2].detach()))
+    torch.manual_seed(1)
+    return method.loss(net, x, y, epoch=5)[0].detach(), seen
+
+
+@pytest.fixture
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(2)
+    return torch.rand(6, 3, 8, 8), torch.tensor([0, 1, 0, 1, 1, 0])
+
+
+def test_consistency_is_cross_entropy_and_disagreement_and_entropy(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    """Computed by scipy from the logits of the two copies."""
+    x, y = batch
+    loss, (logits,) = logits_of(Consistency(0.25, lambda_=20.0), x, y)
+    p = softmax(logits.double().numpy().reshape(2, 6, 2), axis=-1)
+    mean = p.mean(0)
+    fit = -np.log(p[:, np.arange(6), y]).mean()
+    disagreement = rel_entr(mean, p).sum(-1).mean()
+    assert loss.item() == pytest.approx(fit + 20 * disagreement + 0.5 * entr(mean).sum(-1).mean(), rel=1e-5)
+
+
+def test_macer_pushes_small_margins_of_right_answers(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    """Computed by scipy from the logits of the sixteen copies."""
+    x, y = batch
+    method = Macer(0.25, beta=2.0)
+    loss, (logits,) = logits_of(method, x, y)
+    each = logits.double().numpy().reshape(16, 6, 2)
+    sharp = softmax(2.0 * each, axis=-1).mean(0)
+    of_y, other = sharp[np.arange(6), y], sharp[np.arange(6), 1 - y.numpy()]
+    margin = norm.ppf(of_y) - norm.ppf(other)
+    shortfall = np.where((of_y > other) & (margin < 8), 8 - margin, 0.0)
+    fit = -np.log(softmax(each, axis=-1).mean(0)[np.arange(6), y]).mean()
+    assert loss.item() == pytest.approx(fit + 12 * 0.25 / 2 * shortfall.sum() / 6, rel=1e-5)
+    assert 0 < (shortfall > 0).sum() < 6
+
+
+def test_smoothadv_fools_within_its_ball(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    x, y = batch
+    net, method = network(), SmoothAdv(0.25, steps=4, epsilon=0.5, copies=8)
+    torch.manual_seed(1)
+    noise = 0.25 * torch.randn(48, 3, 8, 8)
+    moved = method.attack(net.train(), x, y, noise, 0.5)
+    assert net.training
+    lengths = (moved - x).flatten(1).norm(dim=1)
+    assert (lengths <= 0.5 + 1e-5).all()
+    assert (lengths > 0.1).all()
+    assert moved.min() >= 0
+    assert moved.max() <= 1
+
+    def confidence(images: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            p = net.eval()(images.repeat(8, 1, 1, 1) + noise).softmax(-1).view(8, 6, 2).mean(0)
+        return p[torch.arange(6), y]
+
+    assert (confidence(moved) < confidence(x)).all()
+
+
+@pytest.mark.parametrize("sigma", [0.25, 0.5, 1.0])
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_trains(name: str, sigma: float, tmp_path: Path) -> None:
+    method = METHODS[name](sigma)
+    assert (method.name, method.sigma) == (name, sigma)
+    if sigma == 0.25:
+        preset = replace(TWO_EPOCHS, epochs=1)
+        train(
+            network(), method, preset, images(16), images(8), seed=1, checkpoint=tmp_path / "x", report=lambda _: None
+        )
+
+
+def test_the_methods_have_the_paper_s_parameters() -> None:
+    assert [Consistency.at(sigma).lambda_ for sigma in (0.25, 0.5, 1.0)] == [20, 10, 10]
+    assert [SmoothAdv.at(sigma).steps for sigma in (0.25, 0.5, 1.0)] == [10, 2, 10]
+    assert [SmoothAdv.at(sigma).copies for sigma in (0.25, 0.5, 1.0)] == [8, 2, 2]
 
 
 def test_the_paper_s_schedule_drops_to_a_tenth_every_fifty_epochs() -> None:

@@ -1,0 +1,70 @@
+"""Weights in files: written whole or not at all, with what is to be said of them in the header, never pickled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from models.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where one run of training stands; `run` says which run, and no other may go on from it."""
+
+    path: Path
+    run: Mapping[str, Any]
+
+    def save(self, network: nn.Module, optimiser: torch.optim.SGD, *, epoch: int, seconds: float) -> None:
+        """Keep the network and the momentum after so many epochs."""
+        tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+        for name, parameter in network.named_parameters():
+            tensors[f"momentum.{name}"] = optimiser.state[parameter]["momentum_buffer"]
+        write_safetensors(self.path, tensors, {"run": dict(self.run), "epoch": epoch, "seconds": seconds})
+
+    def resume(self, network: nn.Module, optimiser: torch.optim.SGD) -> tuple[int, float]:
+        """Put network and momentum back; gives the epochs and seconds spent, (0, 0.0) where there is no file."""
+        if not self.path.exists():
+            return 0, 0.0
+        said, tensors = read_safetensors(self.path)
+        if said.get("run") != json.loads(json.dumps(dict(self.run))):
+            raise TrainingError(f"{self.path} is the checkpoint of another run: {said.get('run')}")
+        weights = {k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")}
+        try:
+            network.load_state_dict(weights)
+        except RuntimeError as error:
+            raise TrainingError(f"{self.path} is the checkpoint of another architecture: {error}") from error
+        for name, parameter in network.named_parameters():
+            momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])  # in the parameter's layout
+            optimiser.state[parameter]["momentum_buffer"] = momentum
+        return int(said["epoch"]), float(said["seconds"])
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, Tensor], said: Mapping[str, Any]) -> None:
+    """Write the file whole or not at all, with `said` as JSON in its header."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        save_file({k: t.detach().cpu().contiguous() for k, t in tensors.items()}, partial, {"record": json.dumps(said)})
+        partial.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(f"cannot write {path}: {error}; what was there before is unharmed") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What the header says, and the tensors."""
+    try:
+        with safe_open(path, "pt") as file:
+            said = json.loads((file.metadata() or {}).get("record", "{}"))
+            return said, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        raise TrainingError(f"{path} is damaged: {error}") from error
