@@ -7,7 +7,9 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("boundaries", "engine", "peers", "samples")
+from smoothcert.errors import SmoothcertError
+
+NAMES = ("boundaries", "engine", "evaluate", "peers", "samples")
 """Each is a module here with `configure(parser)` and `run(options) -> Report`."""
 
 
@@ -23,7 +25,10 @@ def main() -> int:
         command.add_argument("--write", type=Path, metavar="FOLDER", help="also write the table (and pictures) here")
         module.configure(command)
     options = parser.parse_args()
-    report = importlib.import_module(f"benchmarks.{options.name}").run(options)
+    try:
+        report = importlib.import_module(f"benchmarks.{options.name}").run(options)
+    except (SmoothcertError, ValueError) as error:  # both trees of errors: bad input, in a sentence
+        raise SystemExit(f"error: {error}") from error
     if options.write:
         command_line = f"python -m benchmarks {' '.join(sys.argv[1:])}"
         report.write_markdown(options.write / f"{options.name}.md", command=command_line)

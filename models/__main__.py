@@ -22,8 +22,13 @@ def main() -> None:
     """Networks that withstand noise."""
 
 
-if __name__ == "__main__":
+def run(arguments: list[str] | None = None) -> None:
+    """The command line; what is wrong with a network or an ensemble is one sentence, and exit code 1."""
     try:
-        cli()
+        cli(arguments)
     except ModelError as error:
         sys.exit(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    run()

@@ -5,22 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import tomlkit
 import torch
 from torch import Tensor
 
 from models.architectures import PROGRAMS, Normalisation
-from models.description import FILE, Description, MemberFile, write
+from models.description import FILE, Description, MemberFile, read_toml, write
 from models.ensemble import Ensemble
 from models.errors import EnsembleNameError, FileError, RegistryError
 from models.programs import is_exported, is_torchscript
 from models.registry import ZOO, blaming, check_name, load, read_tensors
+
+_SAID: dict[str, tuple[type, ...]] = {"architecture": (str,), "sigma": (float, int), "method": (str,)}
+"""What an ensemble may take from the training records of its members, and of which types."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def _converted(source: Path, data: bytes) -> tuple[str, bytes]:
     if is_torchscript(data):
         return "torchscript", data
     if source.suffix in (".pt", ".pth"):
-        return "weights", safetensors.torch.save(_state_dict(data))
+        return "weights", _as_safetensors(_state_dict(data))
     raise FileError("neither .safetensors, a state dict (.pt, .pth), TorchScript nor an exported program")
 
 
@@ -107,17 +111,34 @@ def _state_dict(data: bytes) -> dict[str, Tensor]:
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
         raise FileError(f"a {type(content).__name__} is not a state dict of tensors")
     # `nn.DataParallel` puts "module." before every name
-    return {str(key).removeprefix("module."): tensor.clone().contiguous() for key, tensor in content.items()}
+    tensors = {str(key).removeprefix("module."): tensor for key, tensor in content.items()}
+    if len(tensors) != len(content):
+        raise FileError("a state dict in which a name occurs both with and without module. before it")
+    return tensors
+
+
+def _as_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
+    try:
+        return safetensors.torch.save({name: tensor.clone().contiguous() for name, tensor in tensors.items()})
+    except Exception as error:  # sparse, quantised and other tensors fail in different ways
+        raise FileError(f"a state dict that safetensors cannot hold: {type(error).__name__}: {error}") from error
 
 
 def _record(data: bytes) -> dict[str, Any]:
-    """The training record in the header of a safetensors file, if there is one."""
+    """The training record in the header of a safetensors file, if there is one; without what is null."""
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     try:
         record = json.loads(header.get("__metadata__", {}).get("record", "{}"))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(f"the training record in its header is not JSON: {error}") from error
-    return {key: value for key, value in record.items() if value is not None}
+    if not isinstance(record, dict):
+        raise FileError(f"the training record in its header is of type {type(record).__name__}, not an object")
+    said = {key: value for key, value in record.items() if value is not None}
+    try:
+        read_toml(tomlkit.dumps(said).encode().decode())
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"the training record in its header does not fit into {FILE}: {error}") from error
+    return said
 
 
 def _described(addition: Addition, members: Sequence[MemberFile]) -> Description:
@@ -137,7 +158,11 @@ def _described(addition: Addition, members: Sequence[MemberFile]) -> Description
 
 def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None) -> Any:
     """What all members say of themselves."""
-    said = {member.training.get(key, member.architecture if key == "architecture" else None) for member in members}
+    found = [member.training.get(key, member.architecture if key == "architecture" else None) for member in members]
+    for value in found:
+        if value is not None and type(value) not in _SAID[key]:
+            raise RegistryError(f"{key} = {value!r} in a member's record is not of type {_SAID[key][0].__name__}")
+    said = set(found)
     if said == {None} and default is not None:
         return default
     if len(said) != 1 or said == {None}:

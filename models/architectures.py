@@ -93,8 +93,14 @@ def build(
 
 
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Put a state dict into a network that `build` gave; every tensor must find its place."""
+    """Put a state dict into a network that `build` gave; every tensor must find its place.
+
+    Torch would cut complex numbers to their real parts, so they are refused.
+    """
     inner = network.network if isinstance(network, Normalised) else network
+    complex_ones = sorted(name for name, tensor in weights.items() if tensor.is_complex())
+    if complex_ones:
+        raise ArchitectureError(f"complex weights: {', '.join(complex_ones)}")
     try:
         inner.load_state_dict(dict(weights), strict=True)
     except RuntimeError as error:

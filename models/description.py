@@ -49,6 +49,8 @@ from models.selection import Selection
 
 FILE = "ensemble.toml"
 MAX_BYTES = 1 << 20
+MAX_VALUES = 1 << 24
+"""Of an image: 3 x 2048 x 2048 and some more."""
 _MEMBER_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.(safetensors|pt|pt2)")
 
 
@@ -112,6 +114,8 @@ class Description:
         check_classes(self.classes)
         if len(self.input_shape) != 3 or min(self.input_shape) < 1:
             raise DescriptionError(f"input_shape {list(self.input_shape)} is not [C, H, W] of positive numbers")
+        if math.prod(self.input_shape) > MAX_VALUES:
+            raise DescriptionError(f"input_shape {list(self.input_shape)} has more than {MAX_VALUES:,} values")
         if not (math.isfinite(self.sigma) and self.sigma >= 0):
             raise DescriptionError(f"sigma = {self.sigma} is not a finite number >= 0")
         Selection(self.evaluation)
@@ -148,16 +152,33 @@ class Description:
 
 def parse(text: str) -> Description:
     """Read an `ensemble.toml`; an unknown, missing or mistyped key is an error that names it."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise DescriptionError(f"not TOML: {error}") from error
+    table = read_toml(text)
     try:
         return _description(_Table("", table))
     except DescriptionError:
         raise
     except ModelError as error:
         raise DescriptionError(str(error)) from error
+    except RecursionError as error:
+        raise DescriptionError("nested too deeply") from error
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """What a TOML text says; a number that does not fit in 64 bits is an error, as TOML has it."""
+    try:
+        table = tomllib.loads(text)
+    except ValueError as error:  # not only TOMLDecodeError: Python refuses to read numbers of thousands of digits
+        raise DescriptionError(f"not TOML: {error}") from error
+    except RecursionError as error:
+        raise DescriptionError("not TOML: nested too deeply") from error
+    left: list[Any] = [table]
+    while left:  # not a recursion: dotted keys may nest deeper than Python can follow
+        value = left.pop()
+        if isinstance(value, dict | list):
+            left.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise DescriptionError(f"not TOML: an integer of {value.bit_length()} bits, more than 64")
+    return table
 
 
 def write(description: Description) -> str:

@@ -16,13 +16,15 @@ from functools import cached_property
 from types import EllipsisType
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from models.architectures import Normalisation
 from models.errors import BatchError, MemberError, VotingError
-from models.inference import Form, prepare
+from models.inference import Form, prepare, resize
 from models.voting import finite, lowest_argmax, rule, vote
 from smoothcert.canonical import digest
+
+MAX_CLASSES = 100_000
 
 
 @dataclass(frozen=True)
@@ -177,21 +179,11 @@ class Ensemble:
         return replace(self, members=best, weights=weights)
 
     def resized(self, batch: int) -> Ensemble:
-        """The same members made ready for another number of images at a time."""
+        """The same networks, not copies of them, made ready for another number of images at a time."""
         return replace(self, members=tuple(self._resize(member, batch) for member in self.members))
 
     def _resize(self, member: Member, batch: int) -> Member:
-        form = prepare(
-            member.network,
-            name=member.name,
-            classes=len(self.classes),
-            input_shape=self.input_shape,
-            batch=batch,
-            device=str(self.device),
-            precision=self.precision,
-            optimise=member.form.kind != "plain",
-        )
-        return replace(member, form=form)
+        return replace(member, form=resize(member.form, batch, name=member.name, classes=len(self.classes)))
 
     def _check(self, batch: Tensor) -> None:
         if batch.dim() != 4 or tuple(batch.shape[1:]) != self.input_shape:
@@ -226,7 +218,7 @@ def assemble(
     precision: str = "float32",
     optimise: bool = True,
 ) -> Ensemble:
-    """An ensemble of networks that are already in memory, best first; a member's digest is that of its tensors."""
+    """An ensemble of networks that are already in memory, best first; a member's digest is `network_digest`."""
     members = []
     for place, network in enumerate(networks):
         form = prepare(
@@ -239,7 +231,7 @@ def assemble(
             precision=precision,
             optimise=optimise,
         )
-        identity = Identity(type(network).__qualname__, tensors_digest(network))
+        identity = Identity(type(network).__qualname__, network_digest(network))
         members.append(Member(f"{name}/{place}", identity, network, form))
     return Ensemble(name, tuple(members), tuple(classes), input_shape, sigma, voting, consensus)
 
@@ -277,13 +269,48 @@ def ensemble_digest(
     return digest(stated)
 
 
-def tensors_digest(network: nn.Module) -> str:
-    """sha256 over the names, dtypes, shapes and values of all parameters and buffers."""
+def network_digest(network: nn.Module) -> str:
+    """sha256 over the structure (see `_structure`) and the names, dtypes, shapes and values of all tensors.
+
+    It names a network that has no file. Code is known by the name of its class: two versions of a class look alike.
+    """
     sha = hashlib.sha256()
+    for name, module in network.named_modules():
+        sha.update(f"{name} {_structure(module)}\n".encode())
     for name, tensor in sorted([*network.named_parameters(), *network.named_buffers()]):
-        sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        sha.update(f"{name} {_tensor_digest(tensor)}\n".encode())
     return sha.hexdigest()
+
+
+def _tensor_digest(tensor: Tensor) -> str:
+    sha = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def _structure(module: nn.Module) -> str:
+    """The class of a module, what it prints of itself, its plain attributes, and its code where it carries any."""
+    kind = type(module)
+    plain = {
+        key: value
+        for key, value in sorted(vars(module).items())
+        if isinstance(value, bool | int | float | str) and key != "training" and not key.startswith("_")
+    }
+    return f"{kind.__module__}.{kind.__qualname__}({module.extra_repr()}) {plain} {_code(module)}"
+
+
+def _code(module: nn.Module) -> str:
+    """The code that a traced module carries, with its constants: all the weights, where a script was frozen."""
+    if isinstance(module, fx.GraphModule):
+        return module.code
+    if not isinstance(module, torch.jit.ScriptModule) or not hasattr(module, "code_with_constants"):
+        return ""  # a script has no code where it is never called
+    code, constants = module.code_with_constants
+    named = {
+        name: _tensor_digest(value) if isinstance(value, Tensor) else value
+        for name, value in sorted(constants.const_mapping.items())
+    }
+    return f"{code} {named}"
 
 
 def check_members(digests: Sequence[str]) -> None:
@@ -296,7 +323,9 @@ def check_members(digests: Sequence[str]) -> None:
 
 
 def check_classes(classes: Sequence[str]) -> None:
-    """At least two classes, with names of their own."""
+    """At least two classes and at most MAX_CLASSES, with names of their own."""
+    if len(classes) > MAX_CLASSES:
+        raise MemberError(f"{len(classes):,} classes, more than {MAX_CLASSES:,}")
     if len(classes) < 2 or len(set(classes)) != len(classes):
         raise MemberError(f"classes must be two or more different names, not {list(classes)}")
 

@@ -8,6 +8,7 @@ ModelError                   a ValueError; the message names what was seen
 ├── BatchError               a batch of another shape or dtype than the ensemble takes
 ├── PrecisionError           a precision that this device does not survive
 ├── DataError                a data folder that is missing, damaged or not what it says
+├── TrainingError            a checkpoint of another run, or weights that cannot be written
 ├── RankingError             a hold-out that cannot rank these members
 └── RegistryError            the folder of an ensemble
     ├── EnsembleNameError    a name that is no name, or is taken
@@ -49,6 +50,10 @@ class PrecisionError(ModelError):
 
 class DataError(ModelError):
     """A data folder that is missing, damaged or not what it says."""
+
+
+class TrainingError(ModelError):
+    """A checkpoint of another run, or weights that cannot be written."""
 
 
 class RankingError(ModelError):

@@ -8,8 +8,10 @@ Every slice has the same shape, the last one padded: a kernel chosen by batch si
 row gives depends neither on the batch it came in nor on its place there. (Torch's `optimize_for_inference` was left
 out for this: the low bits of its logits change with a row's place in the batch.)
 
+A slice is always a copy: a network may write over its input, and neither the caller nor another member shall see it.
+
 The optimised form is compared with the plain network on a probe before it is used; where it cannot be made or gives
-another class, a warning says so and the plain network runs.
+another class or other logits, a warning says so and the plain network runs.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import math
 import operator
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, fx, nn
@@ -30,12 +32,16 @@ from models import precision as precisions
 from models.architectures import Normalised
 from models.errors import MemberError
 from models.programs import Exported
+from models.resnet import Normalise
 from models.voting import finite, lowest_argmax
 
 logger = logging.getLogger(__name__)
 
 SLICE_VALUES = 64 * 3 * 32 * 32
 """Input values in a slice on the CPU: 64 CIFAR images, the best of 32, 64, 128 and 256 for ResNet20."""
+
+CLOSE = 1e-3
+"""How far the logits of an optimised form may be from the plain ones, of the largest: far above float32's rounding."""
 
 _Convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _IN_PLACE = {operator.add: operator.iadd, torch.relu: torch.relu_}
@@ -62,13 +68,12 @@ class Form:
         return torch.cat([self._run(rows) for rows in torch.split(batch, self.shape[0])])
 
     def _run(self, images: Tensor) -> Tensor:
-        rows, missing = len(images), self.shape[0] - len(images)
-        images = images.to(self.device, self.dtype)
-        if missing:
-            images = nn.functional.pad(images, (0, 0, 0, 0, 0, 0, 0, missing))
-        if self.kind != "plain":
-            images = images.contiguous(memory_format=torch.channels_last)
-        logits: Tensor = self.network(images)
+        rows = len(images)
+        layout = torch.contiguous_format if self.kind == "plain" else torch.channels_last
+        own = torch.empty(self.shape, device=self.device, dtype=self.dtype, memory_format=layout)
+        own[:rows].copy_(images)
+        own[rows:].zero_()
+        logits: Tensor = self.network(own)
         return logits[:rows].float()
 
 
@@ -86,9 +91,10 @@ def prepare(
     """The fastest form of a network that gives the same classes as the plain one.
 
     `batch` is the number of images that will come at a time; other numbers work and are padded. Raises MemberError
-    for a network that does not map [rows, *input_shape] to [rows, classes], row by row. In float32 the network itself
-    is moved to the device; other precisions are copies.
+    for a network that does not map [rows, *input_shape] to [rows, classes], row by row; where memory runs out, torch's
+    own error. In float32 the network itself is moved to the device; other precisions are copies.
     """
+    _refuse_misfit(network, name=name, channels=input_shape[0])
     dtype = precisions.require(precision, device)
     where = torch.device(device)
     shape = (_slice_rows(batch, input_shape, where), *input_shape)
@@ -103,12 +109,26 @@ def prepare(
             warnings.simplefilter("ignore")  # torch warns of the age of its own copying and freezing
             form = Form(*_optimised(network, where, dtype), shape, where, dtype)
         _compare(logits, _settled(form, images), dtype)
-    except torch.OutOfMemoryError:
-        raise
     except Exception as reason:  # any failure of an optimiser leaves us with the plain network, which is right
+        if is_out_of_memory(reason):
+            raise
         logger.warning("member %s runs in its plain, slower form: %s: %s", name, type(reason).__name__, reason)
         return plain
     return form
+
+
+def resize(form: Form, batch: int, *, name: str, classes: int) -> Form:
+    """The same network, not a copy of it, for another number of images at a time; examined anew where that differs."""
+    input_shape = form.shape[1:]
+    resized = replace(form, shape=(_slice_rows(batch, input_shape, form.device), *input_shape))
+    if resized.shape != form.shape:
+        _examine(resized, probe_images(resized.shape), name=name, classes=classes)
+    return resized
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Of a GPU, or of the host, for which torch has no class of its own."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def probe_images(shape: tuple[int, int, int, int]) -> Tensor:
@@ -122,10 +142,12 @@ def probe_images(shape: tuple[int, int, int, int]) -> Tensor:
 def fold_batch_norm(network: nn.Module) -> nn.Module:
     """A copy in which every batch norm that follows a convolution, and only it, is part of that convolution.
 
-    Sums and ReLUs overwrite the output of a convolution or a sum that nobody else reads.
+    A convolution that is called twice, or whose tensors the graph reads elsewhere, stays as it is. Sums and ReLUs
+    overwrite the output of a convolution or a sum that nobody else reads.
     """
     traced = fx.symbolic_trace(copy.deepcopy(network).eval())
     calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
+    read = {node.target.rpartition(".")[0] for node in traced.graph.nodes if node.op == "get_attr"}
     for node in list(traced.graph.nodes):
         norm = _called(traced, node)
         if not isinstance(norm, _BatchNorm) or norm.running_mean is None:
@@ -133,7 +155,7 @@ def fold_batch_norm(network: nn.Module) -> nn.Module:
         before = node.args[0]
         convolution = _called(traced, before)
         shared = calls[node.target] > 1 or calls[before.target] > 1 or len(before.users) > 1
-        if not isinstance(convolution, _Convolution) or shared:
+        if not isinstance(convolution, _Convolution) or shared or before.target in read:
             continue
         traced.set_submodule(before.target, fuse_conv_bn_eval(convolution, norm))
         node.replace_all_uses_with(before)
@@ -188,36 +210,60 @@ def _settled(form: Form, images: Tensor) -> Tensor:
     return form(images)
 
 
-def _examine(plain: Form, images: Tensor, *, name: str, classes: int) -> Tensor:
+def _examine(form: Form, images: Tensor, *, name: str, classes: int) -> Tensor:
     """The logits of the probe, if the network is one that can be certified: a function of each row alone."""
     rows = len(images)
-    others = torch.cat([images[: rows // 2], images[rows // 2 :].flip(-1) + 0.5])
+    kept = torch.randperm(rows, generator=torch.Generator().manual_seed(rows)) < (rows + 1) // 2
+    others = images.flip(-1) + 0.5
     try:
-        logits, again = _settled(plain, images), plain(others)
-    except torch.OutOfMemoryError:
-        raise
+        logits = _settled(form, images)
+        # every row again, beside others; halves by chance, since a network may mix whichever rows it likes
+        once, twice = (form(torch.where(half.view(-1, 1, 1, 1), images, others)) for half in (kept, ~kept))
     except Exception as error:  # whatever a foreign network raises
+        if is_out_of_memory(error):
+            raise
         raise MemberError(f"member {name} cannot take images of shape {tuple(images.shape)}: {error}") from error
-    if logits.shape != (rows, classes):
-        raise MemberError(f"member {name} gives logits of shape {tuple(logits.shape)}, not ({rows}, {classes})")
-    tolerance = _rounding(logits, plain.dtype)
-    if not torch.allclose(logits[: rows // 2], again[: rows // 2], rtol=0, atol=tolerance, equal_nan=True):
+    for seen in (logits, once, twice):
+        if seen.shape != (rows, classes):
+            raise MemberError(f"member {name} gives logits of shape {tuple(seen.shape)}, not ({rows}, {classes})")
+    repeated = torch.where(kept.view(-1, 1).to(form.device), once, twice)
+    if not torch.allclose(logits, repeated, rtol=0, atol=_rounding(logits, form.dtype), equal_nan=True):
         raise MemberError(f"member {name} gives an image other logits beside other images, or a second time")
     return logits
 
 
 def _compare(plain: Tensor, form: Tensor, dtype: torch.dtype) -> None:
-    """Raise unless both give the same class wherever the plain network's lead is more than rounding."""
-    if not torch.equal(finite(plain.unsqueeze(0)), finite(form.unsqueeze(0))):
+    """Raise unless both give close logits, and the same class wherever the plain network's lead is above rounding."""
+    sound = finite(plain.unsqueeze(0))
+    if not torch.equal(sound, finite(form.unsqueeze(0))):
         raise MemberError("its optimised form differs in which logits are finite")
     first, second = plain.topk(2, dim=1).values.unbind(1)
     clear = first - second > _rounding(plain, dtype)
     differs = clear & (lowest_argmax(plain) != lowest_argmax(form))
     if differs.any():
         raise MemberError(f"its optimised form gives other classes to {int(differs.sum())} of {len(plain)} images")
+    distance, largest = _largest((plain - form)[sound]), _largest(plain)
+    if distance > max(CLOSE * largest, _rounding(plain, dtype)):
+        raise MemberError(f"its optimised form gives logits that are off by {distance:.3g}, the largest {largest:.3g}")
+
+
+def _refuse_misfit(network: nn.Module, *, name: str, channels: int) -> None:
+    """Raise for what torch would let pass: means that broadcast over other channels, complex numbers cut to reals."""
+    for module in network.modules():
+        if isinstance(module, Normalise) and module.mean.numel() != channels:
+            raise MemberError(
+                f"member {name} normalises {module.mean.numel()} channels, and the images have {channels}"
+            )
+    for key, tensor in [*network.named_parameters(), *network.named_buffers()]:
+        if tensor.is_complex():
+            raise MemberError(f"member {name} has complex numbers in {key}")
 
 
 def _rounding(logits: Tensor, dtype: torch.dtype) -> float:
     """How far rounding in this dtype may move logits: 32 units in the last place of the largest."""
-    largest = float(logits.nan_to_num(0.0, 0.0, 0.0).abs().max())
-    return 32 * torch.finfo(dtype).eps * max(largest, 1e-3)
+    return 32 * torch.finfo(dtype).eps * max(_largest(logits), 1e-3)
+
+
+def _largest(values: Tensor) -> float:
+    """The largest magnitude among the finite values; 0 where there are none."""
+    return float(values.nan_to_num(0.0, 0.0, 0.0).abs().max()) if values.numel() else 0.0

@@ -65,27 +65,26 @@ def is_exported(data: bytes) -> bool:
 
 
 def read_program(kind: str, data: bytes) -> nn.Module:
-    """The network of a `torchscript` or `exported` file."""
-    return _read_torchscript(data) if kind == "torchscript" else _read_exported(data)
+    """The network of a `torchscript` or `exported` file; ProgramError for one that is damaged or will not be run."""
+    try:
+        return _read_torchscript(data) if kind == "torchscript" else _read_exported(data)
+    except ProgramError:
+        raise
+    except Exception as error:  # torch, json and zipfile raise many kinds for a damaged archive
+        raise ProgramError(f"{kind} file that cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _read_torchscript(data: bytes) -> nn.Module:
     if not is_torchscript(data):
         raise ProgramError("not a TorchScript archive")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            network: nn.Module = torch.jit.load(io.BytesIO(data), map_location="cpu")  # type: ignore[no-untyped-call]
-    except RuntimeError as error:
-        raise ProgramError(f"TorchScript that cannot be read: {error}") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        network: nn.Module = torch.jit.load(io.BytesIO(data), map_location="cpu")  # type: ignore[no-untyped-call]
     return network
 
 
 def _read_exported(data: bytes) -> nn.Module:
-    try:
-        program = torch.export.load(io.BytesIO(_vetted(data)))
-    except (RuntimeError, AssertionError, KeyError, ValueError) as error:
-        raise ProgramError(f"exported program that cannot be read: {error}") from error
+    program = torch.export.load(io.BytesIO(_vetted(data)))
     _refuse_training_mode(program)
     return Exported(program.module(check_guards=False))  # guards are code; there are none
 
@@ -97,12 +96,9 @@ def _vetted(data: bytes) -> bytes:
     strange = sorted(name for name in entries if not _ENTRY.fullmatch(name))
     if strange:
         raise ProgramError(f"exported program with entries that are not run here: {', '.join(strange)}")
-    try:
-        _vet_graph(json.loads(entries["models/model.json"]))
-        _vet_payloads([json.loads(entries[name]) for name in entries if name.endswith("_config.json")])
-        _vet_inputs(entries["data/sample_inputs/model.pt"])
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ProgramError(f"exported program that cannot be read: {error!r}") from error
+    _vet_graph(json.loads(entries["models/model.json"]))
+    _vet_payloads([json.loads(entries[name]) for name in entries if name.endswith("_config.json")])
+    _vet_inputs(entries["data/sample_inputs/model.pt"])
     rewritten = io.BytesIO()
     with zipfile.ZipFile(rewritten, "w", zipfile.ZIP_STORED) as archive:
         for name, content in entries.items():
@@ -113,13 +109,10 @@ def _vetted(data: bytes) -> bytes:
 def _read_entries(data: bytes) -> dict[str, bytes]:
     if not is_exported(data):
         raise ProgramError("not an archive of torch.export.save")
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
-                raise ProgramError("exported program with compressed entries")
-            return {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise ProgramError(f"exported program that cannot be read: {error}") from error
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+            raise ProgramError("exported program with compressed entries")
+        return {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
 
 
 def _vet_inputs(data: bytes) -> None:
@@ -173,5 +166,5 @@ def _entries(data: bytes) -> list[str]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return archive.namelist()
-    except zipfile.BadZipFile:
+    except Exception:  # zipfile raises many kinds for a damaged archive; this is none
         return []

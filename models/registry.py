@@ -139,6 +139,9 @@ def _describe(folder: Path) -> Description:
     extra = sorted({entry.name for entry in folder.iterdir()} - {FILE, CARD, *(m.file for m in description.members)})
     if extra:
         raise FileError(f"{folder}: files that {FILE} does not name: {', '.join(extra)}")
+    card = folder / CARD
+    if card.is_symlink() or (card.exists() and not card.is_file()):
+        raise FileError(f"{card}: not a plain file")
     return description
 
 
@@ -153,14 +156,8 @@ def _read_member(folder: Path, member: MemberFile) -> bytes:
 
 def _read(path: Path, *, size: int | None = None, limit: int | None = None) -> bytes:
     """The bytes of a plain file of exactly `size`, or at most `limit`, bytes."""
+    descriptor = _open(path)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError as error:
-        raise FileError(f"{path}: missing") from error
-    except OSError as error:
-        reason = "a link, which may lead out of the folder" if path.is_symlink() else str(error)
-        raise FileError(f"{path}: {reason}") from error
-    with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise FileError(f"{path}: not a plain file")
@@ -168,7 +165,21 @@ def _read(path: Path, *, size: int | None = None, limit: int | None = None) -> b
             raise FileError(f"{path}: {status.st_size} bytes, but {FILE} says {size}")
         if limit is not None and status.st_size > limit:
             raise FileError(f"{path}: {status.st_size} bytes, more than {limit}")
-        return file.read(status.st_size)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(status.st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    """A descriptor of what lies here, whatever it is, if it is no link."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: missing") from error
+    except OSError as error:
+        reason = "a link, which may lead out of the folder" if path.is_symlink() else str(error)
+        raise FileError(f"{path}: {reason}") from error
 
 
 def _network(description: Description, member: MemberFile, data: bytes, allowed_imports: frozenset[str]) -> nn.Module:
@@ -191,6 +202,8 @@ def read_tensors(data: bytes) -> dict[str, Tensor]:
         return safetensors.torch.load(data)
     except SafetensorError as error:
         raise FileError(f"not a safetensors file: {error}") from error
+    except KeyError as error:
+        raise FileError(f"tensors of dtype {error}, which torch does not have") from error
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from models.errors import DataError
 
-_SLICE = re.compile(r"(\d*):(\d*)(?::(\d*))?")
+_PLACES = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")  # 18 digits fit in 64 bits
+_SLICE = re.compile(r"[0-9]{0,18}:[0-9]{0,18}(?::([0-9]{0,18}))?")
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,12 @@ class Selection:
     text: str
 
     def __post_init__(self) -> None:
-        if not (_SLICE.fullmatch(self.text) or re.fullmatch(r"\d+(,\d+)*", self.text)):
-            raise DataError(f"selection {self.text!r} is neither start:stop:step nor places like 3,5,8")
-        if self.text.endswith(":0"):
+        as_slice = _SLICE.fullmatch(self.text)
+        if not (as_slice or _PLACES.fullmatch(self.text)):
+            raise DataError(
+                f"selection {self.text!r} is neither start:stop:step nor places like 3,5,8 (at most 18 digits)"
+            )
+        if as_slice and as_slice[1] and int(as_slice[1]) == 0:
             raise DataError(f"selection {self.text!r} has step 0")
 
     def places(self, size: int) -> npt.NDArray[np.int64]:

@@ -9,6 +9,7 @@ import typer
 
 from models import addition
 from models.architectures import ARCHITECTURES, Normalisation
+from models.ensemble import MAX_CLASSES
 from models.registry import ZOO
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -48,7 +49,11 @@ def add(
 def _classes(text: str) -> tuple[str, ...]:
     if text == "cifar10":
         return CIFAR10
-    return tuple(map(str, range(int(text)))) if text.isdigit() else tuple(text.split(","))
+    if not text.isdecimal():
+        return tuple(text.split(","))
+    if len(text) > len(str(MAX_CLASSES)) or int(text) > MAX_CLASSES:  # nor are thousands of digits read
+        raise typer.BadParameter(f"--classes {text}: at most {MAX_CLASSES}")
+    return tuple(map(str, range(int(text))))
 
 
 def _normalisation(mean: str | None, std: str | None) -> Normalisation | None:

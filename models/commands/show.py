@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from models.description import Description
+from models.errors import ModelError
 from models.registry import ZOO, describe, names
 
 
@@ -17,11 +19,32 @@ def show(
     name: Annotated[str | None, typer.Argument(help="one ensemble; without a name, all of them")] = None,
     zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
 ) -> None:
-    """Show the ensembles, or the members of one; every file is compared with its digest."""
-    Console().print(_all(zoo) if name is None else _one(name, describe(name, zoo=zoo)))
+    """Show the ensembles, or the members of one; every file is compared with its digest.
+
+    A bad ensemble is named after the good ones, and the exit code is 1.
+    """
+    if name is not None:
+        Console().print(_one(name, describe(name, zoo=zoo)))
+        return
+    good, bad = _described(zoo)
+    Console().print(_all(zoo, good))
+    for error in bad:
+        typer.echo(f"{type(error).__name__}: {error}", err=True)
+    if bad:
+        raise typer.Exit(1)
 
 
-def _all(zoo: Path) -> Table:
+def _described(zoo: Path) -> tuple[dict[str, Description], list[ModelError]]:
+    good, bad = {}, []
+    for name in names(zoo=zoo):
+        try:
+            good[name] = describe(name, zoo=zoo)
+        except ModelError as error:
+            bad.append(error)
+    return good, bad
+
+
+def _all(zoo: Path, descriptions: Mapping[str, Description]) -> Table:
     table = Table(
         Column("name", no_wrap=True),
         "members",
@@ -33,8 +56,7 @@ def _all(zoo: Path) -> Table:
         "digest",
         title=str(zoo),
     )
-    for name in names(zoo=zoo):
-        said = describe(name, zoo=zoo)
+    for name, said in descriptions.items():
         shape = " x ".join(map(str, said.input_shape))
         table.add_row(
             name,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from models.addition import Addition, add
 from models.architectures import ARCHITECTURES
+from models.data import load_cifar10
+from models.errors import TrainingError
+from models.registry import ZOO
 from models.training.loop import PRESETS
 from models.training.members import METHODS, Task, train_members
 
@@ -23,11 +28,22 @@ def train(
     preset: Annotated[str, typer.Option(help=", ".join(PRESETS))] = "paper",
     jobs: Annotated[int, typer.Option(help="members trained at the same time")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda:0, ...")] = "cpu",
+    ensemble: Annotated[str | None, typer.Option(help="make an ensemble of this name of the trained members")] = None,
+    zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
 ) -> None:
     """Train members; a second call goes on from the last checkpoints."""
+    for name, value, known in (("method", method, METHODS), ("preset", preset, PRESETS)):
+        if value not in known:
+            raise TrainingError(f"--{name} {value!r} is none of {', '.join(known)}")
+    if not re.fullmatch(r"\d+(,\d+)*", seeds):
+        raise TrainingError(f"--seeds {seeds!r} is not like 0,1,2")
     out.mkdir(parents=True, exist_ok=True)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     tasks = [
         Task(data, out, architecture, method, sigma, preset, int(seed), threads, device) for seed in seeds.split(",")
     ]
     train_members(tasks, jobs=jobs)
+    if ensemble:
+        made = Addition(classes=load_cifar10(data, train=False).classes)
+        added = add(ensemble, [task.weights for task in tasks], made, zoo=zoo)
+        typer.echo(f"{ensemble}: {len(added.members)} members, digest {added.digest}")

@@ -51,6 +51,13 @@ def test_weights_that_do_not_fit_are_named() -> None:
         load_weights(build("cifar-resnet20", classes=10), weights)
 
 
+def test_complex_weights_are_not_cut_to_their_real_parts() -> None:
+    weights = build("cifar-resnet20", classes=10).state_dict()
+    weights["fc.bias"] = weights["fc.bias"].to(torch.complex64)
+    with pytest.raises(ArchitectureError, match=r"complex weights: fc\.bias"):
+        load_weights(build("cifar-resnet20", classes=10), weights)
+
+
 @pytest.mark.parametrize(
     "name", ["resnet20", "torchvision/fasterrcnn_resnet50_fpn", "torchvision/none", "a b:c", "torchscript"]
 )

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
-from models.ensemble import Ensemble, assemble
+from models.ensemble import MAX_CLASSES, Ensemble, assemble, check_classes, network_digest
 from models.errors import BatchError, MemberError, VotingError
 from tests.unit.networks import Lookup, numbered, tiny
 
@@ -170,6 +172,49 @@ def test_eval_mode_is_enforced_whoever_left_a_member_in_train_mode(optimise: boo
     assert not ensemble.logits(images).requires_grad
 
 
+def test_another_size_shares_the_networks_and_their_forms() -> None:
+    ensemble = assemble([tiny(0), tiny(1)], classes="abc", input_shape=SHAPE, batch=32)
+    smaller = ensemble.resized(8)
+    for old, new in zip(ensemble.members, smaller.members, strict=True):
+        assert new.network is old.network
+        assert new.form.network is old.form.network
+        assert (new.form.kind, new.form.shape) == ("folded", (8, *SHAPE))
+    x = torch.rand(20, *SHAPE)
+    assert torch.allclose(smaller.logits(x), ensemble.logits(x), atol=1e-5)
+    assert smaller.digest == ensemble.digest
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * x.flatten(1)
+
+
+def test_networks_with_the_same_tensors_and_other_code_have_digests_of_their_own() -> None:
+    def digest(*layers: nn.Module) -> str:
+        return network_digest(nn.Sequential(*layers))
+
+    layer = nn.Linear(3, 3)
+    alike = [digest(layer, nn.ReLU()), digest(layer, nn.Sigmoid()), digest(nn.ReLU(), layer)]
+    alike += [digest(nn.MaxPool2d(2)), digest(nn.MaxPool2d(3)), digest(Scaled(1.0)), digest(Scaled(2.0))]
+    assert len(set(alike)) == len(alike)
+    assert network_digest(tiny(0).train()) == network_digest(tiny(0).eval())
+
+
+def test_programs_with_the_same_tensors_and_other_code_have_digests_of_their_own() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated, its files are not
+        traced = [torch.jit.trace(network, torch.rand(2, 3)) for network in (Scaled(1.0), Scaled(2.0))]
+        linear = [torch.jit.trace(nn.Linear(3, 3).eval(), torch.rand(2, 3)) for _ in range(2)]
+        frozen = [torch.jit.freeze(network) for network in linear]  # whose weights are constants
+    scripts = [network_digest(script) for script in (*traced, *frozen)]
+    graphs = [network_digest(torch.fx.symbolic_trace(layer)) for layer in (Scaled(1.0), Scaled(2.0))]
+    assert len({*scripts, *graphs}) == 6
+
+
 @pytest.mark.parametrize("consensus", [0, -1, 3, True, 1.0])
 def test_a_k_outside_the_members_is_refused(consensus: object) -> None:
     with pytest.raises(VotingError, match=r"is not in 1\.\.2"):
@@ -201,6 +246,8 @@ def test_members_must_fit_the_ensemble() -> None:
         assemble([tiny(0)], classes="abc", input_shape=(3, 4, 4))
     with pytest.raises(MemberError, match="two or more different names"):
         assemble([tiny(0)], classes="aba", input_shape=SHAPE)
+    with pytest.raises(MemberError, match="100,001 classes, more than 100,000"):
+        check_classes(range(MAX_CLASSES + 1))  # type: ignore[arg-type]
 
 
 def test_a_batch_of_another_shape_or_dtype_is_named() -> None:

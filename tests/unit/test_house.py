@@ -75,7 +75,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pip(python: str | Path, *arguments: str) -> None:
-    done = subprocess.run([python, "-m", "pip", *arguments, "--quiet"], capture_output=True, text=True)
+    done = subprocess.run([python, "-I", "-m", "pip", *arguments, "--quiet"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -87,7 +87,8 @@ def test_the_wheel_holds_smoothcert_alone(wheel: Path) -> None:
     assert wheel.stat().st_size < 200_000
 
 
-def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     pip(python, "install", "--constraint", str(ROOT / "constraints.txt"), str(wheel))
@@ -96,7 +97,7 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> 
         "present = [n for n in ('torch', 'fastapi', 'rq', 'redis', 'models', 'app') if u.find_spec(n)]\n"
         "assert not present, present"
     )
-    subprocess.run([python, "-c", script], check=True, cwd=tmp_path)
+    subprocess.run([python, "-I", "-c", script], check=True, cwd=tmp_path)
     command = [python.with_name("smoothcert"), "plan", "--radius", "0.25", "--sigma", "0.25"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert "0.952864" in done.stdout, done.stderr

@@ -4,11 +4,13 @@ import logging
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models import inference
+from models.ensemble import assemble
 from models.errors import MemberError
-from models.inference import fold_batch_norm, prepare
+from models.inference import fold_batch_norm, is_out_of_memory, prepare, resize
 from models.resnet import resnet20
 from tests.unit.networks import tiny
 
@@ -110,6 +112,69 @@ def test_the_images_are_not_overwritten() -> None:
     assert torch.equal(x, before)
 
 
+class Overwriting(nn.Module):
+    """Normalises its input in place."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.fc = nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x.sub_(0.5).mul_(4).flatten(1))
+
+
+@pytest.mark.parametrize("optimise", [True, False])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_what_a_network_writes_over_its_input_stays_its_own(optimise: bool, layout: torch.memory_format) -> None:
+    networks = [Overwriting(0), Overwriting(1), nn.Sequential(nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(16, 3))]
+    ensemble = assemble(networks, classes="abc", input_shape=SHAPE, batch=32, optimise=optimise)
+    x = torch.randn(40, *SHAPE).contiguous(memory_format=layout)
+    before = x.clone()
+    with torch.no_grad():
+        expected = torch.stack([network(before.clone()) for network in networks])
+    assert torch.allclose(ensemble.logits(x), expected, atol=1e-5)
+    assert torch.equal(x, before)
+
+
+class Tied(nn.Module):
+    """Reads the weights of a convolution beside calling it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.norm = nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.norm(self.a(x)) + F.conv2d(x, self.a.weight, padding=1)).mean((2, 3))
+
+
+def test_a_convolution_whose_weights_are_read_elsewhere_is_not_folded() -> None:
+    torch.manual_seed(0)
+    network = Tied().eval()
+    network.norm.running_var.fill_(0.5)
+    x = torch.rand(5, *SHAPE)
+    with torch.no_grad():
+        assert torch.equal(fold_batch_norm(network)(x), network(x))
+
+
+def test_an_optimised_form_with_other_logits_is_not_used(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = tiny(0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return 1.01 * self.network(x)  # the same classes
+
+    monkeypatch.setattr(inference, "fold_batch_norm", lambda _: Scaled())
+    with caplog.at_level(logging.WARNING):
+        form = prepare(tiny(0), name="m", classes=3, input_shape=SHAPE)
+    assert form.kind == "plain"
+    assert "gives logits that are off by" in caplog.text
+
+
 class Branching(nn.Module):
     """Cannot be traced: it asks a tensor for its truth."""
 
@@ -148,10 +213,102 @@ class Careless(nn.Module):
         return nn.functional.dropout(x.flatten(1)[:, :3] + 1)
 
 
-@pytest.mark.parametrize("network", [Mixing(), Careless()])
-def test_a_network_that_is_no_function_of_the_image_is_refused(network: nn.Module) -> None:
+class Late(nn.Module):
+    """Random in the second half of the rows, a batch of one included."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits, half = x.flatten(1)[:, :3], len(x) // 2
+        return torch.cat([logits[:half], logits[half:] + torch.rand(len(x) - half, 1)])
+
+
+class Leaning(nn.Module):
+    """Adds the row before to every second row."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = x.flatten(1)[:, :3]
+        return torch.cat([logits[:1], logits[1:] + logits[:-1] * (torch.arange(1, len(x)) % 2).view(-1, 1)])
+
+
+class Facing(nn.Module):
+    """Adds to every row the one at the same place from the other end."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x + 0.1 * x.flip(0)).flatten(1)[:, :3]
+
+
+@pytest.mark.parametrize("network", [Mixing(), Careless(), Late(), Leaning(), Facing()])
+@pytest.mark.parametrize("batch", [2, 64])
+def test_a_network_that_is_no_function_of_the_image_is_refused(network: nn.Module, batch: int) -> None:
     with pytest.raises(MemberError, match="member m gives an image other logits beside other images, or a second time"):
+        prepare(network, name="m", classes=3, input_shape=SHAPE, batch=batch)
+
+
+@pytest.mark.parametrize("network", [Careless(), Late()])
+def test_a_random_network_is_refused_in_batches_of_one(network: nn.Module) -> None:
+    with pytest.raises(MemberError, match="or a second time"):
+        prepare(network, name="m", classes=3, input_shape=SHAPE, batch=1)
+
+
+def test_a_normalisation_does_not_broadcast() -> None:
+    with pytest.raises(MemberError, match="member m normalises 3 channels, and the images have 1"):
+        prepare(resnet(0), name="m", classes=10, input_shape=(1, 32, 32))
+
+
+def test_complex_numbers_are_not_cut_to_their_real_parts() -> None:
+    network = tiny(0)
+    network.fc.bias = nn.Parameter(network.fc.bias.detach().to(torch.complex64))
+    with pytest.raises(MemberError, match=r"member m has complex numbers in fc\.bias"):
         prepare(network, name="m", classes=3, input_shape=SHAPE)
+
+
+HOST = RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: 9 bytes")
+GPU = torch.OutOfMemoryError("CUDA out of memory")
+
+
+class Starved(nn.Module):
+    """Runs out of memory above a number of rows."""
+
+    def __init__(self, most: int, error: RuntimeError) -> None:
+        super().__init__()
+        self.most, self.error = most, error
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > self.most:
+            raise self.error
+        return x.flatten(1)[:, :3]
+
+
+@pytest.mark.parametrize("error", [HOST, GPU])
+def test_running_out_of_memory_is_no_fault_of_the_network(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_out_of_memory(error)
+    with pytest.raises(RuntimeError, match="memory") as examined:
+        prepare(Starved(8, error), name="m", classes=3, input_shape=SHAPE, batch=32)
+    assert examined.value is error
+
+    def optimise(_: nn.Module) -> nn.Module:
+        raise error
+
+    monkeypatch.setattr(inference, "fold_batch_norm", optimise)
+    with pytest.raises(RuntimeError, match="memory") as optimised:
+        prepare(tiny(0), name="m", classes=3, input_shape=SHAPE)
+    assert optimised.value is error
+
+
+@pytest.mark.parametrize("error", [HOST, GPU])
+def test_another_size_is_tried_out_with_the_same_network(error: RuntimeError) -> None:
+    form = prepare(Starved(16, error), name="m", classes=3, input_shape=SHAPE, batch=8, optimise=False)
+    larger = resize(form, 16, name="m", classes=3)
+    assert larger.shape == (16, *SHAPE)
+    assert larger.network is form.network
+    with pytest.raises(RuntimeError, match="memory") as resized:
+        resize(form, 17, name="m", classes=3)
+    assert resized.value is error
+
+
+def test_a_network_that_mixes_rows_is_found_out_when_it_gets_more_than_one() -> None:
+    form = prepare(Mixing(), name="m", classes=3, input_shape=SHAPE, batch=1)
+    with pytest.raises(MemberError, match="beside other images"):
+        resize(form, 2, name="m", classes=3)
 
 
 def test_bfloat16_is_a_copy_whose_logits_come_back_as_float32(monkeypatch: pytest.MonkeyPatch) -> None:

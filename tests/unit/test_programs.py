@@ -136,6 +136,29 @@ def test_torchscript_traced_in_training_mode_is_refused() -> None:
         prepare(read_program("torchscript", scripted(tiny(0).train())), name="m", classes=3, input_shape=SHAPE)
 
 
+def with_byte(data: bytes, place: int, byte: int) -> bytes:
+    return data[:place] + bytes([byte]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("kind", ["torchscript", "exported"])
+def test_a_damaged_table_of_contents_is_refused(kind: str, script: bytes, program: bytes) -> None:
+    data = script if kind == "torchscript" else program
+    entry = data.rindex(b"PK\x01\x02")  # the last entry of the zip's central directory
+    not_utf8, version_of_zip = with_byte(data, entry + 46, 0xB0), with_byte(data, entry + 6, 0xFF)
+    not_utf8 = with_byte(not_utf8, entry + 9, data[entry + 9] | 0x08)  # a name that says it is UTF-8
+    for damaged in (not_utf8, version_of_zip):
+        assert not is_torchscript(damaged)
+        assert not is_exported(damaged)
+        with pytest.raises(ProgramError, match="not a"):
+            read_program(kind, damaged)
+
+
+@pytest.mark.parametrize("graph", [b"\xff", b"[]", b"{}", b'{"nodes": [1]}', b"[" * 100_000])
+def test_a_damaged_graph_is_refused(program: bytes, graph: bytes) -> None:
+    with pytest.raises(ProgramError, match="exported file that cannot be read: "):
+        read_program("exported", edited(program, "models/model.json", lambda _: graph))
+
+
 @pytest.mark.parametrize("kind", ["torchscript", "exported"])
 def test_what_is_no_program_is_refused(kind: str, script: bytes, program: bytes) -> None:
     other = program if kind == "torchscript" else script

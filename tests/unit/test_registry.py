@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,18 +12,19 @@ import safetensors.torch
 import torch
 
 from models.addition import Addition, add
-from models.architectures import ARCHITECTURES
+from models.architectures import ARCHITECTURES, build
 from models.description import parse, write
 from models.errors import (
     DescriptionError,
     EnsembleNameError,
     FileError,
+    MemberError,
     ModelError,
     RegistryError,
     UnknownEnsembleError,
 )
 from models.registry import describe, load, names
-from models.training.loop import write_safetensors
+from models.training.checkpoint import write_safetensors
 from tests.unit.networks import Tiny, tiny
 from tests.unit.test_programs import exported, poison, scripted
 
@@ -120,6 +123,19 @@ def piped(folder: Path) -> None:
     os.mkfifo(path)
 
 
+def a_folder(folder: Path) -> None:
+    (folder / "member-1.safetensors").unlink()
+    (folder / "member-1.safetensors").mkdir()
+
+
+def card_linked(folder: Path) -> None:
+    (folder / "README.md").symlink_to("/etc/hostname")
+
+
+def card_a_folder(folder: Path) -> None:
+    (folder / "README.md").mkdir()
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -130,6 +146,9 @@ def piped(folder: Path) -> None:
         (oversized, r"member-1\.safetensors: 1099511627776 bytes, but ensemble\.toml says"),
         (linked, r"member-1\.safetensors: a link, which may lead out of the folder"),
         (piped, r"member-1\.safetensors: not a plain file"),
+        (a_folder, r"member-1\.safetensors: not a plain file"),
+        (card_linked, r"README\.md: not a plain file"),
+        (card_a_folder, r"README\.md: not a plain file"),
     ],
 )
 def test_a_damaged_folder_is_refused_by_the_file(zoo: Path, damage: Callable[[Path], None], message: str) -> None:
@@ -179,6 +198,14 @@ def test_a_member_file_is_a_plain_name(zoo: Path, file: str) -> None:
         ('voting = "soft"', "normalisation = { mean = [0.5, 0.5], std = [1, 1] }", "2 means for 1 channels"),
         ('voting = "soft"', "normalisation = { mean = [0.5], std = [0] }", "std > 0"),
         ("[[members]]", "[[members", "not TOML"),
+        ("bytes = ", "bytes = " + "9" * 5000, "not TOML: .*5004 digits"),
+        ("sigma = 0.25", "sigma = 1" + "0" * 400, "not TOML: an integer of 1329 bits"),
+        ("sigma = 0.25", "sigma = 0x" + "f" * 5000, "not TOML: an integer of 20000 bits"),
+        ("sigma = 0.25", "sigma = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("sigma = 0.25", "sigma = { " + "a." * 5000 + "a = 1 }", "nested too deeply"),
+        ("[1, 4, 4]", "[1, 4000000, 4000000]", r"input_shape \[1, 4000000, 4000000\] has more than"),
+        ("[1, 4, 4]", f"[1, {2**70}, 4]", "not TOML: an integer of 71 bits"),
+        ('evaluation = "0::20"', 'evaluation = "0::00"', "selection '0::00' has step 0"),
         ('sha256 = "', 'sha256 = "x', "is not 64 hexadecimal digits"),
     ],
 )
@@ -268,6 +295,68 @@ def test_non_tensor_state_is_refused(tmp_path: Path) -> None:
     torch.save({"weights": 3}, tmp_path / "a.pt")
     with pytest.raises(FileError, match=r"a\.pt: a dict is not a state dict of tensors"):
         add("bad", [tmp_path / "a.pt"], TOLD, zoo=tmp_path / "zoo")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"a": torch.ones(3).to_sparse()}, "a state dict that safetensors cannot hold: RuntimeError"),
+        ({"a": torch.ones(3, device="meta")}, "a state dict that safetensors cannot hold"),
+        (
+            {"a": torch.ones(3), "module.a": torch.ones(3)},
+            "a state dict in which a name occurs both with and without module",
+        ),
+        ({"a": torch.ones(3, dtype=torch.complex64)}, "complex weights: a"),
+    ],
+)
+def test_a_strange_state_dict_is_refused(tmp_path: Path, tensors: dict[str, torch.Tensor], message: str) -> None:
+    torch.save(tensors, tmp_path / "a.pt")
+    with pytest.raises(ModelError, match=rf"a\.(pt|safetensors): {message}"):
+        add("bad", [tmp_path / "a.pt"], TOLD, zoo=tmp_path / "zoo")
+
+
+@pytest.mark.parametrize("dtype", ["F4", "F8_E8M0", "Q9"])
+def test_a_dtype_that_torch_does_not_have_is_named(tmp_path: Path, dtype: str) -> None:
+    size = 4 if dtype == "F4" else 8
+    header = json.dumps({"a": {"dtype": dtype, "shape": [8], "data_offsets": [0, size]}}).encode()
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+    with pytest.raises(FileError, match=rf"a\.safetensors: .*{dtype}"):
+        add("bad", [tmp_path / "a.safetensors"], TOLD, zoo=tmp_path / "zoo")
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ("{bad", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("9" * 5000, "is not JSON"),
+        ("[1]", "is of type list, not an object"),
+        ('{"x": [null]}', r"does not fit into ensemble\.toml"),
+        ('{"x": {"y": null}}', r"does not fit into ensemble\.toml"),
+        ('{"x": "\\ud800"}', r"does not fit into ensemble\.toml"),
+        ('{"architecture": "tiny", "sigma": 1%s}' % ("0" * 400), r"does not fit into ensemble\.toml"),
+        ('{"architecture": "tiny", "sigma": "abc"}', "sigma = 'abc' in a member's record is not of type float"),
+        ('{"architecture": ["tiny"], "sigma": 0.25}', r"architecture = \['tiny'\] in a member's record is not of type"),
+        ('{"architecture": "tiny", "sigma": 0.25, "method": 7}', "method = 7 in a member's record is not of type str"),
+    ],
+)
+def test_a_strange_training_record_is_refused(tmp_path: Path, record: str, message: str) -> None:
+    safetensors.torch.save_file(tiny(0).state_dict(), tmp_path / "a.safetensors", {"record": record})
+    told = Addition(classes=("a", "b", "c"), input_shape=(1, 4, 4))
+    with pytest.raises(RegistryError, match=message):
+        add("bad", [tmp_path / "a.safetensors"], told, zoo=tmp_path / "zoo")
+
+
+def test_null_in_a_training_record_is_nothing(tmp_path: Path) -> None:
+    add("one", [weights_file(tmp_path, 0, note=None)], TOLD, zoo=tmp_path / "zoo")
+    assert "note" not in describe("one", zoo=tmp_path / "zoo").members[0].training
+
+
+def test_images_of_other_channels_than_the_network_normalises_are_refused(tmp_path: Path) -> None:
+    safetensors.torch.save_file(build("cifar-resnet20", classes=3).state_dict(), tmp_path / "a.safetensors")
+    told = replace(TOLD, architecture="cifar-resnet20", input_shape=(1, 32, 32))
+    with pytest.raises(MemberError, match=r"a\.safetensors: .* normalises 3 channels, and the images have 1"):
+        add("grey", [tmp_path / "a.safetensors"], told, zoo=tmp_path / "zoo")
 
 
 def test_half_precision_weights_become_float32(tmp_path: Path) -> None:
