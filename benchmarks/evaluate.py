@@ -61,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alpha", type=float, default=0.001)
     parser.add_argument("--beta", type=float, default=0.001)
     parser.add_argument("--n", type=int, default=100_000, help="samples of the fixed procedure")
+    parser.add_argument("--timed", type=int, default=1_000, help="samples that measure what one of Certify's costs")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the certificates")
@@ -127,7 +128,9 @@ def run(options: argparse.Namespace) -> Report:
         raise SystemExit(f"the images have the classes {images.classes}, the ensemble {ensemble.classes}")
     evaluated = []
     with Engine(ensemble, batch=options.batch) as engine:
-        per_sample = {k: certify_seconds_per_sample(engine, ensemble.first_k(k)) for k in sizes(options, ensemble)}
+        per_sample = {
+            k: certify_seconds_per_sample(engine, ensemble.first_k(k), options.timed) for k in sizes(options, ensemble)
+        }
         for setting in settings(options, ensemble):
             evaluated.append(evaluate(engine, setting, images, options.out / f"{setting.label}.jsonl"))
     if options.write:
@@ -209,11 +212,11 @@ def certified(
         yield place, certification.result()
 
 
-def certify_seconds_per_sample(engine: Engine, ensemble: Ensemble, samples: int = 1_000) -> float:
+def certify_seconds_per_sample(engine: Engine, ensemble: Ensemble, samples: int) -> float:
     """What a sample of Certify costs in this very run: the full vote, in full batches."""
     question = Question(Gaussian(0.25), Fixed(n=samples))
     pixels = torch.full(ensemble.input_shape, 0.5)
-    start(engine, pixels, Question(Gaussian(0.25), Fixed(n=256)), seed="warm", ensemble=ensemble).result()
+    start(engine, pixels, Question(Gaussian(0.25), Fixed(n=1)), seed="warm", ensemble=ensemble).result()
     began = time.monotonic()
     start(engine, pixels, question, seed="time", ensemble=ensemble).result()
     return (time.monotonic() - began) / (samples + question.procedure.n0)

@@ -38,7 +38,8 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(zoo: Path, out: Path, *more: object) -> list[str]:
-    arguments = ["--zoo", zoo, "--ensemble", "two", "--images", zoo / "eight.json", "--out", out, "--n", 300, *more]
+    arguments = ["--zoo", zoo, "--ensemble", "two", "--images", zoo / "eight.json", "--out", out]
+    arguments += ["--n", 300, "--timed", 50, *more]
     return [sys.executable, "-m", "benchmarks", "evaluate", *map(str, arguments)]
 
 
