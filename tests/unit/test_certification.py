@@ -13,7 +13,7 @@ from smoothcert.certificate import Certificate, verify
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, Fixed, Sequential
-from tests.unit.test_engine import SHAPE, ensemble, until
+from tests.unit.engines import SHAPE, ensemble, until
 from workers.certification import Question, certify, new_seed, start
 from workers.engine import Engine
 from workers.errors import ImageError

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,37 +14,12 @@ from torch import Tensor, nn
 from models.ensemble import Ensemble, assemble
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
-from smoothcert.procedures import Procedure, certify, certify_sequential
-from smoothcert.procedures.protocol import draw
+from smoothcert.procedures import certify, certify_sequential
+from tests.unit.engines import SHAPE, SIGMA, counts_by_hand, draws, endless, ensemble, images, until
 from workers.engine import PATIENCE, Engine
-from workers.errors import CanceledError, CheckpointError, ClosedError, EngineError, ImageError, StreamError
+from workers.errors import CanceledError, CheckpointError, ClosedError, ImageError, StreamError
 from workers.run import Checkpoint, Run, Sampled
 from workers.sampling import NoiseStream
-
-SHAPE = (3, 4, 4)
-SIGMA = 0.25
-NOISE = Gaussian(SIGMA)
-
-
-class Patches(nn.Module):
-    """A small random convolutional network with four classes."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.conv = nn.Conv2d(3, 8, 3)
-        self.norm = nn.BatchNorm2d(8)
-        self.fc = nn.Linear(32, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc(torch.relu(self.norm(self.conv(x))).flatten(1))  # type: ignore[no-any-return]
-
-
-def ensemble(k: int = 3, consensus: int | None = None, batch: int = 32) -> Ensemble:
-    networks = [Patches(seed) for seed in range(k)]
-    return assemble(
-        networks, classes=("a", "b", "c", "d"), input_shape=SHAPE, consensus=consensus, batch=batch, name="patches"
-    )
 
 
 @pytest.fixture(scope="module")
@@ -54,30 +27,7 @@ def three() -> Ensemble:
     return ensemble(3, consensus=2)
 
 
-def images(n: int) -> list[Tensor]:
-    torch.manual_seed(11)
-    return list(torch.rand(n, *SHAPE))
-
-
-def draws(*sizes: int) -> Procedure:
-    """A procedure that draws these many samples and keeps the counts; its verdict is a list of them."""
-    seen = []
-    for size in sizes:
-        seen.append((yield from draw(size)))
-    return seen  # type: ignore[return-value]
-
-
-def counts_by_hand(three: Ensemble, image: Tensor, seed: str, index: int, sizes: list[int]) -> list[tuple[int, ...]]:
-    """The counts by the definition: all noise at once, then `classify`."""
-    stream, found, start = NoiseStream(seed, index, SHAPE, torch.device("cpu")), [], 0
-    for size in sizes:
-        out = torch.empty(size, *SHAPE)
-        stream.perturb(out, image, SIGMA, start)
-        found.append(tuple(np.bincount(three.classify(out).classes.numpy(), minlength=5).tolist()))
-        start += size
-    return found
-
-
+NOISE = Gaussian(SIGMA)
 SIZES = [100, 32, 64, 7, 500, 1]
 
 
@@ -203,19 +153,6 @@ def test_batches_are_full_while_there_is_enough_to_do(three: Ensemble) -> None:
         assert engine.statistics.fill > 0.9
 
 
-def endless() -> Procedure:
-    while True:
-        yield 32
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for it, but not for ever."""
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def test_cancel_ends_one_certification_and_no_other(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
         handle, other = (engine.submit(endless(), image, SIGMA, "s") for image in images(2))
@@ -311,167 +248,6 @@ def test_closing_ends_what_is_under_way(three: Ensemble) -> None:
         handle.result(30)
     with pytest.raises(ClosedError):
         engine.submit(endless(), images(1)[0], SIGMA, "s")
-
-
-def test_a_procedure_that_fails_ends_alone(three: Ensemble) -> None:
-    def failing() -> Procedure:
-        yield 32
-        raise KeyError("my own fault")
-
-    with Engine(three, batch=32) as engine:
-        bad, good = (
-            engine.submit(failing(), images(1)[0], SIGMA, "s"),
-            engine.submit(draws(99), images(1)[0], SIGMA, "s"),
-        )
-        with pytest.raises(KeyError, match="my own fault"):
-            bad.result(30)
-        assert sum(good.result(30).verdict[0]) == 99  # type: ignore[index]
-
-
-@pytest.mark.parametrize("wish", [0, -5, None, 3.5, True])
-def test_a_wish_that_makes_no_sense_harms_nobody_else(three: Ensemble, wish: object) -> None:
-    def odd() -> Procedure:
-        yield 32
-        yield wish  # type: ignore[misc]
-
-    with Engine(three, batch=32) as engine:
-        good = engine.submit(draws(640), images(1)[0], SIGMA, "s")
-        bad = engine.submit(odd(), images(1)[0], SIGMA, "s")
-        with pytest.raises(DomainError, match=str(wish)):
-            bad.result(30)
-        assert good.result(30).verdict
-
-
-def test_a_procedure_that_asks_for_nothing_has_its_verdict_at_once(three: Ensemble) -> None:
-    with Engine(three, batch=32) as engine:
-        assert engine.submit(draws(), images(1)[0], SIGMA, "s").result(30).verdict == []
-
-
-def test_a_procedure_that_wants_to_exit_ends_alone(three: Ensemble) -> None:
-    def leaving() -> Procedure:
-        yield 32
-        raise SystemExit
-
-    with Engine(three, batch=32) as engine:
-        good, bad = (engine.submit(p, images(1)[0], SIGMA, "s") for p in (draws(640), leaving()))
-        with pytest.raises(SystemExit):
-            bad.result(30)
-        assert good.result(30).verdict
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_whatever_ends_the_owner_thread_nobody_is_left_waiting(three: Ensemble) -> None:
-    def leave(_: object) -> None:
-        raise SystemExit
-
-    engine = Engine(three, batch=32)
-    other = engine.submit(endless(), images(1)[0], SIGMA, "s")
-    engine.submit(draws(640), images(1)[0], SIGMA, "s").future.add_done_callback(leave)
-    with pytest.raises(ClosedError):
-        other.result(30)
-    engine.close()
-
-
-def test_an_ensemble_that_cannot_be_made_ready_fails_alone(three: Ensemble, delicate: Ensemble) -> None:
-    with Engine(three, batch=16) as engine:
-        Delicate.broken = True
-        bad = engine.submit(draws(64), images(1)[0], SIGMA, "s", ensemble=delicate)
-        with pytest.raises(Exception, match="a fault in the device"):
-            bad.result(30)
-        assert engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30).verdict
-
-
-def test_an_idle_engine_keeps_no_lanes(three: Ensemble) -> None:
-    with Engine(three, batch=32) as engine:
-        for voting in ("soft", "softmax", "hard"):
-            view = three.with_(voting=voting)
-            engine.submit(draws(64), images(1)[0], SIGMA, "s", ensemble=view).result(30)
-        until(lambda: not engine._lanes and not engine._turns)
-
-
-def test_networks_that_differ_only_in_code_do_not_share_batches() -> None:
-    torch.manual_seed(0)
-    first = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 4))
-    second = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.Sigmoid(), nn.Linear(8, 4))
-    second.load_state_dict(first.state_dict())
-    both = [assemble([net], classes=("a", "b", "c", "d"), input_shape=SHAPE, batch=32) for net in (first, second)]
-    with Engine(both[0], batch=32) as engine:
-        handles = [engine.submit(draws(99), images(1)[0], SIGMA, "s", ensemble=each) for each in both]
-        for each, handle in zip(both, handles, strict=True):
-            assert handle.result(30).verdict == counts_by_hand(each, images(1)[0], "s", 0, [99])
-
-
-@pytest.mark.parametrize("batch", [0, -1, 2.5])
-def test_a_batch_must_hold_something(three: Ensemble, batch: Any) -> None:
-    with pytest.raises(DomainError, match=str(batch)):
-        Engine(three, batch=batch)
-
-
-def test_an_ensemble_on_another_device_is_refused(three: Ensemble) -> None:
-    elsewhere = replace(
-        three, members=tuple(replace(m, form=replace(m.form, device=torch.device("meta"))) for m in three.members)
-    )
-    with Engine(three, batch=32) as engine, pytest.raises(EngineError, match="meta"):
-        engine.submit(draws(9), images(1)[0], SIGMA, "s", ensemble=elsewhere)
-
-
-class Delicate(Patches):
-    """Fails as told: out of memory above a size, or always."""
-
-    most = 10**9
-    broken = False
-
-    def forward(self, x: Tensor) -> Tensor:
-        if type(self).broken:
-            raise RuntimeError("a fault in the device")
-        if len(x) > type(self).most:
-            raise torch.OutOfMemoryError("tried to allocate too much")
-        return super().forward(x)
-
-
-@pytest.fixture
-def delicate() -> Iterator[Ensemble]:
-    networks = [Delicate(seed) for seed in range(3)]
-    yield assemble(
-        networks,
-        classes=("a", "b", "c", "d"),
-        input_shape=SHAPE,
-        consensus=2,
-        batch=32,
-        optimise=False,
-        name="delicate",
-    )
-    Delicate.most, Delicate.broken = 10**9, False
-
-
-def test_out_of_memory_halves_the_batch_and_goes_on(delicate: Ensemble) -> None:
-    with Engine(delicate, batch=32) as engine:
-        before = engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
-        assert [(shape.start, shape.stop, shape.rows) for shape in before.shapes] == [(0, 64, 32)]
-        first_half = engine.submit(draws(64), images(1)[0], SIGMA, "s")
-        checkpoint = first_half.result(30) and first_half.checkpoint
-        assert checkpoint is not None
-        Delicate.most = 9
-        resumed = engine.submit(draws(64, 64), images(1)[0], SIGMA, "s", resume=checkpoint).result(30)
-    assert [(shape.start, shape.stop, shape.rows) for shape in resumed.shapes] == [(0, 64, 32), (64, 128, 8)]
-    assert [shape.rest_rows for shape in resumed.shapes] == [32, 8]
-    Delicate.most = 10**9
-    assert resumed.verdict == counts_by_hand(delicate, images(1)[0], "s", 0, [64, 64])
-
-
-def test_memory_that_is_never_enough_is_an_error(delicate: Ensemble) -> None:
-    Delicate.most = 0
-    with Engine(delicate, batch=32) as engine, pytest.raises(torch.OutOfMemoryError):
-        engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
-
-
-def test_a_fault_in_the_device_fails_its_certifications_and_the_engine_goes_on(delicate: Ensemble) -> None:
-    with Engine(delicate, batch=32) as engine:
-        Delicate.broken = True
-        with pytest.raises(RuntimeError, match="a fault in the device"):
-            engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
-        Delicate.broken = False
-        assert engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30).verdict
 
 
 def test_submissions_come_from_many_threads(three: Ensemble) -> None:
