@@ -59,14 +59,15 @@ def run(options: argparse.Namespace) -> Report:
         small = child(name, 1_000, 1, options, linear=True)
         large = child(name, options.memory_n, 1, options, linear=True)
         assert small is not None
+        assert large is not None
         seconds[name] = timed["seconds"] / (options.images * (options.n + N0))
-        megabytes[name] = large["megabytes"] - small["megabytes"] if large else float("nan")
+        megabytes[name] = large["megabytes"] - small["megabytes"]
         rows.append(
             (
                 name,
                 round(1000 * seconds[name], 3),
                 round(seconds[name] / seconds["smoothcert"], 2),
-                round(large["megabytes"]) if large else "out of memory",
+                round(large["megabytes"]),
                 round(megabytes[name]),
             )
         )
@@ -97,14 +98,14 @@ def run(options: argparse.Namespace) -> Report:
 def child(
     name: str, n: int, images: int, options: argparse.Namespace, *, linear: bool = False
 ) -> dict[str, float] | None:
-    """Run one contestant in its own process; None where it is not installed, or was killed for its memory."""
+    """Run one contestant in its own process; None where it is not installed."""
     command = [sys.executable, "-m", "benchmarks", "peers", "--contestant", name + ("/linear" if linear else "")]
     command += ["--n", str(n), "--images", str(images), "--device", options.device]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        if "No module named 'art'" not in done.stderr:
-            console.print(done.stderr[-2000:])
-        return None
+        if "No module named 'art'" in done.stderr:
+            return None
+        raise SystemExit(f"{name} ended with exit code {done.returncode}:\n{done.stderr[-2000:]}")
     said: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return said
 
