@@ -55,6 +55,10 @@ def run(options: argparse.Namespace) -> Report:
         columns=("what", "this", "that", "ratio"),
         rows=rows,
         figures=figures,
+        notes=(
+            "Both sides of a ratio take turns for five rounds, and the best round of each counts. "
+            "Only the first of the two ratios to plain eager has a goal.",
+        ),
     )
 
 
