@@ -240,7 +240,7 @@ class Engine:
         images = self._buffer(lane)[: ends[-1]]
         for segment, end in zip(segments, ends, strict=True):
             segment.run.perturb(images[end - len(segment) : end], segment.start)
-        self.statistics.first(rows=ends[-1], capacity=lane.batch)
+        self.statistics.first(rows=ends[-1], capacity=lane.batch, members=lane.ensemble.leading)
         firsts = _in_batches(lane, len(images), lambda part: lane.ensemble.first(images[part]))
         decided = torch.cat([first.decided for first in firsts])
         classes = torch.where(decided, torch.cat([first.classes for first in firsts]), UNDECIDED).cpu().numpy()
@@ -274,9 +274,9 @@ class Engine:
         images, outputs = torch.cat(lane.waiting_images), torch.cat(lane.waiting_outputs, dim=1)
         lane.waiting_images, lane.waiting_outputs = [images[ready:]], [outputs[:, ready:]]
         found = _in_batches(lane, ready, lambda part: lane.ensemble.rest(images[part], outputs[:, part]))
-        self.statistics.rest(rows=ready, slices=-(-ready // lane.rows))
-        classes = torch.cat(found).cpu().numpy()
         others = len(lane.ensemble.members) - lane.ensemble.leading
+        self.statistics.rest(rows=ready, slices=-(-ready // lane.rows), members=others)
+        classes = torch.cat(found).cpu().numpy()
         while len(classes):
             segment, count = lane.waiting.popleft()
             part, classes = classes[:count], classes[count:]

@@ -5,6 +5,8 @@ WorkerError
 ├── StreamError (also a ValueError)   a seed or an image index that names no stream of noise
 ├── CheckpointError                   a checkpoint that does not belong to this certification
 ├── EngineError (also a ValueError)   an ensemble that this engine cannot run
+├── HoldingsError                     an ensemble that this worker does not hold
+├── ReplayError                       a certificate that cannot be repeated here
 ├── CanceledError                     somebody canceled the certification
 └── ClosedError                       the engine was closed
 """
@@ -30,6 +32,14 @@ class CheckpointError(WorkerError):
 
 class EngineError(WorkerError, ValueError):
     """An ensemble that this engine cannot run."""
+
+
+class HoldingsError(WorkerError):
+    """An ensemble that this worker does not hold."""
+
+
+class ReplayError(WorkerError):
+    """A certificate that cannot be repeated here."""
 
 
 class CanceledError(WorkerError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
@@ -63,6 +64,30 @@ class Checkpoint:
     evaluations: int
     shapes: tuple[Shape, ...]
 
+    @property
+    def samples(self) -> int:
+        """Samples counted so far."""
+        return sum(map(sum, self.draws)) + sum(self.partial)
+
+    def to_json(self) -> str:
+        """For another process."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Checkpoint:
+        """What `to_json` wrote."""
+        try:
+            said = json.loads(text)
+            return cls(
+                said["of"],
+                tuple(tuple(map(int, draw)) for draw in said["draws"]),
+                tuple(map(int, said["partial"])),
+                int(said["evaluations"]),
+                tuple(Shape(**shape) for shape in said["shapes"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"not a checkpoint: {type(error).__name__}: {error}") from error
+
 
 @dataclass(frozen=True)
 class Sampled:
@@ -83,17 +108,20 @@ class Statistics:
     capacity: int = 0
     rest_slices: int = 0
     rest_rows: int = 0
+    evaluations: int = 0
 
-    def first(self, *, rows: int, capacity: int) -> None:
+    def first(self, *, rows: int, capacity: int, members: int) -> None:
         """A batch for the first members."""
         self.batches += 1
         self.rows += rows
         self.capacity += capacity
+        self.evaluations += members * rows
 
-    def rest(self, *, rows: int, slices: int) -> None:
+    def rest(self, *, rows: int, slices: int, members: int) -> None:
         """Slices for the others."""
         self.rest_slices += slices
         self.rest_rows += rows
+        self.evaluations += members * rows
 
     @property
     def fill(self) -> float:

@@ -116,12 +116,17 @@ class Adaptive(Parameters):
         looks = list(accumulate(self.stages)) if self.keep_samples else list(self.stages)
         certify = [least_certifying(noise, radius, n, alpha / s) for n in looks]
         abandon = [greatest_abandoning(noise, radius, n, beta / (s - 1)) for n in looks[:-1]]
-        return Boundaries(np.array(looks), np.array(certify), np.array([*abandon, -1]), pooled=self.keep_samples)
+        return Boundaries(np.array(looks), np.array(certify), np.array([*abandon, -1]), pooled=self.pooled)
 
     @property
     def most_samples(self) -> int:
         """All stages."""
         return sum(self.stages)
+
+    @property
+    def pooled(self) -> bool:
+        """As asked for."""
+        return self.keep_samples
 
     @property
     def last_look(self) -> int:

@@ -43,6 +43,11 @@ class Parameters(BaseModel, ABC):
         """Samples of the estimation in the worst case."""
 
     @property
+    def pooled(self) -> bool:
+        """Whether a look counts all samples of the estimation so far, or those of its own stage alone."""
+        return True
+
+    @property
     def last_look(self) -> int:
         """The samples that the last decision rests on."""
         return self.most_samples

@@ -11,19 +11,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OURS = {"smoothcert", "models", "workers", "app", "benchmarks"}
+OURS = {"smoothcert", "models", "store", "workers", "app", "benchmarks"}
 
 # who may import whom, of ours; and which outside packages are kept out of each
 MAY_IMPORT = {
     "smoothcert": set(),
     "models": {"smoothcert"},
-    "workers": {"smoothcert", "models"},
-    "app": {"smoothcert"},
-    "benchmarks": {"smoothcert", "models", "workers", "app"},
+    "store": {"smoothcert"},
+    "workers": {"smoothcert", "models", "store"},
+    "app": {"smoothcert", "store"},
+    "benchmarks": {"smoothcert", "models", "store", "workers", "app"},
 }
 NEVER = {
     "smoothcert": {"torch", "torchvision", "fastapi", "starlette", "uvicorn", "rq", "redis", "PIL"},
+    "store": {"torch", "torchvision", "fastapi", "starlette", "PIL"},
     "app": {"torch", "torchvision"},
+    "workers": {"fastapi", "starlette", "uvicorn"},
     "models": {"fastapi", "rq", "redis"},
 }
 

@@ -1,0 +1,103 @@
+"""What is asked of the service: one question about every image that is sent along."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from smoothcert.errors import LEAST_LEVEL
+from smoothcert.procedures import Adaptive, AnyProcedure
+from smoothcert.procedures.parameters import WholeNumber
+
+MOST_METADATA = 16
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""Of an ensemble."""
+Level = Annotated[float, Field(strict=True, ge=LEAST_LEVEL, lt=1, allow_inf_nan=False)]
+"""An error probability."""
+Voting = Literal["soft", "softmax", "hard", "weighted"]
+ProcedureName = Literal["fixed", "adaptive", "sequential"]
+
+
+def _by_name(procedure: Any) -> Any:
+    """A procedure may be named alone, and then has its default parameters."""
+    return {"name": procedure} if isinstance(procedure, str) else procedure
+
+
+class CertificationRequest(BaseModel):
+    """A question; the images come along in the way of the content type."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"ensemble": "cifar10-resnet20-gaussian-0.25", "radius": 0.25, "procedure": "sequential"}]
+        },
+    )
+
+    ensemble: Name | None = None
+    """Which ensemble is asked; may be left out where only one is served."""
+    sigma: Annotated[float, Field(strict=True, gt=0, le=100, allow_inf_nan=False)] | None = None
+    """The noise; the one that the ensemble was trained for, unless `allow_sigma_mismatch`."""
+    allow_sigma_mismatch: Annotated[bool, Field(strict=True)] = False
+    radius: Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False)] | None = None
+    """The radius to prove, in l2. `fixed` proves the largest it can and takes none."""
+    alpha: Level = 0.001
+    """The chance of a false certificate is at most this, for each image or for all of them: see `family_wise`."""
+    beta: Level = 0.001
+    """The chance of giving up too early."""
+    procedure: Annotated[
+        AnyProcedure, BeforeValidator(_by_name, json_schema_input_type=AnyProcedure | ProcedureName)
+    ] = Field(default_factory=Adaptive)
+    voting: Voting | None = None
+    """The ensemble's own rule, if left out."""
+    consensus: WholeNumber | None = None
+    """K: the other members are asked only where the first K disagree. Null for the vote of all."""
+    family_wise: Annotated[bool, Field(strict=True)] = False
+    """Share alpha among the images of the request."""
+    convert: Literal["none", "rgb", "grey"] = "none"
+    """What to do with an image that has a palette, transparency or other channels than the ensemble takes."""
+    labels: (
+        Annotated[tuple[Annotated[int, Field(strict=True, ge=0, le=10**6)], ...], Field(max_length=10**6)] | None
+    ) = None
+    """The true class of each image; kept beside the certificates, not used."""
+    metadata: (
+        Annotated[
+            dict[
+                Annotated[str, StringConstraints(min_length=1, max_length=64)],
+                Annotated[str, StringConstraints(max_length=256)],
+            ],
+            Field(max_length=MOST_METADATA),
+        ]
+        | None
+    ) = None
+    """Given back as it is."""
+    priority: Literal["normal", "high"] = "normal"
+    """`high` is put before all that wait."""
+    deadline_s: Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
+    """Give up if there is no answer after so many seconds."""
+
+
+class TensorImage(BaseModel):
+    """An image as numbers: base64 of the raw values, little-endian, in the order C, H, W (or H, W, C)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dtype: Literal["uint8", "float32", "float64"]
+    shape: Annotated[tuple[WholeNumber, ...], Field(min_length=3, max_length=3)]
+    data: str
+
+
+class PostedRequest(CertificationRequest):
+    """A question with its images, as JSON."""
+
+    images: Annotated[tuple[str | TensorImage, ...], Field(min_length=1)]
+    """Each is base64 of a PNG, JPEG or WebP file, or a tensor."""
+
+
+class PlanRequest(CertificationRequest):
+    """A question without images: what would it take?"""
+
+    image_count: Annotated[WholeNumber, Field(le=10**6)] = 1
+    """Of the request that is planned; counts where alpha is shared."""

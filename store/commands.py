@@ -1,0 +1,104 @@
+"""Commands for Redis as data, and the two scripts that run them all or not at all.
+
+A script holds its condition and its effects together, as MULTI would, but can look before it writes. RQ's bookkeeping
+goes through the same scripts as our record, so that no crash can part them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Argument = str | bytes | int | float
+Command = tuple[Argument, ...]
+
+_RUN = """
+local function run(at)
+  while at <= #ARGV do
+    local n = tonumber(ARGV[at])
+    redis.call(unpack(ARGV, at + 1, at + n))
+    at = at + n + 1
+  end
+end
+"""
+
+GUARDED = (
+    _RUN
+    + """
+-- KEYS: the record. ARGV: statuses it may have, joined by commas; the execution it must belong to, or nothing; commands
+local status, execution = unpack(redis.call('HMGET', KEYS[1], 'status', 'execution'))
+if not status then return {0, ''} end
+local known = string.find(',' .. ARGV[1] .. ',', ',' .. status .. ',', 1, true)
+if not known or (ARGV[2] ~= '' and ARGV[2] ~= execution) then return {0, status} end
+run(3)
+return {1, status}
+"""
+)
+"""Runs the commands if the record is as expected; gives whether it did, and the status that it saw."""
+
+ACCEPT = (
+    _RUN
+    + """
+-- KEYS: idempotency key or '-', waiting list, active set.
+-- ARGV: digest of the request, most that may wait, most that may be active, now, prefix of records; commands
+if KEYS[1] ~= '-' then
+  local used = redis.call('GET', KEYS[1])
+  if used then
+    local digest, id = string.match(used, '^(%S+) (%S+)$')
+    if redis.call('EXISTS', ARGV[5] .. id) == 1 then
+      return {digest == ARGV[1] and 'replay' or 'conflict', id}
+    end
+  end
+end
+local waiting = redis.call('LLEN', KEYS[2])
+if waiting >= tonumber(ARGV[2]) then return {'full', tostring(waiting)} end
+redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', ARGV[4])
+local active = redis.call('ZCARD', KEYS[3])
+if active >= tonumber(ARGV[3]) then return {'busy', tostring(active)} end
+run(6)
+return {'accepted', tostring(waiting)}
+"""
+)
+"""Takes a certification in, unless its key was used, the queue is full or its owner has too many."""
+
+TAKE = """
+-- KEYS: from, to. ARGV: how many at most
+local taken = {}
+while #taken < tonumber(ARGV[1]) do
+  local id = redis.call('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'RIGHT')
+  if not id then break end
+  taken[#taken + 1] = id
+end
+return taken
+"""
+"""Moves what waits, as BLMOVE does for one."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A script with its keys and arguments, ready for `redis.eval(*call.arguments)`."""
+
+    script: str
+    keys: tuple[str, ...]
+    values: tuple[Argument, ...]
+
+    @property
+    def arguments(self) -> tuple[str | int | bytes | float, ...]:
+        """As `eval` takes them."""
+        return (self.script, len(self.keys), *self.keys, *self.values)
+
+
+def guarded(record: str, *, statuses: Iterable[str], execution: str = "", commands: Iterable[Command]) -> Call:
+    """The commands, if the record has one of these statuses and, where one is named, this execution."""
+    return Call(GUARDED, (record,), (",".join(statuses), execution, *_flat(commands)))
+
+
+def _flat(commands: Iterable[Command]) -> Iterable[Argument]:
+    for command in commands:
+        yield len(command)
+        yield from command
+
+
+def flat(commands: Iterable[Command]) -> tuple[Argument, ...]:
+    """Each command after its length, as the scripts read them."""
+    return tuple(_flat(commands))

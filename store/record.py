@@ -1,0 +1,80 @@
+"""The record of one certification, as it is kept in a Redis hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_type_hints
+
+from smoothcert.certification import ENDED, Status
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that is known of a certification but its images, checkpoints and certificates. Times are Unix times."""
+
+    id: str
+    owner: str
+    status: Status
+    pool: str
+    queue: str
+    """The queue that its job belongs to now."""
+    ensemble: str
+    digest: str
+    """Of the ensemble that the request was accepted for."""
+    request: str
+    """A CertificationRequest with nothing left open, as JSON."""
+    images: int
+    seed: str
+    created_at: float
+    expires_at: float
+    started_at: float = 0.0
+    finished_at: float = 0.0
+    deadline_at: float = 0.0
+    """0 for none."""
+    execution: str = ""
+    """Who may write: the execution of RQ's that is under way."""
+    worker: str = ""
+    done: int = 0
+    """Certificates that are finished."""
+    samples_at_start: int = 0
+    """Samples that the execution under way began with,"""
+    samples_saved: int = 0
+    """and those of the last checkpoint."""
+    deaths: int = 0
+    """Workers that died with it in a row, before its checkpoint advanced."""
+    progress: str = ""
+    """A Progress, as JSON."""
+    error: str = ""
+    """A Failure, as JSON."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its status is final."""
+        return self.status in ENDED
+
+    @property
+    def advanced(self) -> bool:
+        """Whether the execution under way has saved anything new."""
+        return self.samples_saved > self.samples_at_start
+
+    def status_at(self, now: float) -> Status:
+        """The status that is told: what has ended is `expired` once its certificates are gone."""
+        return "expired" if self.ended and now > self.expires_at else self.status
+
+    @classmethod
+    def read(cls, data: Mapping[bytes, bytes]) -> Record | None:
+        """From the hash; None where there is none, or one that is being written by nobody (it has no id)."""
+        if b"id" not in data:
+            return None
+        known = {name: data[name.encode()].decode() for name in _KINDS if name.encode() in data}
+        return cls(**{name: _KINDS[name](text) for name, text in known.items()})
+
+    def mapping(self) -> dict[str, str]:
+        """For the hash."""
+        return {field.name: str(getattr(self, field.name)) for field in fields(self)}
+
+
+_KINDS: dict[str, Any] = {
+    name: kind if kind in (int, float) else str for name, kind in get_type_hints(Record).items() if name != "ended"
+}

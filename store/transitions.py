@@ -1,0 +1,281 @@
+"""The life of a certification: every change of its record, with RQ's bookkeeping, as one indivisible call.
+
+    queued ──> running ──> succeeded | failed
+      │  ^        │
+      │  └────────┤ handed back, or its worker died
+      v           v
+    canceled <─ canceling
+
+The first final status wins: whoever comes later (a worker that was thought dead) finds the guard closed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from smoothcert.certification import Status
+from smoothcert.problem import Failure
+from store import bookkeeping, keys
+from store.commands import ACCEPT, Argument, Call, Command, flat, guarded
+from store.record import Record
+from store.statistics import counted
+
+LONGEST_WAIT = 7 * 86_400
+"""Seconds after which a certification that nobody took is forgotten."""
+KEPT_FINISHES = 100
+MOST_DEATHS = 2
+"""Workers that may die with a certification before it fails."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a service takes in."""
+
+    waiting: int
+    active: int
+
+
+def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[str, str] | None, high: bool) -> Call:
+    """Take a certification in. `idempotency` is the key in Redis and the digest of the request."""
+    key, digest = idempotency or ("-", "")
+    ttl = LONGEST_WAIT
+    written: list[Command] = [
+        ("HSET", keys.record(record.id), *_pairs(record.mapping())),
+        ("EXPIRE", keys.record(record.id), 2 * ttl),
+        ("SET", keys.images(record.id), images, "EX", ttl),
+        ("ZADD", keys.owned(record.owner), record.created_at, record.id),
+        ("ZREMRANGEBYSCORE", keys.owned(record.owner), "-inf", record.created_at - 2 * ttl),
+        ("EXPIRE", keys.owned(record.owner), 2 * ttl),
+        ("ZADD", keys.active(record.owner), record.created_at + 2 * ttl, record.id),
+        ("EXPIRE", keys.active(record.owner), 2 * ttl),
+        *bookkeeping.enqueue(record.id, record.queue, at_front=high),
+    ]
+    if idempotency:
+        written.append(("SET", key, f"{digest} {record.id}", "EX", ttl))
+    asked = (key, bookkeeping.waiting_key(record.queue), keys.active(record.owner))
+    values = (digest, limits.waiting, limits.active, record.created_at, keys.record(""), *flat(written))
+    return Call(ACCEPT, asked, values)
+
+
+def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Call]:
+    """A worker begins: the id of its execution, and the call. A certification being canceled is begun to be ended."""
+    execution, started = bookkeeping.begin(record.id, record.queue, worker, ttl=ttl)
+    fields: dict[str, Argument] = {
+        "status": "running",
+        "execution": execution,
+        "worker": worker,
+        "samples_at_start": record.samples_saved,
+    }
+    if not record.started_at:
+        fields["started_at"] = now
+    commands = [("HSET", keys.record(record.id), *_pairs(fields)), *started, _changed(record.id)]
+    return execution, guarded(keys.record(record.id), statuses=("queued",), commands=commands)
+
+
+def drop(certification: str, queue: str) -> list[Command]:
+    """What a worker does with an id that it took and cannot begin: somebody else has, or it has ended."""
+    return [("LREM", bookkeeping.taken_key(queue), 1, certification)]
+
+
+def refuse(certification: str, queue: str) -> list[Command]:
+    """Remove a job that is none of ours."""
+    return [*drop(certification, queue), *bookkeeping.forget(certification)]
+
+
+def save(
+    record: Record,
+    execution: str,
+    *,
+    progress: str | None = None,
+    samples: int | None = None,
+    checkpoints: Mapping[int, str] | None = None,
+    certificates: Mapping[int, str] | None = None,
+    done: int = 0,
+) -> Call:
+    """Write down how far it has come; certificates, `done` with these, take the place of their checkpoints."""
+    commands: list[Command] = []
+    fields: dict[str, Argument] = {}
+    if progress is not None:
+        fields["progress"] = progress
+    if checkpoints:
+        commands.append(("HSET", keys.checkpoints(record.id), *_pairs(checkpoints)))
+        commands.append(("EXPIRE", keys.checkpoints(record.id), LONGEST_WAIT))
+    if samples is not None:
+        fields["samples_saved"] = samples
+        if samples > record.samples_saved:
+            fields["deaths"] = 0  # it has come further with a worker that lives
+    if certificates:
+        commands += _certificates(record.id, certificates, done=done, ttl=LONGEST_WAIT)
+    if fields:
+        commands.append(("HSET", keys.record(record.id), *_pairs(fields)))
+    commands.append(_changed(record.id))
+    return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands)
+
+
+def finish(
+    record: Record,
+    execution: str,
+    status: Status,
+    *,
+    now: float,
+    ttl: int,
+    certificates: Mapping[int, str],
+    done: int,
+    progress: str,
+    error: Failure | None = None,
+    tally: Mapping[str, float],
+) -> Call:
+    """The end, by the worker that holds it. `tally` is added to the statistics."""
+    commands = [
+        *_certificates(record.id, certificates, done=done, ttl=ttl),
+        *_ended(record, status, now=now, ttl=ttl, progress=progress, error=error),
+        *bookkeeping.end(record.id, record.queue, execution),
+        *_job_of(record, error),
+        ("LPUSH", keys.finished(record.pool), now),
+        ("LTRIM", keys.finished(record.pool), 0, KEPT_FINISHES - 1),
+        *counted(tally),
+    ]
+    return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands)
+
+
+def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapping[int, str]) -> Call:
+    """A worker that leaves gives back what it has not finished; another goes on from the checkpoints."""
+    kept: list[Command] = []
+    if checkpoints:
+        kept = [("HSET", keys.checkpoints(record.id), *_pairs(checkpoints))]
+    commands = [*kept, *_waiting_again(record, execution, to=record.queue, samples=samples, deaths=record.deaths)]
+    return guarded(keys.record(record.id), statuses=("running",), execution=execution, commands=commands)
+
+
+def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
+    """The worker that held this certification is dead: it waits again, or fails if it is to blame for too many."""
+    deaths = 0 if record.advanced else record.deaths + blamed
+    execution = record.execution
+    if record.status == "canceling":
+        ended = _ended(record, "canceled", now=now, ttl=ttl, progress=record.progress)
+        commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *bookkeeping.forget(record.id)]
+        commands += counted({"certifications:canceled": 1})
+    elif deaths >= MOST_DEATHS:
+        error = Failure(
+            code="worker_died",
+            detail=f"{deaths} workers in a row died with this certification and it had come no further in between",
+        )
+        ended = _ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error)
+        commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *_job_of(record, error)]
+        commands += counted({"certifications:failed": 1})
+    else:
+        to = bookkeeping.quarantine_name(record.pool) if deaths else bookkeeping.queue_name(record.pool)
+        commands = _waiting_again(record, execution, to=to, samples=record.samples_saved, deaths=deaths)
+    return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands)
+
+
+def put_back(record: Record) -> Call:
+    """A worker took this certification and died before it began: it waits again."""
+    commands = [*drop(record.id, record.queue), ("LPUSH", bookkeeping.waiting_key(record.queue), record.id)]
+    return guarded(keys.record(record.id), statuses=("queued",), commands=commands)
+
+
+def cancel_waiting(record: Record, *, now: float, ttl: int) -> Call:
+    """Cancel before anybody has begun."""
+    commands = [
+        *_ended(record, "canceled", now=now, ttl=ttl, progress=record.progress),
+        *bookkeeping.withdraw(record.id, record.queue),
+        *counted({"certifications:canceled": 1}),
+    ]
+    return guarded(keys.record(record.id), statuses=("queued",), commands=commands)
+
+
+def cancel_running(record: Record) -> Call:
+    """Ask the worker to stop."""
+    commands = [
+        ("HSET", keys.record(record.id), "status", "canceling"),
+        bookkeeping.stop_command(record.id, record.worker),
+        _changed(record.id),
+    ]
+    return guarded(keys.record(record.id), statuses=("running",), execution=record.execution, commands=commands)
+
+
+def delete(record: Record) -> Call:
+    """Forget a certification that has ended."""
+    removed = (keys.record, keys.images, keys.certificates, keys.arrivals, keys.checkpoints)
+    commands: list[Command] = [
+        ("DEL", *(key(record.id) for key in removed)),
+        ("ZREM", keys.owned(record.owner), record.id),
+        *bookkeeping.forget(record.id),
+        _changed(record.id),
+    ]
+    return guarded(keys.record(record.id), statuses=("succeeded", "failed", "canceled"), commands=commands)
+
+
+_UNDER_WAY = ("running", "canceling")
+
+
+def _ended(
+    record: Record, status: Status, *, now: float, ttl: int, progress: str, error: Failure | None = None
+) -> list[Command]:
+    fields: dict[str, Argument] = {
+        "status": status,
+        "finished_at": now,
+        "expires_at": now + ttl,
+        "progress": progress,
+        "error": error.model_dump_json() if error else "",
+    }
+    return [
+        ("HSET", keys.record(record.id), *_pairs(fields)),
+        ("EXPIRE", keys.record(record.id), 2 * ttl),  # so that it can be said for a while that it has expired
+        ("DEL", keys.images(record.id), keys.checkpoints(record.id)),
+        ("EXPIRE", keys.certificates(record.id), ttl),
+        ("EXPIRE", keys.arrivals(record.id), ttl),
+        ("ZREM", keys.active(record.owner), record.id),
+        _changed(record.id),
+    ]
+
+
+def _certificates(certification: str, certificates: Mapping[int, str], *, done: int, ttl: int) -> list[Command]:
+    if not certificates:
+        return []
+    return [
+        ("HSET", keys.certificates(certification), *_pairs(certificates)),
+        ("EXPIRE", keys.certificates(certification), ttl),
+        # NX: the place of one that came before stays, so that a reader may go on by rank
+        ("ZADD", keys.arrivals(certification), "NX", *chain.from_iterable((done, index) for index in certificates)),
+        ("EXPIRE", keys.arrivals(certification), ttl),
+        ("HDEL", keys.checkpoints(certification), *map(str, certificates)),
+        ("HSET", keys.record(certification), "done", done),  # not added to: a call may come twice
+    ]
+
+
+def _waiting_again(record: Record, execution: str, *, to: str, samples: int, deaths: int) -> list[Command]:
+    fields: dict[str, Argument] = {
+        "status": "queued",
+        "execution": "",
+        "worker": "",
+        "queue": to,
+        "samples_saved": samples,
+        "deaths": deaths,
+    }
+    return [
+        ("HSET", keys.record(record.id), *_pairs(fields)),
+        *bookkeeping.requeue(record.id, record.queue, execution, to=to),
+        _changed(record.id),
+    ]
+
+
+def _job_of(record: Record, error: Failure | None) -> list[Command]:
+    """RQ keeps the jobs that failed, for its own tools; of the others our record is all there is."""
+    if error is None:
+        return bookkeeping.forget(record.id)
+    return bookkeeping.fail(record.id, record.queue, json.dumps(error.model_dump()))
+
+
+def _changed(certification: str) -> Command:
+    return ("PUBLISH", keys.CHANGED, certification)
+
+
+def _pairs(mapping: Mapping[str, Argument] | Mapping[int, str]) -> Iterable[Argument]:
+    for name, value in mapping.items():
+        yield str(name)
+        yield value

@@ -1,0 +1,281 @@
+"""Worker processes: what they answer, and what becomes of certifications when they are killed, stopped or poisoned."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from rq import Queue
+from rq.job import Job
+from rq.serializers import JSONSerializer
+
+from app.embedded import EmbeddedServer
+from models.registry import load
+from smoothcert.certificate import verify
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Fixed, Sequential
+from store import bookkeeping, keys, transitions
+from tests.service.networks import BREAK, HANG, POISON
+from tests.service.pool import Pool, flat, told, wait_until
+from tests.service.zoo import ALLOWED, SIGMA, make_zoo
+from workers.certification import Question, certify
+from workers.engine import Engine
+
+pytestmark = pytest.mark.xdist_group("workers")
+
+SEED = "0123456789abcdef"
+LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 20_000}, "radius": None}
+"""Some seconds of work."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    with EmbeddedServer(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_zoo(tmp_path_factory.mktemp("zoo") / "zoo")
+
+
+@pytest.fixture(scope="module")
+def steady(server: EmbeddedServer, zoo: Path) -> Iterator[Pool]:
+    """A pool with one worker that nobody disturbs."""
+    pool = Pool(server, zoo, "steady")
+    pool.start()
+    yield pool
+    pool.end()
+
+
+@pytest.fixture
+def pool(server: EmbeddedServer, zoo: Path, request: pytest.FixtureRequest) -> Iterator[Pool]:
+    """A pool of the test's own, without a worker at first."""
+    made = Pool(server, zoo, request.node.name[:60].replace("[", "-").replace("]", ""))
+    yield made
+    made.end()
+
+
+def undisturbed(zoo: Path, ensemble: str, question: Question, value: float) -> dict[str, object]:
+    """What the engine gives in this process."""
+    held = load(ensemble, zoo=zoo, allowed_imports=frozenset(ALLOWED))
+    with Engine(held) as engine:
+        return told(certify(engine, torch.from_numpy(flat(value)), question, seed=SEED)[0])
+
+
+def fixed(zoo: Path) -> dict[str, object]:
+    return undisturbed(zoo, "moody", Question(Gaussian(SIGMA), Fixed(n=20_000)), 0.503)
+
+
+def test_a_certificate_from_the_queue_is_that_of_the_engine(steady: Pool, zoo: Path) -> None:
+    job = steady.submit(flat(0.51), seed=SEED)
+    assert steady.ended(job).status == "succeeded"
+    (certificate,) = steady.certificates(job)
+    expected = undisturbed(zoo, "trivial", Question(Gaussian(SIGMA), Sequential(), radius=0.02), 0.51)
+    assert told(certificate) == expected
+    assert verify(certificate)
+
+
+def test_family_wise_shares_alpha_among_the_images(steady: Pool) -> None:
+    job = steady.submit(flat(0.9, 4), family_wise=True)
+    assert steady.ended(job).status == "succeeded"
+    certificates = steady.certificates(job)
+    assert [each.index for each in certificates] == [0, 1, 2, 3]
+    assert {each.alpha for each in certificates} == {0.001 / 4}
+    assert all(map(verify, certificates))
+
+
+def test_what_has_ended_leaves_nothing_that_stays_for_ever(steady: Pool) -> None:
+    job = steady.submit(flat(0.9))
+    steady.ended(job)
+    left = {key for key in steady.redis.scan_iter() if job.encode() in key}
+    assert left == {keys.record(job).encode(), keys.certificates(job).encode(), keys.arrivals(job).encode()}
+    assert all(steady.redis.ttl(key) > 0 for key in left)
+    assert steady.redis.zscore(keys.active("tests"), job) is None
+    for name in (bookkeeping.queue_name("steady"), bookkeeping.quarantine_name("steady")):
+        assert steady.redis.llen(bookkeeping.waiting_key(name)) == 0
+        assert steady.redis.llen(bookkeeping.taken_key(name)) == 0
+        assert steady.redis.zcard(bookkeeping.started_key(name)) == 0
+
+
+def test_an_image_that_breaks_the_network_fails_alone(steady: Pool) -> None:
+    broken = steady.submit(flat(BREAK), "moody")
+    record = steady.ended(broken)
+    assert record.status == "failed"
+    assert "engine_failed" in record.error
+    assert "cannot be borne" in record.error
+    assert steady.ended(steady.submit(flat(0.9), "moody")).status == "succeeded"
+    queue = Queue(bookkeeping.queue_name("steady"), connection=steady.redis, serializer=JSONSerializer)
+    assert broken in queue.failed_job_registry.get_job_ids(cleanup=False)
+
+
+def test_a_running_certification_is_stopped_by_rqs_command(steady: Pool) -> None:
+    job = steady.submit(flat(0.5), **LONG | {"procedure": {"name": "fixed", "n": 2_000_000}})
+    wait_until(lambda: steady.record(job).progress, "progress")
+    call = transitions.cancel_running(steady.record(job))
+    assert steady.redis.eval(*call.arguments)[0] == 1
+    assert steady.ended(job).status == "canceled"
+    assert steady.certificates(job) == []
+
+
+def test_a_deadline_ends_a_certification(steady: Pool) -> None:
+    job = steady.submit(flat(0.5), deadline_s=0.5, **LONG | {"procedure": {"name": "fixed", "n": 2_000_000}})
+    record = steady.ended(job)
+    assert record.status == "failed"
+    assert "deadline_exceeded" in record.error
+
+
+def test_an_ensemble_that_is_not_the_one_accepted_is_refused(steady: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steady, "digest", lambda _: "0" * 64)
+    record = steady.ended(steady.submit(flat(0.5)))
+    assert record.status == "failed"
+    assert "ensemble_changed" in record.error
+    assert "0" * 64 in record.error
+
+
+def test_a_job_that_names_another_function_is_not_executed(steady: Pool, tmp_path: Path) -> None:
+    proof = tmp_path / "executed"
+    name = bookkeeping.queue_name("steady")
+    queue = Queue(name, connection=steady.redis, serializer=JSONSerializer)
+    foreign = queue.enqueue("subprocess.getoutput", f"touch {proof}")
+    wait_until(lambda: not Job.exists(foreign.id, connection=steady.redis), "the refusal")
+    assert steady.redis.llen(bookkeeping.taken_key(name)) == 0
+    assert not proof.exists()
+
+    job = steady.submit(flat(0.9))  # nor does a record make it ours
+    steady.ended(job)
+    steady.redis.hset(keys.record(job), mapping={"status": "queued", "execution": ""})
+    foreign = Job.create(
+        "subprocess.getoutput", args=(f"touch {proof}",), id=job, connection=steady.redis, serializer=JSONSerializer
+    )
+    queue.enqueue_job(foreign)
+    wait_until(lambda: not Job.exists(job, connection=steady.redis), "the refusal")
+    assert not proof.exists()
+    assert steady.ended(steady.submit(flat(0.9))).status == "succeeded"
+
+
+@pytest.mark.parametrize("junk", [b"", b"not json", b"\x80\x04\x95", b'["workers.jobs.certify", null, [1], {}]'])
+def test_a_job_that_cannot_be_read_ends_no_worker(steady: Pool, junk: bytes) -> None:
+    job = steady.submit(flat(0.9))
+    steady.ended(job)
+    steady.redis.hset(keys.record(job), mapping={"status": "queued", "execution": ""})
+    steady.redis.hset(bookkeeping.job_key(job), "data", junk)
+    steady.redis.rpush(bookkeeping.waiting_key(bookkeeping.queue_name("steady")), job)
+    wait_until(lambda: not steady.redis.exists(bookkeeping.job_key(job)), "the refusal")
+    assert steady.ended(steady.submit(flat(0.9))).status == "succeeded"
+
+
+def test_a_request_that_cannot_be_understood_fails_and_ends_no_worker(steady: Pool) -> None:
+    job = steady.submit(flat(0.9), radius="wide")
+    assert steady.ended(job).status == "failed"
+    assert steady.ended(steady.submit(flat(0.9))).status == "succeeded"
+
+
+def test_many_at_once_are_all_answered(steady: Pool) -> None:
+    ids = [steady.submit(flat(0.8)) for _ in range(100)]
+    assert {steady.ended(job).status for job in ids} == {"succeeded"}
+    assert steady.redis.zcard(bookkeeping.started_key(bookkeeping.queue_name("steady"))) == 0
+
+
+def test_another_goes_on_from_the_checkpoint_of_a_worker_that_was_killed(pool: Pool, zoo: Path) -> None:
+    first = pool.start()
+    job = pool.submit(flat(0.503), seed=SEED, **LONG)
+    wait_until(lambda: pool.record(job).samples_saved > 1000, "a checkpoint")
+    first.kill()
+    first.wait()
+    reached = pool.record(job).samples_saved
+    pool.start()
+    wait_until(lambda: pool.record(job).samples_at_start, "the second worker")
+    assert pool.record(job).samples_at_start >= reached
+    assert pool.ended(job).status == "succeeded"
+    assert [told(each) for each in pool.certificates(job)] == [fixed(zoo)]
+
+
+def test_a_worker_that_leaves_hands_back_what_it_has_not_finished(pool: Pool, zoo: Path) -> None:
+    pool.settings["drain_s"] = 0.5
+    first = pool.start()
+    job = pool.submit(flat(0.503), seed=SEED, **LONG)
+    wait_until(lambda: pool.record(job).progress, "progress")
+    first.terminate()
+    assert first.wait(30) == 0
+    record = pool.record(job)
+    assert (record.status, record.deaths) == ("queued", 0)
+    assert record.samples_saved > 0
+    pool.start()
+    assert pool.ended(job).status == "succeeded"
+    assert [told(each) for each in pool.certificates(job)] == [fixed(zoo)]
+
+
+def test_a_worker_that_leaves_finishes_what_ends_soon(pool: Pool) -> None:
+    first = pool.start()
+    job = pool.submit(flat(0.9, 3), "moody")
+    wait_until(lambda: pool.record(job).status != "queued", "its beginning")
+    first.terminate()
+    assert first.wait(60) == 0
+    assert pool.record(job).status == "succeeded"
+
+
+def test_a_worker_that_comes_back_from_a_long_sleep_writes_nothing_any_more(pool: Pool, zoo: Path) -> None:
+    sleeper = pool.start()
+    job = pool.submit(flat(0.503), seed=SEED, **LONG)
+    wait_until(lambda: pool.record(job).samples_saved, "a checkpoint")
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    execution = pool.record(job).execution
+    pool.start()
+    wait_until(lambda: pool.record(job).execution not in ("", execution), "the second worker")
+    os.kill(sleeper.pid, signal.SIGCONT)
+    assert pool.ended(job).status == "succeeded"
+    finished_at = pool.record(job).finished_at
+    assert [told(each) for each in pool.certificates(job)] == [fixed(zoo)]
+    time.sleep(2)
+    assert pool.record(job).finished_at == finished_at
+    assert sleeper.poll() is None  # it goes on with other things
+    assert pool.redis.zcard(bookkeeping.started_key(bookkeeping.queue_name(pool.name))) == 0
+
+
+def test_poison_fails_after_two_deaths_and_its_neighbours_are_answered(pool: Pool) -> None:
+    pool.start()
+    neighbours = [pool.submit(flat(0.503), **LONG) for _ in range(3)]
+    wait_until(lambda: all(pool.record(job).status == "running" for job in neighbours), "the neighbours")
+    poison = pool.submit(flat(POISON), "moody")
+    deaths = 0
+    while not pool.record(poison).ended:
+        wait_until(lambda: pool.processes[-1].poll() is not None or pool.record(poison).ended, "a death")
+        if pool.processes[-1].poll() is not None:
+            deaths += 1
+            assert deaths <= 3
+            pool.start()
+    record = pool.record(poison)
+    assert record.status == "failed"
+    assert "worker_died" in record.error
+    assert deaths == 2
+    assert {pool.ended(job).status for job in neighbours} == {"succeeded"}
+
+
+def test_the_watchdog_ends_a_process_whose_device_does_not_move(pool: Pool) -> None:
+    pool.settings["watchdog_s"] = 2
+    worker = pool.start()
+    pool.submit(flat(HANG), "moody")
+    assert worker.wait(60) == 70
+
+
+def test_redis_may_go_away_and_come_back_in_the_middle(zoo: Path, tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path / "server") as own:
+        pool = Pool(own, zoo, "alone")
+        try:
+            worker = pool.start()
+            job = pool.submit(flat(0.503), seed=SEED, **LONG)
+            wait_until(lambda: pool.record(job).samples_saved, "a checkpoint")
+            own.kill()
+            time.sleep(1)
+            own.start()
+            assert pool.ended(job).status == "succeeded"
+            assert [told(each) for each in pool.certificates(job)] == [fixed(zoo)]
+            assert worker.poll() is None
+        finally:
+            pool.end()

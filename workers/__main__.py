@@ -1,0 +1,45 @@
+"""`python -m workers`: a worker process for each device, around one Redis. `replay` repeats a certificate."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from models.errors import ModelError
+from workers.errors import WorkerError
+
+cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@cli.callback(invoke_without_command=True)
+def serve(context: typer.Context) -> None:
+    """Take certifications from the queue until SIGTERM. Set up by SMOOTHCERT_REDIS_URL and its like: see the README."""
+    if context.invoked_subcommand is None:
+        from workers.fleet import serve
+
+        serve()
+
+
+@cli.command()
+def replay(
+    certificate: str = typer.Argument(help="A certificate, as JSON."),
+    image: str = typer.Argument(help="The image: PNG, JPEG, WebP or npy."),
+    zoo: str = typer.Option("", help="The folder of ensembles; the shipped one if left out."),
+) -> None:
+    """Draw the samples of a certificate again from its seed, and compare every count."""
+    from workers.replay import command
+
+    command(certificate, image, zoo)
+
+
+def run() -> None:
+    """The command line; what is wrong is one sentence, and exit code 1."""
+    try:
+        cli()
+    except (ModelError, WorkerError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,82 @@
+"""One worker process for each device of the list; with one device, this process is it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import torch
+from pydantic import ValidationError
+
+from smoothcert.errors import explain
+from store.logs import log_as_json
+from workers.errors import WorkerError
+from workers.holdings import Holdings
+from workers.server import Server
+from workers.settings import WorkerSettings
+from workers.worker import CertificationWorker
+
+logger = logging.getLogger(__name__)
+
+PAUSE_S = 1.0
+"""Before a process that ended is started again."""
+
+
+def serve() -> None:
+    """Until SIGTERM."""
+    try:
+        settings = WorkerSettings()
+    except ValidationError as error:
+        raise WorkerError(f"the settings are wrong: {explain(error)}") from error
+    log_as_json()
+    devices = settings.device_list
+    if len(devices) > 1:
+        Fleet(devices).supervise()
+    else:
+        serve_device(settings, *devices)
+
+
+def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
+    """This process works with one device."""
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    CertificationWorker(Server(settings.redis_url), settings, Holdings.load(settings, device)).serve()
+
+
+class Fleet:
+    """A process for each device, started again whenever it ends by itself."""
+
+    def __init__(self, devices: list[str]) -> None:
+        self._leaving = False
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._devices = devices
+
+    def supervise(self) -> None:
+        """Until SIGTERM, which every process gets, too."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._leave)
+        for device in self._devices:
+            self._start(device)
+        while self._processes:
+            for device, process in list(self._processes.items()):
+                if process.poll() is None:
+                    continue
+                del self._processes[device]
+                if not self._leaving:
+                    logger.error("the worker on %s ended with %d, it is started again", device, process.returncode)
+                    time.sleep(PAUSE_S)
+                    self._start(device)
+            time.sleep(0.1)
+
+    def _start(self, device: str) -> None:
+        environment = {**os.environ, "SMOOTHCERT_DEVICES": device}
+        self._processes[device] = subprocess.Popen([sys.executable, "-m", "workers"], env=environment)
+
+    def _leave(self, number: int, _frame: object) -> None:
+        self._leaving = True
+        for process in self._processes.values():
+            process.send_signal(number)

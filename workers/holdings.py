@@ -1,0 +1,88 @@
+"""The ensembles that a worker process holds in device memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import cast
+
+import torch
+
+from models.ensemble import Ensemble
+from models.registry import load, names
+from models.voting import RULES
+from smoothcert.published import EnsembleCard
+from smoothcert.request import CertificationRequest, Voting
+from workers.errors import HoldingsError
+from workers.settings import WorkerSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Holdings:
+    """Ensembles on one device, loaded and warmed."""
+
+    def __init__(self, ensembles: Mapping[str, Ensemble]) -> None:
+        self._ensembles = dict(ensembles)
+        if not self._ensembles:
+            raise HoldingsError("a worker needs at least one ensemble")
+
+    @classmethod
+    def load(cls, settings: WorkerSettings, device: str) -> Holdings:
+        """Those that the settings name, or all of the zoo."""
+        wanted = settings.ensemble_list or names(zoo=settings.zoo)
+        if not wanted:
+            raise HoldingsError(f"no ensemble in {settings.zoo}")
+        held = {}
+        for name in wanted:
+            held[name] = load(
+                name,
+                zoo=settings.zoo,
+                device=device,
+                precision=settings.precision,
+                batch=settings.batch,
+                allowed_imports=settings.import_list,
+            )
+            warm(held[name])
+            logger.info("holding %s: %d members on %s", name, len(held[name].members), device)
+        return cls(held)
+
+    @property
+    def any(self) -> Ensemble:
+        """One of them, for an engine to begin with."""
+        return next(iter(self._ensembles.values()))
+
+    @property
+    def cards(self) -> tuple[EnsembleCard, ...]:
+        """What the worker publishes of them."""
+        return tuple(map(card, self._ensembles.values()))
+
+    def view(self, request: CertificationRequest, digest: str) -> Ensemble:
+        """The ensemble of a request, with its voting rule and K; it must be the one that the request was meant for."""
+        held = self._ensembles.get(request.ensemble or "")
+        if held is None:
+            raise HoldingsError(f"this worker holds {', '.join(self._ensembles)}, not {request.ensemble}")
+        if held.digest != digest:
+            raise HoldingsError(f"{held.name} has digest {held.digest} here, the request was accepted for {digest}")
+        return held.with_(voting=request.voting, consensus=request.consensus)
+
+
+def card(ensemble: Ensemble) -> EnsembleCard:
+    """An ensemble as it is published."""
+    votings = [name for name in RULES if name != "weighted" or ensemble.weights is not None]
+    return EnsembleCard(
+        name=ensemble.name,
+        digest=ensemble.digest,
+        members=tuple(member.digest for member in ensemble.members),
+        classes=ensemble.classes,
+        input_shape=ensemble.input_shape,
+        sigma=ensemble.sigma,
+        voting=cast(Voting, ensemble.voting),
+        votings=tuple(cast(Voting, name) for name in votings),
+        procedures=("fixed", "adaptive", "sequential"),
+    )
+
+
+def warm(ensemble: Ensemble) -> None:
+    """Run every member once, so that the first certification does not pay for it."""
+    ensemble.logits(torch.zeros(1, *ensemble.input_shape, device=ensemble.device))

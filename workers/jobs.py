@@ -1,0 +1,249 @@
+"""One certification of the queue, from what Redis holds of it to its certificates."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smoothcert.bounds import lower_bound, upper_bound
+from smoothcert.certification import ImageProgress, Look, Progress, Status
+from smoothcert.errors import SmoothcertError
+from smoothcert.noise import Gaussian
+from smoothcert.problem import Failure
+from smoothcert.request import CertificationRequest
+from store.record import Record
+from store.statistics import bucket
+from workers import certification
+from workers.certification import Certification, Question
+from workers.engine import Engine
+from workers.errors import CanceledError, CheckpointError, ClosedError, HoldingsError, WorkerError
+from workers.holdings import Holdings
+from workers.run import Checkpoint
+
+SHOWN = 32
+"""Images under way whose progress is told."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What Redis holds of a certification."""
+
+    record: Record
+    images: bytes | None
+    checkpoints: Mapping[int, bytes]
+    certificates: Mapping[int, bytes]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A certificate as JSON, and what is told of it in sums."""
+
+    text: str
+    decision: str
+    samples: int
+    evaluations: int
+
+    @classmethod
+    def read(cls, text: str) -> Finished:
+        """From the JSON."""
+        said: dict[str, Any] = json.loads(text)
+        return cls(text, said["decision"], said["samples"], said["evaluations"] or 0)
+
+
+@dataclass(eq=False)
+class Work:
+    """A certification under way in this process; all but `cancel` belongs to the clerk's thread once it has begun."""
+
+    record: Record
+    execution: str
+    live: dict[int, Certification] = field(default_factory=dict)
+    """The images under way, by their place."""
+    finished: dict[int, Finished] = field(default_factory=dict)
+    unsaved: dict[int, str] = field(default_factory=dict)
+    """Certificates that are not in Redis yet."""
+    failure: Failure | None = None
+    canceled: bool = False
+    told: Progress | None = None
+    saved: dict[int, int] = field(default_factory=dict)
+    """Samples of each image at its last checkpoint."""
+    samples_saved: int = 0
+    saved_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def suspect(self) -> bool:
+        """Whether a worker died with it and it has come no further since."""
+        return self.record.deaths > 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it is under way any more."""
+        return not self.live
+
+    @property
+    def status(self) -> Status:
+        """The final one, once it has ended."""
+        if self.failure:
+            return "failed"
+        return "canceled" if self.canceled and len(self.finished) < self.record.images else "succeeded"
+
+    @property
+    def samples(self) -> int:
+        """All samples counted, of images finished and under way."""
+        under_way = sum(each.handle.progress.samples for each in self.live.values())
+        return under_way + sum(each.samples for each in self.finished.values())
+
+    @property
+    def further(self) -> bool:
+        """Whether a checkpoint of this execution has been written that is further than the one it began with."""
+        return self.samples_saved > self.record.samples_saved
+
+    def cancel(self) -> None:
+        """End it before the next batch."""
+        self.canceled = True
+        for each in list(self.live.values()):
+            each.handle.cancel()
+
+    def fail(self, failure: Failure) -> None:
+        """End it, and say why; the first reason counts."""
+        self.failure = self.failure or failure
+        for each in list(self.live.values()):
+            each.handle.cancel()
+
+    def absorb(self, index: int) -> None:
+        """An image has ended: keep its certificate, or what went wrong."""
+        ended = self.live.pop(index)
+        try:
+            text = ended.result().model_dump_json()
+        except CanceledError:
+            return
+        except ClosedError as error:
+            self.fail(Failure(code="engine_failed", detail=str(error)))
+        except Exception as error:  # whatever the networks raised belongs to this certification
+            self.fail(Failure(code="engine_failed", detail=f"image {index}: {type(error).__name__}: {error}"))
+        else:
+            self.finished[index] = Finished.read(text)
+            self.unsaved[index] = text
+
+    def checkpoints(self) -> dict[int, str]:
+        """Of the images that have come further since they were last asked for."""
+        found = {}
+        for index, each in self.live.items():
+            checkpoint = each.handle.checkpoint
+            if checkpoint is not None and checkpoint.samples > self.saved.get(index, 0):
+                self.saved[index] = checkpoint.samples
+                found[index] = checkpoint.to_json()
+        return found
+
+    def progress(self) -> Progress:
+        """How far it has come."""
+        under_way = [each.handle.progress for each in self.live.values()]
+        return Progress(
+            images_done=len(self.finished),
+            images_total=self.record.images,
+            samples=self.samples,
+            evaluations=sum(p.evaluations for p in under_way) + sum(f.evaluations for f in self.finished.values()),
+            images=tuple(image_progress(each) for each in list(self.live.values())[:SHOWN]),
+        )
+
+    def tally(self, now: float) -> dict[str, float]:
+        """What its end adds to the statistics."""
+        decisions = [each.decision for each in self.finished.values()]
+        return {
+            f"certifications:{self.status}": 1,
+            "certificates:certified": decisions.count("certified"),
+            "certificates:abstain": decisions.count("abstain"),
+            "samples": sum(each.samples for each in self.finished.values()),
+            "evaluations": sum(each.evaluations for each in self.finished.values()),
+            **bucket("duration", max(0.0, now - self.record.created_at)),
+            **bucket("wait", max(0.0, (self.record.started_at or now) - self.record.created_at)),
+        }
+
+
+def certify(
+    stored: Stored,
+    execution: str,
+    *,
+    engine: Engine,
+    holdings: Holdings,
+    ended: Callable[[Work, int], None],
+    now: float,
+) -> Work:
+    """Begin, or go on with, a certification; `ended` is called in the engine's thread for each image."""
+    record = stored.record if stored.record.started_at else replace(stored.record, started_at=now)
+    work = Work(record, execution)
+    work.finished = {index: Finished.read(text.decode()) for index, text in stored.certificates.items()}
+    try:
+        request, images = CertificationRequest.model_validate_json(record.request), _images(stored.images)
+        ensemble, question = holdings.view(request, record.digest), _question(request, record.images)
+        for index, image in enumerate(images):
+            if index not in work.finished:
+                resume = _resume(stored.checkpoints.get(index))
+                work.live[index] = certification.start(
+                    engine, image, question, seed=record.seed, index=index, ensemble=ensemble, resume=resume
+                )
+    except HoldingsError as error:
+        work.fail(Failure(code="ensemble_changed", detail=str(error)))
+    except CheckpointError as error:
+        work.fail(Failure(code="internal", detail=f"the checkpoint cannot be used: {error}"))
+    except (SmoothcertError, WorkerError, LookupError, ValueError) as error:
+        work.fail(Failure(code="internal", detail=f"{type(error).__name__}: {error}"))
+    for index, each in list(work.live.items()):  # only now: the clerk must not see half a work
+        each.handle.future.add_done_callback(_telling(ended, work, index))
+    return work
+
+
+def _telling(ended: Callable[[Work, int], None], work: Work, index: int) -> Callable[[Any], None]:
+    return lambda _: ended(work, index)
+
+
+def _images(data: bytes | None) -> Tensor:
+    """[N, C, H, W] from the npy file that the API stored."""
+    if data is None:
+        raise LookupError("the images are no longer there")
+    return torch.from_numpy(np.load(io.BytesIO(data), allow_pickle=False))
+
+
+def _question(request: CertificationRequest, images: int) -> Question:
+    if request.sigma is None:
+        raise ValueError("the request has no sigma")
+    question = Question(Gaussian(request.sigma), request.procedure, request.radius, request.alpha, request.beta)
+    return question.shared_by(images) if request.family_wise else question
+
+
+def _resume(text: bytes | None) -> Checkpoint | None:
+    return None if text is None else Checkpoint.from_json(text)
+
+
+def image_progress(under_way: Certification) -> ImageProgress:
+    """How far one image has come, from the draws that its checkpoint holds."""
+    checkpoint, question = under_way.handle.checkpoint, under_way.question
+    if checkpoint is None or not checkpoint.draws:
+        samples = checkpoint.samples if checkpoint else 0
+        return ImageProgress(
+            index=under_way.index, stage=0, samples=samples, class_index=None, n=0, count=0, p_interval=None, looks=()
+        )
+    selection, *draws = checkpoint.draws
+    top = selection.index(max(selection[:-1]))
+    sizes, counts = [sum(draw) for draw in draws], [draw[top] for draw in draws]
+    n, count = sum(sizes) + sum(checkpoint.partial), sum(counts) + checkpoint.partial[top]
+    if question.procedure.pooled:
+        sizes, counts = list(accumulate(sizes)), list(accumulate(counts))
+    return ImageProgress(
+        index=under_way.index,
+        stage=len(draws) + 1,
+        samples=checkpoint.samples,
+        class_index=top,
+        n=n,
+        count=count,
+        p_interval=(lower_bound(count, n, question.alpha), upper_bound(count, n, question.alpha)) if n else None,
+        looks=tuple(Look(n=size, count=seen) for size, seen in zip(sizes, counts, strict=True)),
+    )

@@ -1,0 +1,150 @@
+"""Repeat a certificate: draw its samples again from the published seed, and compare every count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from rich.console import Console
+from rich.progress import Progress
+from torch import Tensor
+
+from models.ensemble import Ensemble
+from models.registry import ZOO, load
+from smoothcert.certificate import Certificate, Provenance, verify
+from smoothcert.errors import SmoothcertError
+from workers.certification import VERSIONS, Question, start
+from workers.engine import Engine
+from workers.errors import ReplayError
+from workers.pixels import pixels_sha256
+from workers.run import check_image
+
+EXCEPT = {"digest", "provenance"}
+"""Fields that do not follow from the counts alone; times differ, and with them the digest."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came out the second time."""
+
+    certificate: Certificate
+    differences: tuple[str, ...]
+    """Fields that are not the same, with both values."""
+    remarks: tuple[str, ...]
+    """What may explain a difference: another version, other vector instructions."""
+
+
+def replay(certificate: Certificate, image: Tensor, *, zoo: Path = ZOO) -> Replay:
+    """Certify the image again with the seed, the slices and the arithmetic of the certificate."""
+    provenance = _provenance(certificate)
+    ensemble = _ensemble(provenance, zoo)
+    _check_image(provenance, image, ensemble)
+    question = Question(
+        certificate.noise,
+        certificate.procedure,
+        certificate.target_radius,
+        certificate.alpha,
+        certificate.beta,
+        certificate.family_wise,
+    )
+    with Engine(ensemble, batch=_rows(provenance)) as engine, Progress(transient=True) as bar:
+        seed, index = provenance.sampling.seed, provenance.sampling.image
+        begun = start(engine, image, question, seed=seed, index=index)
+        task = bar.add_task("samples", total=certificate.samples)
+        while not begun.handle.future.done():
+            bar.update(task, completed=begun.handle.progress.samples)
+            try:
+                begun.handle.result(timeout=0.2)
+            except TimeoutError:
+                continue
+        again = begun.result()
+    return Replay(again, tuple(_differences(certificate, again)), tuple(_remarks(provenance)))
+
+
+def _provenance(certificate: Certificate) -> Provenance:
+    if certificate.provenance is None:
+        raise ReplayError("the certificate does not say how its counts came about (provenance is null)")
+    if problems := verify(certificate).problems:
+        raise ReplayError(f"the certificate is not consistent in itself: {problems[0]}")
+    return certificate.provenance
+
+
+def _ensemble(provenance: Provenance, zoo: Path) -> Ensemble:
+    said, sampling = provenance.ensemble, provenance.sampling
+    ensemble = load(
+        said.name,
+        zoo=zoo,
+        device=sampling.device,
+        precision=sampling.precision,
+        batch=_rows(provenance),
+        voting=said.voting,
+        consensus=said.consensus,
+    )
+    if ensemble.digest != said.digest:
+        raise ReplayError(f"{said.name} has digest {ensemble.digest} here, the certificate says {said.digest}")
+    return ensemble
+
+
+def _rows(provenance: Provenance) -> int:
+    """Counts depend, in their last bits, on the shape of the slices; a run that had to shrink cannot be repeated."""
+    shapes = provenance.sampling.shapes
+    rows = {rows for shape in shapes for rows in (shape.rows, shape.rest_rows) if rows is not None}
+    if len(rows) != 1:
+        raise ReplayError(f"the samples went through in slices of {sorted(rows)} rows; only one size can be repeated")
+    return rows.pop()
+
+
+def _check_image(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> None:
+    seen = pixels_sha256(check_image(image, ensemble.input_shape))
+    if seen != provenance.input.sha256:
+        raise ReplayError(
+            f"another image: its pixels have sha256 {seen}, the certificate says {provenance.input.sha256}"
+        )
+
+
+def _differences(said: Certificate, again: Certificate) -> list[str]:
+    before, after = said.model_dump(exclude=EXCEPT), again.model_dump(exclude=EXCEPT)
+    before["index"] = after["index"]  # its place in the request is not part of the question
+    return [f"{name}: {before[name]!r} then, {after[name]!r} now" for name in before if before[name] != after[name]]
+
+
+def _remarks(provenance: Provenance) -> list[str]:
+    return [
+        f"{name} was {then}, here it is {VERSIONS.get(name)}"
+        for name, then in provenance.versions.items()
+        if VERSIONS.get(name) != then
+    ]
+
+
+def read_image(path: Path) -> Tensor:
+    """[C, H, W] from an image file or an npy array; uint8 or floating-point."""
+    try:
+        array: Any = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.asarray(Image.open(path))
+    except (OSError, ValueError, UnidentifiedImageError) as error:
+        raise ReplayError(f"{path}: {error}") from error
+    if path.suffix != ".npy":
+        array = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def command(certificate: str, image: str, zoo: str) -> None:
+    """For the command line: exit code 0 if everything is the same, 1 if not."""
+    try:
+        said = Certificate.from_json(Path(certificate).read_text())
+    except (OSError, UnicodeDecodeError, SmoothcertError) as error:
+        raise ReplayError(f"{certificate}: {error}") from error
+    again = replay(said, read_image(Path(image)), zoo=Path(zoo) if zoo else ZOO)
+    console = Console(highlight=False)
+    for remark in again.remarks:
+        console.print(f"[yellow]note:[/] {remark}")
+    if again.differences:
+        for difference in again.differences:
+            console.print(f"[red]differs:[/] {difference}")
+        raise SystemExit(1)
+    console.print(
+        f"the same: {said.decision}, radius {said.radius:g}, {said.samples:,} samples, every count of every stage"
+    )

@@ -1,0 +1,76 @@
+"""Redis, as the worker speaks to it: calls and commands made by `store`, sent in pipelines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from store import keys
+from store.commands import TAKE, Call, Command
+from store.record import Record
+
+logger = logging.getLogger(__name__)
+
+AWAY = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.BusyLoadingError,
+    redis.exceptions.ReadOnlyError,
+)
+"""What is raised while the server is away, and will not be for ever."""
+RETRY_S = 0.2
+
+Answer = TypeVar("Answer")
+
+
+class Server:
+    """A connection to Redis; any thread may use it."""
+
+    def __init__(self, url: str) -> None:
+        # Gives up at once, so that whoever waits for Redis decides how.
+        self.client: Any = redis.Redis.from_url(
+            url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=2, socket_timeout=20
+        )
+
+    def run(self, commands: Iterable[Command]) -> list[Any]:
+        """The answers to commands, in one round trip."""
+        pipeline = self.client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = pipeline.execute()
+        return answers
+
+    def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:
+        """Whether each guarded call was carried out, and the status that it saw; in one round trip."""
+        answers = self.run(("EVAL", *call.arguments) for call in calls) if calls else []
+        return [(bool(written), status.decode()) for written, status in answers]
+
+    def take(self, waiting: str, taken: str, most: int) -> list[str]:
+        """Ids that wait, now taken."""
+        moved = self.client.eval(TAKE, 2, waiting, taken, most)
+        return [entry.decode() for entry in moved]
+
+    def await_one(self, waiting: str, taken: str, seconds: int) -> str | None:
+        """The first id that waits, now taken; None if there is none for so long."""
+        moved = self.client.blmove(waiting, taken, seconds, "LEFT", "RIGHT")
+        return None if moved is None else moved.decode()
+
+    def record(self, certification: str) -> Record | None:
+        """The record of a certification."""
+        return Record.read(self.client.hgetall(keys.record(certification)))
+
+
+def until_answered(ask: Callable[[], Answer]) -> Answer:
+    """Ask Redis until it answers."""
+    while True:
+        try:
+            return ask()
+        except AWAY as error:
+            logger.warning("Redis is away: %s", error)
+            time.sleep(RETRY_S)

@@ -1,0 +1,64 @@
+"""How a worker process is set up: from the environment, read when it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from models.registry import ZOO
+
+
+class WorkerSettings(BaseSettings):
+    """Each field is the environment variable SMOOTHCERT_ and its name."""
+
+    model_config = SettingsConfigDict(env_prefix="SMOOTHCERT_", extra="ignore")
+
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "default"
+    """Workers of a pool hold the same ensembles and share a queue."""
+    zoo: Path = ZOO
+    ensembles: str = ""
+    """Names, separated by commas; all of the zoo if empty."""
+    allowed_imports: str = ""
+    """`module:callable` of networks that ensembles may name, separated by commas: code of the operator's own."""
+    devices: str = "cpu"
+    """Separated by commas: one process each."""
+    precision: str = "float32"
+    batch: Annotated[int, Field(ge=1, le=65_536)] = 256
+    threads: Annotated[int, Field(ge=0, le=1024)] = 0
+    """CPU threads for the networks; 0 for torch's own choice."""
+    slots: Annotated[int, Field(ge=1, le=4096)] = 32
+    """Certifications at a time."""
+    heartbeat_s: Annotated[float, Field(gt=0)] = 2.0
+    dead_after_s: Annotated[int, Field(ge=2)] = 12
+    """Without a heartbeat for so long, a worker is dead and its certifications go to others."""
+    progress_s: Annotated[float, Field(gt=0)] = 0.3
+    checkpoint_s: Annotated[float, Field(gt=0)] = 2.0
+    drain_s: Annotated[float, Field(ge=0)] = 20.0
+    """After SIGTERM: so long for certifications to end; then they are handed back."""
+    watchdog_s: Annotated[float, Field(gt=0)] = 120.0
+    """The process ends itself where certifications are under way and no batch ends for so long."""
+    result_ttl: Annotated[int, Field(ge=1)] = 86_400
+    """Seconds for which a certification that has ended is kept."""
+
+    @property
+    def device_list(self) -> list[str]:
+        """The devices, one process each."""
+        return _listed(self.devices)
+
+    @property
+    def ensemble_list(self) -> list[str]:
+        """The names asked for; empty for all."""
+        return _listed(self.ensembles)
+
+    @property
+    def import_list(self) -> frozenset[str]:
+        """The imports that are allowed."""
+        return frozenset(_listed(self.allowed_imports))
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,287 @@
+"""The worker: takes certifications from a queue of RQ's, several at a time, and feeds them to one engine.
+
+Five threads, each with one thing to do: this one takes work; the engine owns the device; the clerk writes records; the
+pulse sends heartbeats and lets the janitor sweep; the watchdog sees that batches end. RQ's own thread listens for its
+commands. A thread that fails takes the process with it: a supervisor starts it anew, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from rq import SimpleWorker
+from rq.serializers import JSONSerializer
+from rq.worker import WorkerStatus
+
+from store import bookkeeping, keys, presence, transitions
+from store.commands import Command
+from store.presence import Presence
+from store.record import Record
+from workers.clerk import Clerk
+from workers.engine import Engine
+from workers.holdings import Holdings
+from workers.janitor import Janitor
+from workers.jobs import Stored, certify
+from workers.server import AWAY, Server, until_answered
+from workers.settings import WorkerSettings
+
+logger = logging.getLogger(__name__)
+
+BLOCK_S = 1
+"""How long a look at an empty queue lasts."""
+CRASHED = 70
+"""Exit code of a process that ended itself."""
+
+
+class CertificationWorker(SimpleWorker):
+    """RQ's worker by registration, heartbeat and commands; its own by the way it works."""
+
+    def __init__(self, server: Server, settings: WorkerSettings, holdings: Holdings) -> None:
+        self.server, self.settings, self.holdings = server, settings, holdings
+        self.queue, self.quarantine = (
+            bookkeeping.queue_name(settings.pool),
+            bookkeeping.quarantine_name(settings.pool),
+        )
+        super().__init__(
+            [self.queue],
+            name=f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}",  # new at every start: RQ refuses a name in use
+            connection=server.client,
+            serializer=JSONSerializer,
+            worker_ttl=max(30, settings.dead_after_s),
+        )
+        self.engine = Engine(holdings.any, batch=settings.batch)
+        self.clerk = Clerk(server, settings)
+        self.janitor = Janitor(server, settings, self.name)
+        self.leaving = threading.Event()
+        self.hurried = threading.Event()
+        self.done = threading.Event()
+        self._began_at = time.time()
+        self._last_begun = time.monotonic()
+        self._last_look_at_quarantine = 0.0
+        self._rate = Rate()
+
+    def serve(self) -> None:
+        """Work until SIGTERM or SIGINT; then finish what is under way, or hand it back."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        until_answered(self.register_birth)
+        until_answered(self.subscribe)
+        until_answered(lambda: self.set_state(WorkerStatus.IDLE))
+        clerk = self._start("clerk", self.clerk.run)
+        self._start("watchdog", self._watch)
+        self._beat()
+        self._start("pulse", self._pulse)
+        logger.info("worker %s serves %s", self.name, self.queue)
+        while not self.leaving.is_set():
+            try:
+                self._take_work()
+            except AWAY as error:
+                logger.warning("Redis is away: %s", error)
+                self.leaving.wait(0.5)
+        self._leave(clerk)
+
+    # --- taking work
+
+    def _take_work(self) -> None:
+        free = self.settings.slots - len(self.clerk.works)
+        if free <= 0:
+            self.clerk.wait_for_room(BLOCK_S)
+            return
+        self._look_at_quarantine()
+        waiting, taken = bookkeeping.waiting_key(self.queue), bookkeeping.taken_key(self.queue)
+        if (first := self.server.await_one(waiting, taken, BLOCK_S)) is not None:
+            more = self.server.take(waiting, taken, free - 1) if free > 1 else []
+            self._begin([first, *more], self.queue)
+
+    def _look_at_quarantine(self) -> None:
+        """Suspects are taken one at a time, so that it is known whom to blame."""
+        now = time.monotonic()
+        if now - self._last_look_at_quarantine < BLOCK_S / 2 or any(work.suspect for work in self.clerk.works):
+            return
+        self._last_look_at_quarantine = now
+        waiting, taken = bookkeeping.waiting_key(self.quarantine), bookkeeping.taken_key(self.quarantine)
+        if suspects := self.server.take(waiting, taken, 1):
+            self._begin(suspects, self.quarantine)
+
+    def _begin(self, certifications: list[str], queue: str) -> None:
+        """Register the executions in one pipeline, then let the engine have them."""
+        ready = [stored for each in self._fetch(certifications) if (stored := self._check(*each, queue)) is not None]
+        now, ttl = time.time(), self.settings.dead_after_s
+        begun = [transitions.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
+        answers = self.server.call([call for _, call in begun])
+        for stored, (execution, _), (ours, _) in zip(ready, begun, answers, strict=True):
+            if ours:
+                self._last_begun = time.monotonic()
+                self._hand_over(stored, execution, now)
+            else:
+                self.server.run(transitions.drop(stored.record.id, queue))
+
+    def _hand_over(self, stored: Stored, execution: str, now: float) -> None:
+        work = certify(stored, execution, engine=self.engine, holdings=self.holdings, ended=self.clerk.ended, now=now)
+        self.clerk.take(work)
+
+    def _fetch(self, certifications: list[str]) -> list[tuple[str, dict[bytes, bytes], Record | None, Stored | None]]:
+        commands: list[Command] = []
+        for each in certifications:
+            commands.append(("HGETALL", bookkeeping.job_key(each)))
+            commands.append(("HGETALL", keys.record(each)))
+            commands.append(("GET", keys.images(each)))
+            commands.append(("HGETALL", keys.checkpoints(each)))
+            commands.append(("HGETALL", keys.certificates(each)))
+        replies = iter(self.server.run(commands))
+        return [(each, *_stored(*(next(replies) for _ in range(5)))) for each in certifications]
+
+    def _check(
+        self, certification: str, job: dict[bytes, bytes], record: Record | None, stored: Stored | None, queue: str
+    ) -> Stored | None:
+        """What can be begun; a job that is none of ours is refused, and one that has ended is dropped."""
+        extra = {"certification_id": certification}
+        if record is None or record.status != "queued" or record.queue != queue:
+            if job and record is None:
+                logger.error("a job without a record is refused: %s", certification, extra=extra)
+                self.server.run(transitions.refuse(certification, queue))
+            else:
+                self.server.run(transitions.drop(certification, queue))
+            return None
+        try:
+            bookkeeping.check(job, certification)
+        except bookkeeping.ForeignJobError as error:
+            logger.error("refused: %s", error, extra=extra)
+            self.server.run(transitions.refuse(certification, queue))
+            return None
+        return stored
+
+    # --- heart, commands, watchdog
+
+    def _pulse(self) -> None:
+        while not self.done.wait(self.settings.heartbeat_s):
+            try:
+                self._beat()
+                self.janitor.sweep()
+            except AWAY as error:
+                logger.warning("Redis is away: %s", error)
+                self.janitor.lost_touch()
+
+    def _beat(self) -> None:
+        works, ttl = self.clerk.works, self.settings.dead_after_s
+        commands = presence.announce(self._presence(len(works)), ttl=ttl)
+        for work in works:
+            commands += bookkeeping.beat(work.record.id, work.record.queue, work.execution, ttl=ttl)
+        self.heartbeat(ttl + 60)
+        self.server.run(commands)
+
+    def _presence(self, live: int) -> Presence:
+        statistics = self.engine.statistics
+        self._rate.see(statistics.evaluations, busy=live > 0)
+        return Presence(
+            name=self.name,
+            pool=self.settings.pool,
+            device=str(self.engine.ensemble.device),
+            ensembles=self.holdings.cards,
+            slots=self.settings.slots,
+            live=live,
+            batches=statistics.batches,
+            fill=statistics.fill,
+            evaluations_per_second=self._rate.value,
+            started_at=self._began_at,
+            beat_at=time.time(),
+        )
+
+    def handle_payload(self, message: dict[str, Any]) -> None:
+        """A command of RQ's: stop a job, or leave."""
+        try:
+            said = json.loads(message["data"])
+            command, certification = said["command"], said.get("job_id")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            logger.warning("a command that cannot be read: %.200r", message.get("data"))
+            return
+        if command == "stop-job":
+            self.clerk.cancel(str(certification))
+        elif command == "shutdown":
+            self.leaving.set()
+
+    def _watch(self) -> None:
+        """A beating heart proves that the process lives, not that the device moves."""
+        while not self.done.wait(min(1.0, self.settings.watchdog_s / 4)):
+            moved = max(self.engine.last_step, self._last_begun)
+            if self.clerk.works and time.monotonic() - moved > self.settings.watchdog_s:
+                logger.critical("no batch has ended for %g s: the process ends itself", self.settings.watchdog_s)
+                os._exit(CRASHED)
+
+    # --- leaving
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self.leaving.is_set():
+            self.hurried.set()
+        self.leaving.set()
+
+    def _leave(self, clerk: threading.Thread) -> None:
+        """Finish what ends soon; hand back the rest with its checkpoints."""
+        logger.info("worker %s leaves, %d certifications under way", self.name, len(self.clerk.works))
+        deadline = time.monotonic() + self.settings.drain_s
+        while self.clerk.works and time.monotonic() < deadline and not self.hurried.is_set():
+            time.sleep(0.05)
+        self.clerk.close()
+        clerk.join()
+        self.clerk.hand_back()
+        self.done.set()
+        try:
+            self.server.run(presence.leave(self.name))
+            self.teardown()  # type: ignore[no-untyped-call]
+        except AWAY:
+            logger.warning("Redis is away, so the farewell is left out")
+        self.engine.close()
+
+    def _start(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        def work_or_end() -> None:
+            try:
+                work()
+            except BaseException:
+                logger.critical("the %s failed: the process ends itself\n%s", name, traceback.format_exc())
+                sys.stderr.flush()
+                os._exit(CRASHED)
+
+        thread = threading.Thread(target=work_or_end, name=name, daemon=True)
+        thread.start()
+        return thread
+
+
+class Rate:
+    """Evaluations per second while busy, averaged over the last minute or so."""
+
+    def __init__(self) -> None:
+        self.value: float | None = None
+        self._last: tuple[float, int] | None = None
+
+    def see(self, evaluations: int, *, busy: bool) -> None:
+        """The counter now; only time between two busy looks counts."""
+        now = time.monotonic()
+        if self._last is not None and now > self._last[0]:
+            rate = (evaluations - self._last[1]) / (now - self._last[0])
+            self.value = rate if self.value is None else 0.9 * self.value + 0.1 * rate
+        self._last = (now, evaluations) if busy else None
+
+
+def _stored(
+    job: dict[bytes, bytes],
+    record: dict[bytes, bytes],
+    images: bytes | None,
+    checkpoints: dict[bytes, bytes],
+    certificates: dict[bytes, bytes],
+) -> tuple[dict[bytes, bytes], Record | None, Stored | None]:
+    read = Record.read(record)
+    if read is None:
+        return job, None, None
+    by_place = [{int(place): text for place, text in each.items()} for each in (checkpoints, certificates)]
+    return job, read, Stored(read, images, *by_place)
