@@ -1,4 +1,5 @@
 # make setup   the environment in .venv
+# make serve   the whole service in this terminal: embedded Valkey, API and worker
 # make check   format, lint and types
 # make test    all of it: environment, then every test
 PYTHON ?= python3
@@ -6,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup check test format clean
+.PHONY: setup serve check test format clean
 
 setup: $(READY)
 
@@ -16,6 +17,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable '.[plot]' --group worker --group dev
 	touch $(READY)
+
+serve: $(READY)
+	@$(BIN)/python -m app.serve
 
 check: $(READY)
 	$(BIN)/ruff format --check .

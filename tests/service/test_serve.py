@@ -1,0 +1,289 @@
+"""The all-in-one command: says when it is ready, keeps its parts running, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis
+from PIL import Image
+
+from app.serve import ServeError, Settings, Terminal, write_sample
+from models.data import load_images
+from tests.service import eventually, running_in
+
+ROOT = Path(__file__).parents[2]
+
+# Stand-ins for the API and the worker. They write what the tests ask them for into the working directory.
+API = """
+import os, pathlib
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        ready = self.path == "/readyz" and not pathlib.Path("unready").exists()
+        self.send_response(200 if ready else 503)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+HTTPServer(("127.0.0.1", int(os.environ["SMOOTHCERT_PORT"])), Handler).serve_forever()
+"""
+WORKER = """
+import os, pathlib, signal, subprocess, sys, time
+def drain(*_):
+    time.sleep(0.5)
+    pathlib.Path("drained").touch()
+    sys.exit()
+signal.signal(signal.SIGTERM, drain)
+signal.signal(signal.SIGINT, lambda *_: pathlib.Path("interrupted").touch())
+subprocess.Popen(["sleep", "3600"])
+pathlib.Path("url").write_text(os.environ["SMOOTHCERT_REDIS_URL"])
+pathlib.Path("pids").open("a").write(f"{os.getpid()}\\n")
+while True:
+    time.sleep(3600)
+"""
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
+FAILING = "import sys; sys.exit(3)"
+
+DRIVER = """
+import json, sys
+from app import serve
+serve.PAUSES, serve.DRAIN_SECONDS = (0.01,) * 4, 1e6
+sys.exit(serve.main({name: [sys.executable, "-c", script] for name, script in json.loads(sys.argv[1]).items()}))
+"""
+
+
+class Service:
+    """`app.serve` with stand-ins, in a folder and a terminal session of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.output = folder / "output"
+        self.process: subprocess.Popen[bytes]
+
+    def start(self, *, worker: str = WORKER, **environment: str) -> Service:
+        command = [sys.executable, "-c", DRIVER, json.dumps({"API": API, "worker": worker})]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
+        settings = {"PYTHONPATH": str(ROOT), "SMOOTHCERT_PORT": str(self.port)} | environment
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, env=inherited | settings, stdout=output, stderr=output, start_new_session=True
+            )
+        return self
+
+    def interrupt(self) -> None:
+        """Ctrl-C in its terminal."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def said(self, text: str, *, times: int = 1) -> None:
+        """Wait until it said so."""
+        eventually(lambda: self.output.read_text().count(text) >= times or self.process.poll() is not None)
+        assert self.output.read_text().count(text) >= times, self.output.read_text()
+
+    def exit_code(self) -> int:
+        return self.process.wait(120)
+
+    def workers(self) -> list[int]:
+        pids = self.folder / "pids"
+        return [int(line) for line in pids.read_text().split()] if pids.exists() else []
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path)
+    yield service
+    if service.process.poll() is None:
+        service.process.kill()
+    service.process.wait()
+    eventually(lambda: not running_in(tmp_path))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_where_it_is_and_a_signal_ends_it_in_good_order(service: Service, number: signal.Signals) -> None:
+    service.start().said("Ctrl-C ends it.")
+    address = f"http://127.0.0.1:{service.port}"
+    said = service.output.read_text()
+    assert f"ready at {address}\n" in said
+    assert f" {address}/\n" in said
+    assert f" {address}/docs\n" in said
+    assert (
+        f"curl -s {address}/v1/certifications -H 'Prefer: wait=30' "
+        """-F 'request={"radius": 0.25, "procedure": "sequential"}' -F images=@.smoothcert/samples/ship.png\n"""
+    ) in said
+    assert (service.folder / ".smoothcert/samples/ship.png").is_file()
+    eventually(service.workers)
+    if number == signal.SIGINT:
+        service.interrupt()
+    else:
+        service.process.terminate()
+    assert service.exit_code() == 0
+    assert not running_in(service.folder), "the worker's own child included"
+    assert (service.folder / "drained").exists()
+    assert not (service.folder / "interrupted").exists(), "Ctrl-C is for the command, not for its children"
+
+
+def test_a_second_interrupt_ends_a_worker_that_does_not(service: Service) -> None:
+    service.start(worker=STUBBORN).said("Ctrl-C ends it.")
+    service.interrupt()
+    service.said("Ctrl-C again")
+    service.interrupt()  # without it, the driver would wait for a million seconds
+    assert service.exit_code() == 0
+    assert "ending at once" in service.output.read_text()
+    assert not running_in(service.folder)
+
+
+def test_an_interrupt_while_it_starts_ends_it(service: Service) -> None:
+    (service.folder / "unready").touch()
+    service.start().said("waiting for")
+    service.interrupt()
+    assert service.exit_code() == 0
+    assert not running_in(service.folder)
+
+
+def test_sigkill_leaves_nothing_running(service: Service) -> None:
+    service.start().said("Ctrl-C ends it.")
+    eventually(service.workers)
+    eventually(lambda: len(running_in(service.folder)) == 8)  # the command, three guards, Valkey, API, worker, sleep
+    service.process.kill()
+    service.process.wait()
+    eventually(lambda: not running_in(service.folder))
+
+
+def test_it_says_what_it_waits_for(service: Service) -> None:
+    (service.folder / "unready").touch()
+    service.start().said("waiting for a worker to be ready (/readyz says 503) ...")
+    assert "ready at" not in service.output.read_text()
+    (service.folder / "unready").unlink()
+    service.said("ready at")
+
+
+def test_a_child_that_dies_is_started_again(service: Service) -> None:
+    service.start().said("Ctrl-C ends it.")
+    (first,) = eventually(service.workers)
+    os.kill(first, signal.SIGKILL)
+    service.said("the worker ended with SIGKILL")
+    service.said("ready again")
+    eventually(lambda: len(service.workers()) == 2)
+    assert first not in running_in(service.folder)
+    assert service.workers()[1] in running_in(service.folder)
+
+
+def test_children_that_were_ready_may_die_any_number_of_times(service: Service) -> None:
+    service.start().said("Ctrl-C ends it.")
+    for deaths in range(1, 7):
+        pids = eventually(lambda deaths=deaths: service.workers()[deaths - 1 :])
+        os.kill(pids[-1], signal.SIGKILL)
+        service.said("ready again", times=deaths)
+
+
+def test_the_embedded_server_is_started_again_on_its_file(service: Service) -> None:
+    service.start().said("Ctrl-C ends it.")
+    eventually(service.workers)
+    with redis.Redis.from_url((service.folder / "url").read_text()) as client:
+        client.set("name", "value")
+        pid = client.info("server")["process_id"]
+        os.kill(pid, signal.SIGKILL)
+        service.said("the embedded Valkey ended with SIGKILL")
+        service.said("ready again")
+        assert client.get("name") == b"value"
+        assert client.info("server")["process_id"] != pid
+
+
+def test_a_child_that_never_becomes_ready_ends_it_all(service: Service) -> None:
+    (service.folder / "unready").touch()
+    service.start(worker=FAILING)
+    assert service.exit_code() == 1
+    said = service.output.read_text()
+    assert said.count("the worker ended with exit code 3; it starts again") == 4
+    assert "smoothcert: the worker ended 5 times without becoming ready, the last with exit code 3\n" in said
+    assert not running_in(service.folder)
+
+
+def test_a_port_that_is_taken_is_an_error_before_anything_starts(service: Service) -> None:
+    with socket.create_server(("127.0.0.1", service.port)):
+        assert service.start().exit_code() == 1
+    said = service.output.read_text()
+    assert f"cannot listen on port {service.port} of 127.0.0.1: Address already in use" in said
+    assert "Traceback" not in said
+    assert sorted(path.name for path in service.folder.iterdir()) == ["output"]
+
+
+def test_two_services_on_one_folder_are_an_error(service: Service, tmp_path: Path) -> None:
+    service.start().said("Ctrl-C ends it.")
+    other = Service(tmp_path)
+    other.output = tmp_path / "other"
+    assert other.start().exit_code() == 1
+    assert re.fullmatch(r"smoothcert: .*/valkey is in use by another running service: .*\n", other.output.read_text())
+
+
+def test_with_a_redis_of_ones_own_none_is_embedded(service: Service) -> None:
+    service.start(SMOOTHCERT_REDIS_URL="redis://example.invalid/7", SMOOTHCERT_DATA="elsewhere").said("Ctrl-C ends it.")
+    eventually(service.workers)
+    assert (service.folder / "url").read_text() == "redis://example.invalid/7"
+    assert [path.name for path in (service.folder / "elsewhere").iterdir()] == ["samples"]
+    assert not [line for line in running_in(service.folder).values() if "valkey" in line]
+
+
+def test_the_sample_is_the_shipped_image_of_its_class(tmp_path: Path) -> None:
+    path = write_sample(tmp_path / "samples")
+    shipped = load_images(ROOT / "models/zoo/cifar10-test-100.json")
+    with Image.open(path) as image:
+        pixels = np.asarray(image).transpose(2, 0, 1)
+    (places,) = np.nonzero((shipped.pixels == pixels).all(axis=(1, 2, 3)))
+    assert [shipped.classes[shipped.labels[place]] for place in places] == [path.stem]
+    assert write_sample(tmp_path / "samples") == path
+
+
+@pytest.mark.parametrize(
+    ("environment", "address"),
+    [
+        ({}, "http://127.0.0.1:8000"),
+        ({"SMOOTHCERT_PORT": "", "SMOOTHCERT_HOST": ""}, "http://127.0.0.1:8000"),
+        ({"SMOOTHCERT_PORT": "81", "SMOOTHCERT_HOST": "0.0.0.0"}, "http://127.0.0.1:81"),
+        ({"SMOOTHCERT_HOST": "::"}, "http://[::1]:8000"),
+    ],
+)
+def test_the_address_is_one_that_this_machine_can_open(environment: Mapping[str, str], address: str) -> None:
+    assert Settings.read(environment).address == address
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "8000.0", "٣"])
+def test_a_port_that_is_none_is_named(port: str) -> None:
+    with pytest.raises(ServeError, match=re.escape(repr(port))):
+        Settings.read({"SMOOTHCERT_PORT": port})
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "shown"),
+    [
+        (Screen(), "\r\x1b[Kwaiting for a ...\r\x1b[Kwaiting for b ...\r\x1b[Kready\nlater\n"),
+        (io.StringIO(), "waiting for a ...\nwaiting for b ...\nready\nlater\n"),
+    ],
+)
+def test_waiting_takes_one_line_of_a_terminal(stream: io.StringIO, shown: str) -> None:
+    terminal = Terminal(stream)
+    for what in "aab":
+        terminal.wait_for(what)
+    terminal.say("ready")
+    terminal.say("later")
+    assert stream.getvalue() == shown
