@@ -66,10 +66,12 @@ class Report:
 
     def print(self) -> None:
         """A table for people."""
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
         console.print(f"[bold]{self.name}[/]: {self.compares}")
         console.print(f"on {self.machine}", style="dim")
+        longest = max((len(show(row[0])) for row in self.rows), default=0)
         table = Table(*self.columns, box=box.SIMPLE)
+        table.columns[0].min_width = min(longest, 24)  # names without spaces would be cut, not wrapped
         for row in self.rows:
             table.add_row(*map(show, row))
         console.print(table)
@@ -84,11 +86,13 @@ class Report:
         lines = [f"# {self.name}", "", self.compares, "", f"Made by `{command}` on {self.machine}.", ""]
         lines += ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
         lines += ["| " + " | ".join(map(show, row)) + " |" for row in self.rows]
-        lines += ["", "| figure | measured | goal | |", "|---|---|---|---|"]
+        if self.figures:
+            lines += ["", "| figure | measured | goal | |", "|---|---|---|---|"]
         for figure in self.figures:
             mark = "" if not figure.goal else "reached" if figure.reached else "missed"
             lines.append(f"| {figure.name} | {show(figure.value)} | {figure.goal} | {mark} |")
-        lines += ["", *self.notes]
+        for note in self.notes:
+            lines += ["", note]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(lines).rstrip() + "\n")
 

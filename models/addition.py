@@ -21,7 +21,7 @@ from models.description import FILE, Description, MemberFile, read_toml, write
 from models.ensemble import Ensemble
 from models.errors import EnsembleNameError, FileError, RegistryError
 from models.programs import is_exported, is_torchscript
-from models.registry import ZOO, blaming, check_name, load, read_tensors
+from models.registry import ZOO, blaming, check_name, load, read_tensors, writing
 
 _SAID: dict[str, tuple[type, ...]] = {"architecture": (str,), "sigma": (float, int), "method": (str,)}
 """What an ensemble may take from the training records of its members, and of which types."""
@@ -52,18 +52,24 @@ def add(
 
     The folder is built and loaded beside its place, and moved there only if all is well.
     """
+    require_free(name, zoo)
+    with writing(zoo / name):
+        zoo.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".adding-", dir=zoo) as temporary:
+            folder = Path(temporary) / name
+            folder.mkdir()
+            members = [_take_in(file, folder) for file in files]
+            (folder / FILE).write_text(write(_described(addition, members)))
+            ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports)
+            folder.rename(zoo / name)
+    return ensemble
+
+
+def require_free(name: str, zoo: Path) -> None:
+    """A name for a new ensemble: a name at all, and not taken."""
     check_name(name)
     if (zoo / name).exists():
         raise EnsembleNameError(f"{zoo / name} exists already")
-    zoo.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".adding-", dir=zoo) as temporary:
-        folder = Path(temporary) / name
-        folder.mkdir()
-        members = [_take_in(file, folder) for file in files]
-        (folder / FILE).write_text(write(_described(addition, members)))
-        ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports)
-        folder.rename(zoo / name)
-    return ensemble
 
 
 def _take_in(source: Path, folder: Path) -> MemberFile:

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +28,8 @@ from models.errors import DataError
 Pixels = npt.NDArray[np.uint8]
 TRAIN_SHEETS = tuple(f"data_batch_{i}" for i in range(1, 6))
 TEST_SHEETS = ("test_batch",)
+DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, zlib.error)
+"""What the readers of JSON, npz and pictures raise when a file is missing, cut short or not what it should be."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ def load_images(path: Path, *, train: bool = False) -> Images:
         return _from_own_sheet(path) if path.suffix == ".json" else _from_npz(path)
     except DataError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except DAMAGED as error:
         raise DataError(f"{path}: {error!r}") from error
 
 
@@ -126,8 +132,8 @@ def write_sheet(images: Images, path: Path, *, columns: int = 10) -> None:
 
 
 def _from_npz(path: Path) -> Images:
-    with np.load(path, allow_pickle=False) as file:
-        pixels, labels = file["images"], file["labels"].astype(np.int64)
+    found = _arrays(path)
+    pixels, labels = found["images"], found["labels"].astype(np.int64)
     if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4):
         raise DataError(f"{path}: images of dtype {pixels.dtype} and shape {pixels.shape}, not uint8 [N, H, W(, C)]")
     pixels = pixels[..., None] if pixels.ndim == 3 else pixels
@@ -135,19 +141,37 @@ def _from_npz(path: Path) -> Images:
     return Images(path.stem, np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels, classes)
 
 
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """All arrays of an npz file, which is opened here: numpy leaves it open where it is damaged."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+        return dict(found)
+
+
 def _from_sheets(folder: Path, *, train: bool) -> Images:
-    manifest = json.loads((folder / "MANIFEST.json").read_text())
     sheets = TRAIN_SHEETS if train else TEST_SHEETS
-    try:
-        labels = np.load(folder / "labels.npz")["train" if train else "test"].astype(np.int64)
-        batches = [_sheet(folder / f"{sheet}.webp") for sheet in sheets]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{folder}: {error}") from error
-    pixels = np.concatenate(batches)
-    images = Images("cifar10-train" if train else "cifar10-test", pixels, labels, tuple(manifest["classes"]))
+    with _reading(folder / "MANIFEST.json") as path:
+        manifest = json.loads(path.read_text())
+        classes, digests = tuple(manifest["classes"]), dict(manifest["sha256_of_official_binary_files"])
+    with _reading(folder / "labels.npz") as path:
+        labels = _arrays(path)["train" if train else "test"].astype(np.int64)
+    batches = []
+    for sheet in sheets:
+        with _reading(folder / f"{sheet}.webp") as path:
+            batches.append(_sheet(path))
+    images = Images("cifar10-train" if train else "cifar10-test", np.concatenate(batches), labels, classes)
     for i, sheet in enumerate(sheets):
-        _check_against_official(folder, sheet, images.pick(slice(i * 10_000, (i + 1) * 10_000)), manifest)
+        part = images.pick(slice(i * 10_000, (i + 1) * 10_000))
+        _check_against_official(folder / f"{sheet}.webp", part, digests.get(f"{sheet}.bin"))
     return images
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Path]:
+    """Name the file that is missing or damaged."""
+    try:
+        yield path
+    except DAMAGED as error:
+        raise DataError(f"{path}: {error!r}") from error
 
 
 def _sheet(path: Path) -> Pixels:
@@ -158,12 +182,11 @@ def _sheet(path: Path) -> Pixels:
     return np.ascontiguousarray(blocks.transpose(0, 2, 4, 1, 3).reshape(10_000, 3, 32, 32))
 
 
-def _check_against_official(folder: Path, sheet: str, batch: Images, manifest: dict[str, Any]) -> None:
+def _check_against_official(path: Path, batch: Images, wanted: str | None) -> None:
     rows = np.concatenate([batch.labels.astype(np.uint8)[:, None], batch.pixels.reshape(len(batch), -1)], axis=1)
     seen = hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
-    wanted = manifest["sha256_of_official_binary_files"][f"{sheet}.bin"]
     if seen != wanted:
-        raise DataError(f"{folder / sheet}.webp: pixels and labels have sha256 {seen}, the official file {wanted}")
+        raise DataError(f"{path}: pixels and labels have sha256 {seen}, the official file {wanted}")
 
 
 def _from_torchvision(folder: Path, *, train: bool) -> Images:

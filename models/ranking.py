@@ -51,7 +51,7 @@ class HoldOut:
         if both:
             raise RankingError(
                 f"hold-out {self.selection.text!r} overlaps the evaluation images {evaluation.text!r} "
-                f"in {len(both)} places: {', '.join(map(str, both[:5]))}{', ...' if len(both) > 5 else ''}"
+                f"in {len(both)} places: {_some(both)}"
             )
 
 
@@ -76,6 +76,19 @@ def rank(ensemble: Ensemble, description: Description, holdout: HoldOut) -> Desc
         accuracies=dict(zip(digests, (round(accuracy, 6) for accuracy in accuracies), strict=True)),
     )
     return description.ranked(ranking, dict(zip(digests, weights, strict=True)))
+
+
+def refuse_holdout(ranking: Ranking | None, images: Images) -> None:
+    """Raise if one of these images, on which the members are to be judged, ranked them."""
+    if ranking is None or ranking.data != images.name:
+        return
+    holdout = Selection(ranking.holdout)
+    both = [index for index in images.indices.tolist() if index in holdout]
+    if both:
+        raise RankingError(
+            f"{len(both)} of these {len(images)} images of {images.name} are in the hold-out {ranking.holdout!r} that "
+            f"ranked the members: {_some(both)}"
+        )
 
 
 def logits_under_noise(ensemble: Ensemble, holdout: HoldOut) -> tuple[Tensor, Tensor]:
@@ -112,6 +125,10 @@ def fit_weights(logits: Tensor, labels: Tensor) -> list[float]:
     optimiser.step(loss)  # type: ignore[no-untyped-call]
     weights = powers.detach().softmax(0)
     return [round(weight, 6) for weight in weights.tolist()]
+
+
+def _some(places: list[int]) -> str:
+    return ", ".join(map(str, places[:5])) + (", ..." if len(places) > 5 else "")
 
 
 def _draw_seed(seed: int, draw: int) -> int:

@@ -106,8 +106,9 @@ def rewrite(name: str, description: Description, *, zoo: Path = ZOO) -> None:
     """Replace the ensemble.toml of an ensemble, whole or not at all."""
     partial = zoo / f".{name}.partial"  # not in the folder, where a loader would find a file too many
     try:
-        partial.write_text(write(description))
-        partial.replace(_folder(zoo, name) / FILE)
+        with writing(zoo / name / FILE):
+            partial.write_text(write(description))
+            partial.replace(_folder(zoo, name) / FILE)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -213,3 +214,12 @@ def blaming(path: Path) -> Iterator[None]:
         yield
     except ModelError as error:
         raise type(error)(f"{path}: {error}") from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name what could not be written: a full disk does not say which file it was."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error}; what was there before is unharmed") from error

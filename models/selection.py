@@ -29,13 +29,21 @@ class Selection:
         if as_slice and as_slice[1] and int(as_slice[1]) == 0:
             raise DataError(f"selection {self.text!r} has step 0")
 
+    def __contains__(self, place: int) -> bool:
+        """Whether this place is chosen in a set that is large enough to have it."""
+        if ":" in self.text:
+            return place in range(*self._slice.indices(place + 1))
+        return place in map(int, self.text.split(","))
+
     def places(self, size: int) -> npt.NDArray[np.int64]:
         """The places chosen in a set of this size, in ascending order."""
         if ":" in self.text:
-            return np.arange(size, dtype=np.int64)[
-                slice(*(int(part) if part else None for part in self.text.split(":")))
-            ]
+            return np.arange(size, dtype=np.int64)[self._slice]
         places = np.unique(np.array(self.text.split(","), dtype=np.int64))
         if places[-1] >= size:
             raise DataError(f"selection {self.text!r} has place {places[-1]}, and there are {size} images")
         return places
+
+    @property
+    def _slice(self) -> slice:
+        return slice(*(int(part) if part else None for part in self.text.split(":")))

@@ -25,7 +25,7 @@ class Ledger:
         self.lines: list[dict[str, Any]] = []
         self.run: dict[str, Any] = json.loads(json.dumps(run))
         kept = self._read()
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab", buffering=0)  # so that closing it writes nothing more after a failure
         if kept is None:
             self.run |= once or {}
             self._write({"run": self.run})
@@ -69,10 +69,11 @@ class Ledger:
         return len(whole) + 1
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        before = self._file.tell()
+        before = os.fstat(self._file.fileno()).st_size
+        left = memoryview(json.dumps(line).encode() + b"\n")
         try:
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
+            while left:  # a nearly full disk takes a part
+                left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
         except OSError as error:
             os.truncate(self.path, before)

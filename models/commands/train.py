@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from models.addition import Addition, add
+from models.addition import Addition, add, require_free
 from models.architectures import ARCHITECTURES
 from models.data import load_cifar10
 from models.errors import TrainingError
-from models.registry import ZOO
+from models.registry import ZOO, writing
 from models.training.loop import PRESETS
 from models.training.members import METHODS, Task, train_members
 
@@ -35,15 +36,25 @@ def train(
     for name, value, known in (("method", method, METHODS), ("preset", preset, PRESETS)):
         if value not in known:
             raise TrainingError(f"--{name} {value!r} is none of {', '.join(known)}")
-    if not re.fullmatch(r"\d+(,\d+)*", seeds):
-        raise TrainingError(f"--seeds {seeds!r} is not like 0,1,2")
-    out.mkdir(parents=True, exist_ok=True)
+    if not (math.isfinite(sigma) and sigma >= 0) or jobs < 1:
+        raise TrainingError(f"--sigma {sigma} --jobs {jobs}: sigma must be a finite number >= 0, jobs at least 1")
+    if ensemble:
+        require_free(ensemble, zoo)  # before the hours of training
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    tasks = [
-        Task(data, out, architecture, method, sigma, preset, int(seed), threads, device) for seed in seeds.split(",")
-    ]
+    tasks = [Task(data, out, architecture, method, sigma, preset, seed, threads, device) for seed in _seeds(seeds)]
     train_members(tasks, jobs=jobs)
     if ensemble:
         made = Addition(classes=load_cifar10(data, train=False).classes)
         added = add(ensemble, [task.weights for task in tasks], made, zoo=zoo)
         typer.echo(f"{ensemble}: {len(added.members)} members, digest {added.digest}")
+
+
+def _seeds(text: str) -> list[int]:
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise TrainingError(f"--seeds {text!r} is not like 0,1,2")
+    seeds = [int(seed) for seed in text.split(",")]
+    if len(set(seeds)) != len(seeds):
+        raise TrainingError(f"--seeds {text!r} has a seed twice")
+    return seeds

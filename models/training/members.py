@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -19,7 +20,8 @@ from rich.progress import Progress as Bars
 
 from models.architectures import build
 from models.data import load_cifar10
-from models.training.checkpoint import write_safetensors
+from models.errors import ModelError, TrainingError
+from models.training.checkpoint import read_safetensors, write_safetensors
 from models.training.consistency import Consistency
 from models.training.gaussian import Gaussian
 from models.training.loop import PRESETS, Method, Progress, Record, train
@@ -33,6 +35,9 @@ METHODS: dict[str, Callable[[float], Method]] = {
     "macer": Macer.at,
 }
 """Each takes sigma and gives the method with its published parameters."""
+
+Report = Progress | ModelError
+"""From a member: how far it is, or what ended it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,27 @@ class Task:
         """Where the trained member will be."""
         return self.out / f"{self.method}-{self.seed}.safetensors"
 
-    def run(self, reports: Queue[tuple[int, Progress]]) -> None:
+    @property
+    def finished(self) -> bool:
+        """Whether its weights are there; those of another run are refused, not taken for its own."""
+        if not self.weights.exists():
+            return False
+        said, _ = read_safetensors(self.weights)
+        wanted = {key: getattr(self, key) for key in ("architecture", "method", "sigma", "preset", "seed")}
+        other = {key: said.get(key) for key, value in wanted.items() if said.get(key) != value}
+        if other:
+            raise TrainingError(f"{self.weights} holds the weights of another run, with {other}; name another folder")
+        return True
+
+    def run(self, reports: Queue[tuple[int, Report]]) -> None:
+        """Train in a process of its own; bad input ends it with a report, not with a traceback."""
+        try:
+            self.train(reports)
+        except ModelError as error:
+            reports.put((self.seed, error))
+            sys.exit(1)
+
+    def train(self, reports: Queue[tuple[int, Report]]) -> None:
         """Train, and leave the weights with their record in the header."""
         torch.set_num_threads(self.threads)
         images = load_cifar10(self.data, train=True)
@@ -91,23 +116,25 @@ class Task:
 
 def train_members(tasks: list[Task], *, jobs: int) -> None:
     """Train every member whose weights are not there yet, `jobs` at a time, each on its share of the cores."""
-    waiting = [task for task in tasks if not task.weights.exists()]
+    waiting = [task for task in tasks if not task.finished]
     context = multiprocessing.get_context("spawn")
-    reports: Queue[tuple[int, Progress]] = context.Queue()
+    reports: Queue[tuple[int, Report]] = context.Queue()
     running: dict[int, SpawnProcess] = {}
-    with Board() as board:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                task = waiting.pop(0)
-                running[task.seed] = context.Process(target=task.run, args=(reports,), daemon=True)
-                running[task.seed].start()
-            with suppress(queue.Empty):
-                board.show(*reports.get(timeout=1))
-            for seed, process in list(running.items()):
-                if not process.is_alive() and reports.empty():
-                    del running[seed]
-                    if process.exitcode:
-                        raise SystemExit(f"member {seed} ended with exit code {process.exitcode}")
+    try:
+        with Board() as board:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    task = waiting.pop(0)
+                    running[task.seed] = context.Process(target=task.run, args=(reports,), daemon=True)
+                    running[task.seed].start()
+                with suppress(queue.Empty):
+                    board.take(*reports.get(timeout=1))
+                for seed in [seed for seed, process in running.items() if not process.is_alive() and reports.empty()]:
+                    if code := running.pop(seed).exitcode:
+                        raise TrainingError(f"member {seed} ended with exit code {code}")
+    finally:  # the others stop too; their next start goes on from their checkpoints
+        for process in running.values():
+            process.terminate()
 
 
 class Board:
@@ -136,6 +163,12 @@ class Board:
 
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
+
+    def take(self, seed: int, report: Report) -> None:
+        """Show how a member gets on; raise what ended it."""
+        if isinstance(report, ModelError):
+            raise type(report)(f"member {seed}: {report}") from report
+        self.show(seed, report)
 
     def show(self, seed: int, now: Progress) -> None:
         """Move the member's bar, and say how an epoch ended."""

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -94,9 +95,37 @@ def test_check_exits_with_1_where_a_goal_is_missed(value: float, code: int, monk
     assert front.main() == 0
 
 
+def test_a_check_of_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = ModuleType("benchmarks.stub", "A stub.")
+    stub.configure = lambda _: None  # type: ignore[attr-defined]
+    stub.run = lambda _: Report("x", "", ("a",), [(1,)], [Figure("f", 1.0)], machine="m")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "benchmarks.stub", stub)
+    monkeypatch.setattr(front, "NAMES", ("stub",))
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "stub", "--check"])
+    with pytest.raises(SystemExit, match="nothing to judge"):
+        front.main()
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("--check", "--check"),
+        ("0::20", "0::20"),
+        ("../shared/data", "../shared/data"),
+        ("/somewhere/else/cifar10:0::20", "PATH/TO/cifar10:0::20"),
+        ("--data=/somewhere/else/cifar10", "--data=PATH/TO/cifar10"),
+        (f"{Path.cwd()}/benchmarks/results", "benchmarks/results"),
+    ],
+)
+def test_a_written_command_has_no_path_of_this_machine(argument: str, told: str) -> None:
+    assert front.command_line(["x", argument]) == f"python -m benchmarks x {told}"
+
+
 def test_a_report_is_a_table_for_people_and_for_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report(0.5).print()
     assert "missed" in capsys.readouterr().out
     assert json.loads(report(0.5).as_json())["figures"][0]["reached"] is False
     report(2.0).write_markdown(tmp_path / "x.md", command="python -m benchmarks x")
     assert "| f | 2 | >= 1 | reached |" in (tmp_path / "x.md").read_text()
+    replace(report(2.0), figures=(), notes=("one", "two")).write_markdown(tmp_path / "x.md", command="x")
+    assert (tmp_path / "x.md").read_text().endswith("| 1 | 2.5 |\n\none\n\ntwo\n")

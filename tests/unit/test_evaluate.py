@@ -1,23 +1,40 @@
-"""`python -m benchmarks evaluate` on a small ensemble: the table, and a run that is killed and started again."""
+"""`python -m benchmarks evaluate` and `accuracy` on small ensembles: tables, figures, and a run that is killed."""
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest, norm
 
+from benchmarks import __main__ as front
+from benchmarks import accuracy, evaluation, paper
+from benchmarks.disagreement import all_disagreements, as_notes, estimate
+from benchmarks.setting import Evaluated, Setting
 from models import addition
-from models.data import load_images, write_sheet
-from models.registry import ZOO
+from models.data import Images, load_images, write_sheet
+from models.description import Description, MemberFile, Ranking
+from models.registry import ZOO, describe, rewrite
 from models.resnet import resnet20
 from models.training.checkpoint import write_safetensors
+from smoothcert.certificate import Certificate
+from smoothcert.evaluation import Judged
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, run
+from tests.unit import engines
+from workers.certification import Question
+from workers.sampling import NoiseStream
 
 ROOT = Path(__file__).parents[2]
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -63,7 +80,7 @@ def test_the_table_has_a_row_for_each_setting(zoo: Path, tmp_path: Path) -> None
         *("fixed-k2-K1", "lost-r0.05-k2-K1", "lost-r0.1-k2-K1"),
     ]
     assert {path.stem for path in (tmp_path / "out").iterdir()} == set(labels)
-    assert any("disagree at r = 0.05" in note for note in said["notes"])
+    assert any("k2-K1, r = 0.05: fixed and lost " in note for note in said["notes"])
     assert len((tmp_path / "evaluate.csv").read_text().splitlines()) == 1 + 6 * 8
     assert (tmp_path / "evaluate.png").stat().st_size > 10_000
     assert "| fixed-k1-K1 |" in (tmp_path / "evaluate.md").read_text()
@@ -119,3 +136,264 @@ def test_bad_input_is_one_sentence(zoo: Path, tmp_path: Path, more: list[str], s
     assert done.returncode == 1
     assert seen in done.stderr
     assert "Traceback" not in done.stderr, done.stderr
+
+
+Benchmark = Callable[..., tuple[int | str, str]]
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchmark:
+    """A benchmark in this process, which has imported torch already: its exit code or last words, and its output."""
+
+    def run_it(*arguments: object) -> tuple[int | str, str]:
+        monkeypatch.setattr(sys, "argv", ["benchmarks", *map(str, arguments)])
+        try:
+            code: Any = front.main()
+        except SystemExit as end:
+            code = end.code
+        return code, capsys.readouterr().out
+
+    return run_it
+
+
+@pytest.fixture
+def ranked(zoo: Path, tmp_path: Path) -> Path:
+    """The zoo with its ensemble ranked on images 20 and 60, which are among the eight."""
+    for file in zoo.rglob("*.*"):
+        (tmp_path / "zoo" / file.relative_to(zoo)).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "zoo" / file.relative_to(zoo)).write_bytes(file.read_bytes())
+    said = describe("two", zoo=zoo)
+    accuracies = {member.sha256: 0.5 for member in said.members}
+    ranking = Ranking("cifar10-test", "0" * 64, "20,60", 2, 1, 0.25, 0, accuracies)
+    rewrite("two", replace(said, evaluation="0,40", ranking=ranking), zoo=tmp_path / "zoo")
+    return tmp_path / "zoo"
+
+
+def test_the_hold_out_is_not_evaluated(ranked: Path, tmp_path: Path, benchmark: Benchmark) -> None:
+    arguments = ("evaluate", "--zoo", ranked, "--ensemble", "two", "--out", tmp_path / "out", "--n", 20, "--timed", 1)
+    code, _ = benchmark(*arguments, "--images", ranked / "eight.json")
+    assert str(code).startswith("error: 2 of these 8 images of cifar10-test are in the hold-out '20,60'")
+    assert str(code).endswith(": 20, 60")
+    assert not (tmp_path / "out").exists()
+    code, _ = benchmark(*arguments, "--images", f"{ranked / 'eight.json'}:0:1", "--procedure", "fixed")
+    assert code == 0
+
+
+def test_every_member_is_judged_alone(zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:
+    out = tmp_path / "out"
+    code, said = benchmark(
+        "evaluate", "--zoo", zoo, "--ensemble", "two", "--images", zoo / "eight.json", "--out", out, "--n", 40,
+        "--timed", 1, "--procedure", "fixed", "--k", "1,2", "--alone", "--write", tmp_path, "--name", "mine", "--json",
+        "--check",
+    )  # fmt: skip
+    assert code == 1  # these networks were never trained
+    table = json.loads(said)
+    assert [row["setting"] for row in table["rows"]] == ["fixed-k1", "fixed-k2", "fixed-member2"]
+    asked = [json.loads((out / f"fixed-{who}.jsonl").read_text().splitlines()[1]) for who in ("k1", "member2", "k2")]
+    first, second, both = (line["certificate"]["provenance"]["ensemble"]["members"] for line in asked)
+    assert [*first, *second] == both == [member.sha256 for member in describe("two", zoo=zoo).members]
+    assert [figure["name"] for figure in table["figures"]] == [
+        "ACR of 2 members / of the best one alone",
+        "certified accuracy at r=0.25 of the weakest member alone, %",
+    ]
+    with (tmp_path / "mine.csv").open() as file:
+        right = [
+            row for row in csv.DictReader(file) if row["setting"] == "fixed-k1" and row["class_index"] == row["label"]
+        ]
+    assert table["rows"][0]["ACR"] == pytest.approx(sum(float(row["radius"]) for row in right) / 8, abs=0.001)
+    assert (tmp_path / "mine.png").exists()
+    assert str(tmp_path) not in (tmp_path / "mine.md").read_text()
+
+
+def test_a_table_made_again_says_the_same(zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:
+    """Times included: they are those of the certifying."""
+    arguments = (
+        "evaluate", "--zoo", zoo, "--ensemble", "two", "--images", f"{zoo / 'eight.json'}:0:2", "--out", tmp_path,
+        "--n", 20, "--timed", 1, "--procedure", "fixed", "--json",
+    )  # fmt: skip
+    assert benchmark(*arguments) == benchmark(*arguments)
+
+
+def test_a_check_without_a_goal_is_refused(zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:
+    code, _ = benchmark(
+        "evaluate", "--zoo", zoo, "--ensemble", "two", "--images", f"{zoo / 'eight.json'}:0:1", "--out", tmp_path,
+        "--procedure", "fixed", "--n", 10, "--timed", 1, "--check",
+    )  # fmt: skip
+    assert "nothing to judge" in str(code)
+
+
+NOISE = Gaussian(0.25)
+FIVE = engines.ensemble(5)
+
+
+def judged(p: float, procedure: AnyProcedure, radius: float | None) -> Judged:
+    """An image of class 0 with exactly this share of the samples, of four classes."""
+
+    def sample(n: int) -> list[int]:
+        return [round(p * n), n - round(p * n), 0, 0, 0]
+
+    verdict = run(procedure.start(NOISE, radius, alpha=0.001, beta=0.001), sample)
+    said = {"noise": NOISE, "procedure": procedure, "alpha": 0.001, "beta": 0.001, "target_radius": radius}
+    return Judged(Certificate.of(verdict, **said), label=0)
+
+
+def evaluated(
+    *shares: float, members: str = "k5", procedure: AnyProcedure | None = None, radius: float | None = None
+) -> Evaluated:
+    procedure = procedure or Fixed(n=10_000)
+    size = int(members.removeprefix("k")) if members.startswith("k") else 1
+    place = int(members.removeprefix("member")) - 1 if size == 1 and not members.startswith("k") else 0
+    chosen = replace(FIVE, members=FIVE.members[place : place + size])
+    setting = Setting(procedure.name, members, chosen, Question(NOISE, procedure, radius))
+    return Evaluated(setting, [judged(p, procedure, radius) for p in shares], seconds=2.0, certify_seconds=0.001)
+
+
+def test_an_ensemble_is_compared_with_its_best_member_not_its_first() -> None:
+    alone = {"k1": 0.90, "member2": 0.95, "member3": 0.80, "member4": 0.85, "member5": 0.91}
+    runs = [evaluated(p, p, members=who) for who, p in alone.items()]
+    gain, weakest = evaluation.member_figures([*runs, evaluated(0.97, 0.99)], 5)
+    acr = {p: runs_p.judged[0].correct_radius for p, runs_p in zip(alone.values(), runs, strict=True)}
+    both = [judged(p, Fixed(n=10_000), None).correct_radius for p in (0.97, 0.99)]
+    assert gain.value == pytest.approx(sum(both) / 2 / acr[0.95])
+    assert gain.at_least == 1.08
+    assert (weakest.value, weakest.at_least) == (0, 55)  # p = .8 proves less than .25
+    assert evaluation.member_figures(runs, 5) == []
+    assert evaluation.member_figures([*runs[1:], evaluated(0.97, 0.99)], 5) == []
+
+
+def test_members_that_certify_nothing_reach_no_goal() -> None:
+    runs = [evaluated(0.4, members=who) for who in ("k1", "member2")]
+    pair = replace(runs[0].setting, members="k2", ensemble=replace(FIVE, members=FIVE.members[:2]))
+    gain, _ = evaluation.member_figures([*runs, replace(runs[0], setting=pair)], 2)
+    assert not gain.reached
+
+
+def test_a_disagreement_between_the_boundaries_is_told_from_one_that_is_not() -> None:
+    """At r = .25 p0 is .8413; Certify with 10,000 samples proves it from .8524 on, CertifyAdp from .845 on."""
+    fixed = evaluated(0.848, 0.97, 0.60)
+    adaptive = evaluated(0.848, 0.50, 0.60, procedure=Adaptive(), radius=0.25)
+    (found,) = all_disagreements([fixed, adaptive])
+    assert list(found.p_a) == [0, 1]
+    assert found.p_a[0] == pytest.approx(0.848, abs=1e-4)
+    assert found.p_a[1] == pytest.approx((0.97 * 10_100 + 0.5 * 200) / 10_300)
+    assert [found.may_differ(p) for p in (0.5, 0.8413, 0.848, 0.88)] == [False, False, True, False]
+    assert found.between == 1
+    assert "k5, r = 0.25: fixed and adaptive 2 (1)." in as_notes([found])[0]
+    count, outside = evaluation.disagreement_figures([found])
+    assert (count.value, outside.value, outside.reached) == (2, 1, False)
+
+
+def test_only_the_same_question_to_the_same_classifier_is_compared() -> None:
+    fixed = evaluated(0.9)
+    other_k = evaluated(0.9, members="k3", procedure=Adaptive(), radius=0.25)
+    radii = [evaluated(0.9, procedure=Adaptive(), radius=r) for r in (0.25, 0.5)]
+    assert list(all_disagreements([fixed, other_k])) == []
+    assert list(all_disagreements(radii)) == []
+    assert [each.radius for each in all_disagreements([fixed, *radii])] == [0.25, 0.5]
+
+
+def test_p_a_is_estimated_from_every_sample_but_never_as_no_class() -> None:
+    one = judged(0.9, Fixed(n=300), None).certificate
+    stage = one.stages[0].model_copy(update={"counts": (0, 0, 100, 0, 5_000)})
+    other = one.model_copy(update={"stages": (stage,)})
+    assert estimate([one, other]) == pytest.approx((90 + 270 + 90) / (100 + 300 + 100 + 5_100))
+
+
+def test_the_paper_stands_beside_what_it_measured_too() -> None:
+    said = replace(describe("cifar10-resnet20-gaussian-0.25"), method="gaussian")
+    ours = evaluated(0.9).setting
+    found = paper.published(said, ours, "cifar10-test")
+    assert found is not None
+    assert (found.acr, *found.accuracies.values()) == (0.5, 80.2, 65.4, 50.4, 36.8)
+    assert paper.published(said, evaluated(0.9, members="k3").setting, "cifar10-test") == paper.RESNET20[3]
+    others = [
+        (said, evaluated(0.9, members="k2").setting, "cifar10-test"),
+        (said, evaluated(0.9, members="member1").setting, "cifar10-test"),
+        (said, ours, "mnist"),
+        (replace(said, method="macer"), ours, "cifar10-test"),
+        (said, replace(ours, question=replace(ours.question, noise=Gaussian(0.5))), "cifar10-test"),
+        (said, replace(ours, ensemble=ours.ensemble.with_(consensus=3)), "cifar10-test"),
+        (said, evaluated(0.9, procedure=Adaptive(), radius=0.25).setting, "cifar10-test"),
+    ]
+    assert [paper.published(*other) for other in others] == [None] * 7
+
+
+def described(*records: dict[str, Any]) -> Description:
+    members = tuple(MemberFile(f"{i}.safetensors", f"{i:064}", 1, training=said) for i, said in enumerate(records))
+    return Description("cifar-resnet20", CIFAR10, (3, 32, 32), 0.25, members, method="gaussian")
+
+
+def test_the_report_says_what_training_cost_and_how_far_n_reaches() -> None:
+    records = [{"preset": "one-cycle", "epochs": 16, "seconds": seconds} for seconds in (5800.2, 5700.0)]
+    images = Images("cifar10-test", np.zeros((1, 3, 4, 4), np.uint8), np.zeros(1, np.int64), CIFAR10)
+    runs = [evaluated(0.9, members="k1"), evaluated(0.95)]
+    said = evaluation.report(runs, images, described(*records), "fixed")
+    assert [row[0] for row in said.rows] == ["fixed-k1", "the paper, k = 1", "fixed-k5", "the paper, k = 5"]
+    assert all(len(row) == len(said.columns) for row in said.rows)
+    notes = " ".join(said.notes)
+    assert "2 members, gaussian, 16 epochs of the preset one-cycle each, 5,700 to 5,800 s each" in notes
+    ours, theirs = (0.25 * norm.ppf(0.001 ** (1 / n)) for n in (10_000, 100_000))
+    assert f"No radius above {ours:.3f} can be proved with n = 10,000, and none above {theirs:.3f}" in notes
+    values = dict(zip(said.columns, said.rows[0], strict=True))
+    assert values["s/image"] == 2.0
+    assert values["TimeRF"] == round(100_100 * 0.001 / 2, 2)
+    assert "do not tell" in evaluation.budget(described(*records, {}))
+
+
+def random_images(n: int) -> Images:
+    rng = np.random.default_rng(5)
+    pixels = rng.integers(0, 256, (n, *engines.SHAPE), dtype=np.uint8)
+    return Images("cifar10-test", pixels, rng.integers(0, 4, n), ("a", "b", "c", "d"))
+
+
+def test_accuracy_is_that_of_the_members_and_of_the_best_under_one_draw() -> None:
+    """Computed by the networks themselves, one image after the other, on noise drawn by hand."""
+    three, images = engines.ensemble(3), random_images(70).pick([3, 40, *range(41, 70)])
+    found = accuracy.right_answers(three, images, 0.25, seed="s", batch=8)
+    stream = NoiseStream("s", 0, engines.SHAPE, torch.device("cpu"))
+    right = np.zeros(5, int)
+    for pixels, label, index in zip(images.pixels, images.labels, images.indices.tolist(), strict=True):
+        x = torch.from_numpy(pixels) / 255 + 0.25 * stream.block(index // 32)[index % 32]
+        with torch.no_grad():
+            logits = torch.cat([member.network(x.unsqueeze(0)) for member in three.members])
+        answers = [*logits.argmax(1), logits[:2].sum(0).argmax(), logits.sum(0).argmax()]
+        right += np.array([int(answer) == label for answer in answers])
+    assert list(found.values()) == right.tolist()
+    assert len(set(right.tolist())) > 1
+    assert list(found)[3:] == ["the 2 best", "the 3 best"]
+
+
+@pytest.fixture
+def hundred(monkeypatch: pytest.MonkeyPatch) -> Images:
+    """A hundred test images in the place of CIFAR-10's."""
+    shipped = load_images(ZOO / "cifar10-test-100.json")
+    images = Images(shipped.name, shipped.pixels, shipped.labels, shipped.classes)
+    monkeypatch.setattr(accuracy, "load_cifar10", lambda folder, *, train: images)
+    return images
+
+
+@pytest.mark.usefixtures("hundred")
+def test_accuracy_leaves_out_the_hold_out(ranked: Path, tmp_path: Path, benchmark: Benchmark) -> None:
+    arguments = ("accuracy", "--zoo", ranked, "--ensemble", "two", "--data", "/data/cifar10")
+    code, out = benchmark(*arguments, "--json", "--write", tmp_path)
+    assert code == 0
+    said = json.loads(out)
+    assert "98 images of cifar10-test (all but the hold-out)" in said["notes"][0]
+    assert [row["classifier"].split(",")[0] for row in said["rows"]] == ["member 1", "member 2", "the 2 best"]
+    for row in said["rows"]:
+        exact = binomtest(round(row["accuracy"] * 98), 98).proportion_ci(0.95)
+        assert (row["95 % from"], row["to"]) == pytest.approx((exact.low, exact.high), abs=1e-4)
+    assert "`python -m benchmarks accuracy --zoo PATH/TO/zoo" in (tmp_path / "accuracy.md").read_text()
+    assert benchmark(*arguments, "--check")[0] == 1  # these networks were never trained
+    refused, _ = benchmark(*arguments, "--images", "::4")
+    assert "2 of these 25 images of cifar10-test are in the hold-out '20,60'" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("more", "seen"), [(["--images", "900:"], "'900:' chooses none of 100"), (["--voting", "loud"], "'loud'")]
+)
+@pytest.mark.usefixtures("hundred")
+def test_accuracy_names_bad_input(zoo: Path, more: list[str], seen: str, benchmark: Benchmark) -> None:
+    code, _ = benchmark("accuracy", "--zoo", zoo, "--ensemble", "two", "--data", "x", *more)
+    assert str(code).startswith("error: ")
+    assert seen in str(code)

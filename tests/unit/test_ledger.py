@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -67,5 +68,21 @@ def test_a_full_disk_leaves_the_lines_before(tmp_path: Path, monkeypatch: pytest
             patch.setattr("os.fsync", full)
             with pytest.raises(LedgerError, match="No space left"):
                 ledger.append({"image": 2})
+    with Ledger(path, RUN) as ledger:
+        assert ledger.lines == [{"image": 1}]
+
+
+def test_a_disk_that_takes_half_a_line_leaves_the_lines_before(tmp_path: Path) -> None:
+    path, before = tmp_path / "ledger.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Ledger(path, RUN) as ledger:
+        ledger.append({"image": 1})
+        size = path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
+        try:
+            with pytest.raises(LedgerError, match="File too large"):
+                ledger.append({"image": "a line of more than ten bytes"})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.stat().st_size == size
     with Ledger(path, RUN) as ledger:
         assert ledger.lines == [{"image": 1}]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import multiprocessing
+import queue
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +27,8 @@ from models.__main__ import run
 from models.data import DataError, load_cifar10
 from models.registry import load
 from models.resnet import resnet20
+from models.training.checkpoint import write_safetensors
+from tests.unit.test_training import full_disk
 
 ROOT = Path(__file__).parents[2]
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -183,3 +189,143 @@ def test_a_user_sees_the_sentence_and_no_traceback(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 1
     assert done.stderr == f"UnknownEnsembleError: no ensemble 'nobody' in {tmp_path}; there are: none\n"
+
+
+class Thread(threading.Thread):
+    """A member in a thread of this process, where a process of its own would import torch anew."""
+
+    exitcode = 0
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except SystemExit as end:
+            self.exitcode = int(end.code or 0)
+
+    def terminate(self) -> None:
+        self.join()
+
+
+class Threads:
+    """Stands for a context of multiprocessing."""
+
+    Process = Thread
+    Queue = queue.Queue
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> Any:
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: Threads)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def folder(data: Path, tmp_path: Path) -> Path:
+    """All sheets of a CIFAR-10; the digests of the training sheets are not in the manifest."""
+    copied = Path(shutil.copytree(data, tmp_path / "cifar10"))
+    for i in range(1, 6):
+        shutil.copy(data / "test_batch.webp", copied / f"data_batch_{i}.webp")
+    return copied
+
+
+def cut(path: Path) -> None:
+    """Leave the beginning of a file."""
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def labels(folder: Path, **changed: Any) -> None:
+    """Write other labels."""
+    found = dict(np.load(folder / "labels.npz"))
+    np.savez(folder / "labels.npz", **{**found, **changed})
+
+
+DAMAGES = {
+    "no sheet": (lambda folder: (folder / "data_batch_3.webp").unlink(), "data_batch_3.webp: FileNotFoundError"),
+    "half a sheet": (lambda folder: cut(folder / "data_batch_3.webp"), "data_batch_3.webp: "),
+    "half the labels": (lambda folder: cut(folder / "labels.npz"), "labels.npz: BadZipFile"),
+    "no labels": (lambda folder: (folder / "labels.npz").write_bytes(b""), "labels.npz: EOFError"),
+    "half a manifest": (lambda folder: (folder / "MANIFEST.json").write_text('{"classes": ['), "MANIFEST.json: JSON"),
+    "labels out of range": (
+        lambda folder: labels(folder, train=np.full(50_000, 200, np.uint8)),
+        "cifar10-train: labels 200..200 outside 0..9",
+    ),
+    "too few labels": (lambda folder: labels(folder, train=np.zeros(7, np.uint8)), "50000 images but 7 labels"),
+    "other pixels": (lambda folder: None, "data_batch_1.webp: pixels and labels have sha256"),
+}
+
+
+@pytest.mark.usefixtures("in_threads")
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_train_names_what_is_wrong_with_its_data(folder: Path, tmp_path: Path, damage: str) -> None:
+    break_it, seen = DAMAGES[damage]
+    break_it(folder)
+    done = models("train", "--data", folder, "--out", tmp_path / "out", "--seeds", 3)
+    assert done.returncode == 1
+    assert done.stderr.startswith("DataError: member 3: ")
+    assert seen in done.stderr
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_ends_a_member_in_its_own_process_is_one_sentence(tmp_path: Path) -> None:
+    done = models("train", "--data", "/nowhere", "--out", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("DataError: member 0: /nowhere: neither MANIFEST.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        (["--method", "hope"], "--method 'hope' is none of gaussian"),
+        (["--preset", "long"], "--preset 'long' is none of paper"),
+        (["--seeds", "one"], "--seeds 'one'"),
+        (["--seeds", "1,2,1"], "--seeds '1,2,1' has a seed twice"),
+        (["--jobs", "0"], "--jobs 0"),
+        (["--sigma", "-0.25"], "--sigma -0.25"),
+        (["--sigma", "nan"], "--sigma nan"),
+        (["--ensemble", "three"], "three exists already"),
+        (["--ensemble", "../three"], "'../three' is no name"),
+        (["--out", __file__], f"cannot write {__file__}: "),
+    ],
+)
+def test_train_refuses_bad_options_before_it_starts(zoo: Path, tmp_path: Path, arguments: list[str], seen: str) -> None:
+    done = models("train", "--data", "/nowhere", "--out", tmp_path / "out", "--zoo", zoo, *arguments)
+    assert done.returncode == 1
+    assert seen in done.stderr
+    assert "member 0" not in done.stderr
+
+
+def trained(folder: Path, seed: int) -> Path:
+    """Weights as `train` leaves them."""
+    torch.manual_seed(seed)
+    folder.mkdir(exist_ok=True)
+    record = {
+        "architecture": "cifar-resnet20", "method": "gaussian", "sigma": 0.25, "preset": "one-cycle", "seed": seed,
+        "epochs": 16, "seconds": 5800.5,
+    }  # fmt: skip
+    write_safetensors(folder / f"gaussian-{seed}.safetensors", resnet20().state_dict(), record)
+    return folder / f"gaussian-{seed}.safetensors"
+
+
+def test_train_makes_an_ensemble_of_finished_members(data: Path, tmp_path: Path) -> None:
+    files = [trained(tmp_path / "out", seed) for seed in (4, 7)]
+    command = ("train", "--data", data, "--out", tmp_path / "out", "--seeds", "4,7", "--preset", "one-cycle")
+    done = models(*command, "--ensemble", "both", "--zoo", tmp_path / "zoo")
+    assert done.returncode == 0, done.stderr
+    said = tomllib.loads((tmp_path / "zoo" / "both" / "ensemble.toml").read_text())
+    assert [member["file"] for member in said["members"]] == [file.name for file in files]
+    assert [member["training"]["seed"] for member in said["members"]] == [4, 7]
+    assert (said["sigma"], said["method"], said["classes"]) == (0.25, "gaussian", CLASSES)
+    assert load("both", zoo=tmp_path / "zoo").members[1].digest == hashlib.sha256(files[1].read_bytes()).hexdigest()
+
+
+def test_a_full_disk_leaves_no_half_of_an_ensemble(zoo: Path, data: Path, tmp_path: Path) -> None:
+    file = trained(tmp_path / "out", 4)
+    with full_disk():
+        done = models("add", "one", file, "--zoo", zoo)
+    assert done.returncode == 1
+    assert f"FileError: cannot write {zoo / 'one'}: " in done.stderr
+    assert "File too large" in done.stderr
+    assert [entry.name for entry in zoo.iterdir()] == ["three"]
+    assert models("add", "one", file, "--zoo", zoo).returncode == 0

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +18,15 @@ from scipy.stats import norm
 from torch import nn
 
 from models.data import DataError, Images, load_cifar10
-from models.errors import TrainingError
+from models.errors import ModelError, TrainingError
 from models.resnet import resnet20, resnet110
-from models.training import checkpoint
+from models.training import checkpoint, members
 from models.training.checkpoint import read_safetensors, write_safetensors
 from models.training.consistency import Consistency
 from models.training.gaussian import Gaussian
 from models.training.loop import PRESETS, Method, Preset, Progress, augment, train
 from models.training.macer import Macer
-from models.training.members import METHODS
+from models.training.members import METHODS, Task
 from models.training.smoothadv import SmoothAdv
 
 TWO_EPOCHS = Preset(epochs=2, batch=8, rate=0.1, schedule="one-cycle")
@@ -96,6 +101,86 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     assert said == {"epoch": 1}
     assert tensors["w"].tolist() == [1, 1, 1]
     assert list(tmp_path.iterdir()) == [path]
+
+
+@contextmanager
+def full_disk(limit: int = 100_000) -> Iterator[None]:
+    """No file grows beyond this: the nearest that a test comes to a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
+    """The training of a ResNet20 on forty small images for one epoch."""
+    monkeypatch.setattr(members, "load_cifar10", lambda folder, *, train: images())
+    monkeypatch.setitem(members.PRESETS, "tiny", replace(TWO_EPOCHS, epochs=1, batch=20))
+    return Task(tmp_path, tmp_path, "cifar-resnet20", "gaussian", 0.25, "tiny", seed=1, threads=1, device="cpu")
+
+
+def ending(task: Task) -> ModelError | None:
+    """What ended a member's training before its time, as its parent hears of it."""
+    reports: Any = SimpleQueue()
+    with suppress(SystemExit):
+        task.run(reports)
+    last = None
+    while not reports.empty():
+        _, last = reports.get()
+    return last if isinstance(last, ModelError) else None
+
+
+def test_a_full_disk_costs_no_epoch_that_was_finished(task: Task) -> None:
+    """The weights cannot be written; when they can, they are written without any training."""
+    assert ending(task) is None
+    _, trained = read_safetensors(task.weights)
+    task.weights.unlink()
+    kept = task.weights.with_suffix(".checkpoint").read_bytes()
+    with full_disk():
+        error = ending(task)
+    assert isinstance(error, TrainingError)
+    assert f"cannot write {task.weights}: " in str(error)
+    assert "File too large" in str(error)
+    assert {path.name: path.read_bytes() for path in task.out.iterdir()} == {"gaussian-1.checkpoint": kept}
+    assert ending(task) is None
+    assert task.weights.with_suffix(".checkpoint").read_bytes() == kept
+    _, written = read_safetensors(task.weights)
+    assert all(torch.equal(written[name], tensor) for name, tensor in trained.items())
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named(task: Task) -> None:
+    with full_disk():
+        error = ending(task)
+    assert f"cannot write {task.weights.with_suffix('.checkpoint')}" in str(error)
+    assert list(task.out.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "seen"),
+    [({"sigma": 0.5}, "another run: {'preset'"), ({"architecture": "cifar-resnet110"}, "another architecture")],
+)
+def test_a_member_does_not_go_on_from_the_checkpoint_of_another(task: Task, other: dict[str, Any], seen: str) -> None:
+    assert ending(task) is None
+    task.weights.unlink()
+    kept = task.weights.with_suffix(".checkpoint").read_bytes()
+    error = ending(replace(task, **other))
+    assert isinstance(error, TrainingError)
+    assert f"{task.weights.with_suffix('.checkpoint')} is the checkpoint of {seen}" in str(error)
+    assert task.weights.with_suffix(".checkpoint").read_bytes() == kept
+
+
+def test_the_weights_of_another_run_are_not_taken_for_finished_ones(task: Task) -> None:
+    assert not task.finished
+    assert ending(task) is None
+    assert task.finished
+    for key, value in {"sigma": 0.5, "architecture": "cifar-resnet110", "preset": "paper"}.items():
+        was = getattr(task, key)
+        with pytest.raises(TrainingError, match="holds the weights of another run") as error:
+            members.train_members([replace(task, **{key: value})], jobs=1)
+        assert f"with {{{key!r}: {was!r}}}" in str(error.value)
 
 
 def logits_of(method: Method, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:

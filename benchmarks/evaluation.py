@@ -1,0 +1,188 @@
+"""What an evaluation says: the table of the paper, figures with goals, notes, CSV and plots."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks import paper
+from benchmarks.disagreement import Disagreement, all_disagreements, as_notes
+from benchmarks.report import Figure, Report
+from benchmarks.setting import Evaluated
+from models.data import Images
+from models.description import Description
+from smoothcert.evaluation import (
+    average_certified_radius,
+    certified_accuracy,
+    consensus_rate,
+    sample_reduction,
+    stage_shares,
+)
+from smoothcert.plot import COLOURS, finish, pyplot
+from smoothcert.procedures import Fixed
+from workers.certification import Question
+
+RADII = (0.0, 0.25, 0.5, 0.75)
+GAIN = 1.08
+"""What an ensemble's ACR is to be, in ACRs of its best member; the paper has 1.15 at k = 5."""
+ALONE = 55.0
+"""Percent that every member alone is to certify at r = .25."""
+
+
+def report(evaluated: list[Evaluated], images: Images, description: Description, name: str) -> Report:
+    """The table of the paper, beside its own rows where it has them, and how often two procedures disagree."""
+    accuracies = [f"r={r:g}" for r in RADII]
+    costs = ("samples", "evaluations", "s/image", "SampleRF", "TimeRF", "KCR", "ASC/ASA by stage")
+    rows = []
+    for each in evaluated:
+        rows.append(row(each))
+        if theirs := paper.published(description, each.setting, images.name):
+            percents = [theirs.accuracies[r] for r in RADII]
+            rows.append((f"the paper, k = {each.k}", theirs.acr, *percents, *[""] * len(costs)))
+    disagreed = list(all_disagreements(evaluated))
+    return Report(
+        name=name,
+        compares=f"the certificates of {evaluated[0].setting.ensemble.name} by procedure, radius and members",
+        columns=("setting", "ACR", *accuracies, *costs),
+        rows=rows,
+        figures=[*member_figures(evaluated, len(description.members)), *disagreement_figures(disagreed)],
+        notes=[
+            about(images),
+            *([paper.NOTE] if len(rows) > len(evaluated) else []),
+            budget(description),
+            *cap_notes(evaluated),
+            *as_notes(disagreed),
+        ],
+    )
+
+
+def row(each: Evaluated) -> tuple[object, ...]:
+    """One line of the table."""
+    judged, certificates = each.judged, each.certificates
+    target = each.setting.question.radius
+    accuracies = [round(certified_accuracy(judged, r), 1) if target is None or r <= target else "" for r in RADII]
+    kcr = consensus_rate(judged)
+    shares = " ".join(f"{s.certified:.0f}/{s.abandoned:.0f}" for s in stage_shares(judged)[:5])
+    return (
+        each.setting.label,
+        round(average_certified_radius(judged), 3),
+        *accuracies,
+        round(sum(c.samples for c in certificates) / len(judged), 1),
+        round(sum(c.evaluations or 0 for c in certificates) / len(judged), 1),
+        round(each.seconds / len(judged), 2),
+        round(sample_reduction(judged), 2),
+        round((100 + paper.N) * len(judged) * each.certify_seconds / each.seconds, 2),
+        "" if kcr is None else round(kcr, 1),
+        shares if each.setting.name in ("adaptive", "kept") else "",
+    )
+
+
+def member_figures(evaluated: Sequence[Evaluated], members: int) -> list[Figure]:
+    """What the ensemble adds to its best member, where Certify judged all of them together and each alone."""
+    fixed = [each for each in evaluated if each.fixed]
+    alone, together = ([each for each in fixed if each.k == k] for k in (1, members))
+    if not len(alone) == members > 1 or not together:
+        return []
+    best = max(average_certified_radius(each.judged) for each in alone)
+    gain = average_certified_radius(together[0].judged) / best if best else math.nan
+    least = min(certified_accuracy(each.judged, 0.25) for each in alone)
+    return [
+        Figure(f"ACR of {members} members / of the best one alone", gain, at_least=GAIN),
+        Figure("certified accuracy at r=0.25 of the weakest member alone, %", least, at_least=ALONE),
+    ]
+
+
+def disagreement_figures(found: Sequence[Disagreement]) -> list[Figure]:
+    """All pairs of procedures together."""
+    if not found:
+        return []
+    disagreed, between = sum(len(each.p_a) for each in found), sum(each.between for each in found)
+    return [
+        Figure("disagreements of two procedures about an image", disagreed),
+        Figure("of them, where p_A is not between their boundaries", disagreed - between, at_most=0),
+    ]
+
+
+def about(images: Images) -> str:
+    """What the columns mean."""
+    return (
+        f"{len(images)} images of {images.name}; certified accuracy in percent of all images; samples, evaluations and "
+        f"seconds are means over the images; SampleRF and TimeRF are against Certify with n = {paper.N:,} and the full "
+        "vote, whose time per sample was measured when the run began; KCR includes the samples of the selection; "
+        "ASC/ASA: percent of images certified and abandoned in each stage, together ASR."
+    )
+
+
+def budget(description: Description) -> str:
+    """What the members' training cost, by their own records."""
+    records = [member.training for member in description.members]
+    if not all({"preset", "epochs", "seconds"} <= set(record) for record in records):
+        return "The records of the members do not tell their training budget."
+    plans = sorted({f"{record['epochs']} epochs of the preset {record['preset']}" for record in records})
+    seconds = [float(record["seconds"]) for record in records]
+    return (
+        f"Training budget: {len(records)} members, {description.method}, {' or '.join(plans)} each, "
+        f"{min(seconds):,.0f} to {max(seconds):,.0f} s each."
+    )
+
+
+def cap_notes(evaluated: Sequence[Evaluated]) -> list[str]:
+    """How far n samples reach, and how far the paper's do."""
+    ours = next((each.setting.question for each in evaluated if each.fixed), None)
+    if ours is None:
+        return []
+    theirs = replace(ours, procedure=Fixed(n=paper.N))
+    return [
+        f"No radius above {largest(ours):.3f} can be proved with n = {ours.procedure.most_samples:,}, and none above "
+        f"{largest(theirs):.3f} with the paper's n = {paper.N:,}."
+    ]
+
+
+def largest(question: Question) -> float:
+    """The largest radius within reach of a question."""
+    return question.procedure.largest_radius(question.noise, alpha=question.alpha)
+
+
+def write_csv(evaluated: list[Evaluated], images: Images, path: Path) -> None:
+    """One row for each image and setting."""
+    columns = ("class_index", "radius", "samples", "evaluations", "stop_reason")
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(("setting", "image", "label", *columns))
+        for each in evaluated:
+            for index, judged in zip(images.indices, each.judged, strict=True):
+                values = (getattr(judged.certificate, column) for column in columns)
+                table.writerow((each.setting.label, index, judged.label, *values))
+
+
+def plot(evaluated: list[Evaluated], path: Path) -> None:
+    """Certified accuracy over radius, ACR over k, samples per image."""
+    figure, (accuracy, acr, samples) = pyplot().subplots(1, 3, figsize=(15, 4.5), layout="constrained")
+    for each, colour in zip(evaluated, itertools.cycle(COLOURS), strict=False):
+        line = {"color": colour, "label": each.setting.label, "linestyle": "--" if each.setting.alone else "-"}
+        target = each.setting.question.radius
+        radii = [(largest(each.setting.question) if target is None else target) * i / 200 for i in range(201)]
+        accuracy.plot(radii, [certified_accuracy(each.judged, r) for r in radii], **line)
+        drawn = sorted((certificate.samples for certificate in each.certificates), reverse=True)
+        samples.plot([100 * (i + 1) / len(drawn) for i in range(len(drawn))], drawn, **line)
+    for (name, alone), same in grouped(evaluated).items():
+        points = sorted((each.k, average_certified_radius(each.judged)) for each in same)
+        acr.plot(*zip(*points, strict=True), "x" if alone else "o-", label=f"{name}, each alone" if alone else name)
+    accuracy.set(xlabel="radius", ylabel="certified accuracy, %", ylim=(0, 100))
+    acr.set(xlabel="members k", ylabel="average certified radius", xticks=sorted({each.k for each in evaluated}))
+    samples.set(xlabel="share of images, %", ylabel="samples at least", yscale="log")
+    finish(figure, (accuracy, acr, samples), path)
+
+
+def grouped(evaluated: list[Evaluated]) -> dict[tuple[str, bool], list[Evaluated]]:
+    """Settings that share a line of the plot of ACR over k: one procedure and radius."""
+    groups: dict[tuple[str, bool], list[Evaluated]] = {}
+    for each in evaluated:
+        radius = each.setting.question.radius
+        name = each.setting.name if radius is None else f"{each.setting.name}, r={radius:g}"
+        groups.setdefault((name, each.setting.alone), []).append(each)
+    return groups
