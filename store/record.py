@@ -67,8 +67,12 @@ class Record:
         """From the hash; None where there is none, or one that is being written by nobody (it has no id)."""
         if b"id" not in data:
             return None
-        known = {name: data[name.encode()].decode() for name in _KINDS if name.encode() in data}
-        return cls(**{name: _KINDS[name](text) for name, text in known.items()})
+        return cls.parse({name.decode(): value.decode() for name, value in data.items()})
+
+    @classmethod
+    def parse(cls, data: Mapping[str, str]) -> Record:
+        """From the hash as text; what a later version has added is passed over."""
+        return cls(**{name: kind(data[name]) for name, kind in _KINDS.items() if name in data})
 
     def mapping(self) -> dict[str, str]:
         """For the hash."""

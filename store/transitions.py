@@ -19,7 +19,7 @@ from itertools import chain
 from smoothcert.certification import Status
 from smoothcert.problem import Failure
 from store import bookkeeping, keys
-from store.commands import ACCEPT, Argument, Call, Command, flat, guarded
+from store.commands import ACCEPT, READ, Argument, Call, Command, flat, guarded
 from store.record import Record
 from store.statistics import counted
 
@@ -58,6 +58,12 @@ def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[
     asked = (key, bookkeeping.waiting_key(record.queue), keys.active(record.owner))
     values = (digest, limits.waiting, limits.active, record.created_at, keys.record(""), *flat(written))
     return Call(ACCEPT, asked, values)
+
+
+def read(certification: str) -> Call:
+    """Look at a certification, its certificates and its place in the queue."""
+    watched = (keys.record(certification), keys.certificates(certification))
+    return Call(READ, watched, (bookkeeping.WAITING_PREFIX, certification))
 
 
 def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Call]:

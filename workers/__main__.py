@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
+
+# Before torch is imported: OpenMP's threads wait for each other spinning, and where other processes want the same cores
+# they spin most of the time away (four times fewer evaluations per second, measured). A short spin costs nothing.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 from models.errors import ModelError
 from workers.errors import WorkerError

@@ -6,6 +6,7 @@ WorkerError
 ├── CheckpointError                   a checkpoint that does not belong to this certification
 ├── EngineError (also a ValueError)   an ensemble that this engine cannot run
 ├── HoldingsError                     an ensemble that this worker does not hold
+├── InputLostError                    the images of a certification are no longer there
 ├── ReplayError                       a certificate that cannot be repeated here
 ├── CanceledError                     somebody canceled the certification
 └── ClosedError                       the engine was closed
@@ -36,6 +37,10 @@ class EngineError(WorkerError, ValueError):
 
 class HoldingsError(WorkerError):
     """An ensemble that this worker does not hold."""
+
+
+class InputLostError(WorkerError):
+    """The images of a certification are no longer there."""
 
 
 class ReplayError(WorkerError):

@@ -24,6 +24,7 @@ class Holdings:
 
     def __init__(self, ensembles: Mapping[str, Ensemble]) -> None:
         self._ensembles = dict(ensembles)
+        self._views: dict[tuple[str, str, int | None], Ensemble] = {}  # a view knows its digest once it was asked for
         if not self._ensembles:
             raise HoldingsError("a worker needs at least one ensemble")
 
@@ -64,7 +65,10 @@ class Holdings:
             raise HoldingsError(f"this worker holds {', '.join(self._ensembles)}, not {request.ensemble}")
         if held.digest != digest:
             raise HoldingsError(f"{held.name} has digest {held.digest} here, the request was accepted for {digest}")
-        return held.with_(voting=request.voting, consensus=request.consensus)
+        asked = (held.name, request.voting or held.voting, request.consensus)
+        if asked not in self._views:
+            self._views[asked] = held.with_(voting=asked[1], consensus=asked[2])
+        return self._views[asked]
 
 
 def card(ensemble: Ensemble) -> EnsembleCard:

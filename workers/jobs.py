@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,8 @@ import torch
 from torch import Tensor
 
 from smoothcert.bounds import lower_bound, upper_bound
+from smoothcert.certificate import Certificate
 from smoothcert.certification import ImageProgress, Look, Progress, Status
-from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Gaussian
 from smoothcert.problem import Failure
 from smoothcert.request import CertificationRequest
@@ -25,9 +26,11 @@ from store.statistics import bucket
 from workers import certification
 from workers.certification import Certification, Question
 from workers.engine import Engine
-from workers.errors import CanceledError, CheckpointError, ClosedError, HoldingsError, WorkerError
+from workers.errors import CanceledError, ClosedError, HoldingsError, InputLostError
 from workers.holdings import Holdings
 from workers.run import Checkpoint
+
+logger = logging.getLogger(__name__)
 
 SHOWN = 32
 """Images under way whose progress is told."""
@@ -53,8 +56,15 @@ class Finished:
     evaluations: int
 
     @classmethod
+    def of(cls, certificate: Certificate) -> Finished:
+        """Of a certificate that was made just now."""
+        return cls(
+            certificate.model_dump_json(), certificate.decision, certificate.samples, certificate.evaluations or 0
+        )
+
+    @classmethod
     def read(cls, text: str) -> Finished:
-        """From the JSON."""
+        """From the JSON of an earlier execution."""
         said: dict[str, Any] = json.loads(text)
         return cls(text, said["decision"], said["samples"], said["evaluations"] or 0)
 
@@ -122,7 +132,7 @@ class Work:
         """An image has ended: keep its certificate, or what went wrong."""
         ended = self.live.pop(index)
         try:
-            text = ended.result().model_dump_json()
+            finished = Finished.of(ended.result())
         except CanceledError:
             return
         except ClosedError as error:
@@ -130,8 +140,8 @@ class Work:
         except Exception as error:  # whatever the networks raised belongs to this certification
             self.fail(Failure(code="engine_failed", detail=f"image {index}: {type(error).__name__}: {error}"))
         else:
-            self.finished[index] = Finished.read(text)
-            self.unsaved[index] = text
+            self.finished[index] = finished
+            self.unsaved[index] = finished.text
 
     def checkpoints(self) -> dict[int, str]:
         """Of the images that have come further since they were last asked for."""
@@ -180,8 +190,8 @@ def certify(
     """Begin, or go on with, a certification; `ended` is called in the engine's thread for each image."""
     record = stored.record if stored.record.started_at else replace(stored.record, started_at=now)
     work = Work(record, execution)
-    work.finished = {index: Finished.read(text.decode()) for index, text in stored.certificates.items()}
     try:
+        work.finished = {index: Finished.read(text.decode()) for index, text in stored.certificates.items()}
         request, images = CertificationRequest.model_validate_json(record.request), _images(stored.images)
         ensemble, question = holdings.view(request, record.digest), _question(request, record.images)
         for index, image in enumerate(images):
@@ -192,9 +202,10 @@ def certify(
                 )
     except HoldingsError as error:
         work.fail(Failure(code="ensemble_changed", detail=str(error)))
-    except CheckpointError as error:
-        work.fail(Failure(code="internal", detail=f"the checkpoint cannot be used: {error}"))
-    except (SmoothcertError, WorkerError, LookupError, ValueError) as error:
+    except InputLostError as error:
+        work.fail(Failure(code="input_lost", detail=str(error)))
+    except Exception as error:  # whatever is wrong with one certification must not end the worker
+        logger.exception("cannot be begun", extra={"certification_id": record.id})
         work.fail(Failure(code="internal", detail=f"{type(error).__name__}: {error}"))
     for index, each in list(work.live.items()):  # only now: the clerk must not see half a work
         each.handle.future.add_done_callback(_telling(ended, work, index))
@@ -208,7 +219,7 @@ def _telling(ended: Callable[[Work, int], None], work: Work, index: int) -> Call
 def _images(data: bytes | None) -> Tensor:
     """[N, C, H, W] from the npy file that the API stored."""
     if data is None:
-        raise LookupError("the images are no longer there")
+        raise InputLostError("the images are no longer there")
     return torch.from_numpy(np.load(io.BytesIO(data), allow_pickle=False))
 
 

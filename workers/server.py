@@ -51,10 +51,12 @@ class Server:
         answers = self.run(("EVAL", *call.arguments) for call in calls) if calls else []
         return [(bool(written), status.decode()) for written, status in answers]
 
-    def take(self, waiting: str, taken: str, most: int) -> list[str]:
-        """Ids that wait, now taken."""
-        moved = self.client.eval(TAKE, 2, waiting, taken, most)
-        return [entry.decode() for entry in moved]
+    def take(
+        self, waiting: str, taken: str, most: int, *, and_run: Sequence[Command] = ()
+    ) -> tuple[list[str], list[Any]]:
+        """Ids that wait, now taken; and the answers to other commands, in the same round trip."""
+        moved, *answers = self.run([("EVAL", TAKE, 2, waiting, taken, most), *and_run])
+        return [entry.decode() for entry in moved], answers
 
     def await_one(self, waiting: str, taken: str, seconds: int) -> str | None:
         """The first id that waits, now taken; None if there is none for so long."""

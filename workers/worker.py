@@ -18,6 +18,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from rq import SimpleWorker
@@ -101,8 +102,9 @@ class CertificationWorker(SimpleWorker):
         self._look_at_quarantine()
         waiting, taken = bookkeeping.waiting_key(self.queue), bookkeeping.taken_key(self.queue)
         if (first := self.server.await_one(waiting, taken, BLOCK_S)) is not None:
-            more = self.server.take(waiting, taken, free - 1) if free > 1 else []
-            self._begin([first, *more], self.queue)
+            more, answers = self.server.take(waiting, taken, free - 1, and_run=_reading(first))
+            found = [_found(first, answers)]
+            self._begin(found + self._fetch(more), self.queue)
 
     def _look_at_quarantine(self) -> None:
         """Suspects are taken one at a time, so that it is known whom to blame."""
@@ -111,12 +113,12 @@ class CertificationWorker(SimpleWorker):
             return
         self._last_look_at_quarantine = now
         waiting, taken = bookkeeping.waiting_key(self.quarantine), bookkeeping.taken_key(self.quarantine)
-        if suspects := self.server.take(waiting, taken, 1):
-            self._begin(suspects, self.quarantine)
+        suspects, _ = self.server.take(waiting, taken, 1)
+        self._begin(self._fetch(suspects), self.quarantine)
 
-    def _begin(self, certifications: list[str], queue: str) -> None:
+    def _begin(self, found: list[Found], queue: str) -> None:
         """Register the executions in one pipeline, then let the engine have them."""
-        ready = [stored for each in self._fetch(certifications) if (stored := self._check(*each, queue)) is not None]
+        ready = [stored for each in found if (stored := self._check(each, queue)) is not None]
         now, ttl = time.time(), self.settings.dead_after_s
         begun = [transitions.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
         answers = self.server.call([call for _, call in begun])
@@ -131,24 +133,16 @@ class CertificationWorker(SimpleWorker):
         work = certify(stored, execution, engine=self.engine, holdings=self.holdings, ended=self.clerk.ended, now=now)
         self.clerk.take(work)
 
-    def _fetch(self, certifications: list[str]) -> list[tuple[str, dict[bytes, bytes], Record | None, Stored | None]]:
-        commands: list[Command] = []
-        for each in certifications:
-            commands.append(("HGETALL", bookkeeping.job_key(each)))
-            commands.append(("HGETALL", keys.record(each)))
-            commands.append(("GET", keys.images(each)))
-            commands.append(("HGETALL", keys.checkpoints(each)))
-            commands.append(("HGETALL", keys.certificates(each)))
-        replies = iter(self.server.run(commands))
-        return [(each, *_stored(*(next(replies) for _ in range(5)))) for each in certifications]
+    def _fetch(self, certifications: list[str]) -> list[Found]:
+        answers = iter(self.server.run(command for each in certifications for command in _reading(each)))
+        return [_found(each, [next(answers) for _ in _reading(each)]) for each in certifications]
 
-    def _check(
-        self, certification: str, job: dict[bytes, bytes], record: Record | None, stored: Stored | None, queue: str
-    ) -> Stored | None:
+    def _check(self, found: Found, queue: str) -> Stored | None:
         """What can be begun; a job that is none of ours is refused, and one that has ended is dropped."""
+        certification, job, stored = found.certification, found.job, found.stored
         extra = {"certification_id": certification}
-        if record is None or record.status != "queued" or record.queue != queue:
-            if job and record is None:
+        if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
+            if job and stored is None:
                 logger.error("a job without a record is refused: %s", certification, extra=extra)
                 self.server.run(transitions.refuse(certification, queue))
             else:
@@ -273,15 +267,29 @@ class Rate:
         self._last = (now, evaluations) if busy else None
 
 
-def _stored(
-    job: dict[bytes, bytes],
-    record: dict[bytes, bytes],
-    images: bytes | None,
-    checkpoints: dict[bytes, bytes],
-    certificates: dict[bytes, bytes],
-) -> tuple[dict[bytes, bytes], Record | None, Stored | None]:
-    read = Record.read(record)
-    if read is None:
-        return job, None, None
+@dataclass(frozen=True)
+class Found:
+    """What Redis holds under the id of a job."""
+
+    certification: str
+    job: dict[bytes, bytes]
+    stored: Stored | None
+
+
+def _reading(certification: str) -> list[Command]:
+    return [
+        ("HGETALL", bookkeeping.job_key(certification)),
+        ("HGETALL", keys.record(certification)),
+        ("GET", keys.images(certification)),
+        ("HGETALL", keys.checkpoints(certification)),
+        ("HGETALL", keys.certificates(certification)),
+    ]
+
+
+def _found(certification: str, answers: list[Any]) -> Found:
+    job, data, images, checkpoints, certificates = answers
+    record = Record.read(data)
+    if record is None:
+        return Found(certification, job, None)
     by_place = [{int(place): text for place, text in each.items()} for each in (checkpoints, certificates)]
-    return job, read, Stored(read, images, *by_place)
+    return Found(certification, job, Stored(record, images, *by_place))

@@ -43,6 +43,8 @@ def certify_adaptive(
     require_stages(stages)
     require_level("alpha", alpha)
     require_level("beta", beta)
+    require_level("alpha divided by the stages", alpha / len(stages))
+    require_level("beta divided by the stages", beta / max(1, len(stages) - 1))
     return _certify_adaptive(noise, radius, n0, tuple(stages), alpha, beta, keep_samples)
 
 

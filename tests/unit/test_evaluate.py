@@ -19,13 +19,14 @@ import torch
 from scipy.stats import binomtest, norm
 
 from benchmarks import __main__ as front
-from benchmarks import accuracy, evaluation, paper
+from benchmarks import accuracy, evaluate, evaluation, paper
 from benchmarks.disagreement import all_disagreements, as_notes, estimate
 from benchmarks.setting import Evaluated, Setting
+from benchmarks.tape import Tape
 from models import addition
 from models.data import Images, load_images, write_sheet
 from models.description import Description, MemberFile, Ranking
-from models.registry import ZOO, describe, rewrite
+from models.registry import ZOO, describe, load, rewrite
 from models.resnet import resnet20
 from models.training.checkpoint import write_safetensors
 from smoothcert.certificate import Certificate
@@ -33,7 +34,8 @@ from smoothcert.evaluation import Judged
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, run
 from tests.unit import engines
-from workers.certification import Question
+from workers.certification import Question, start
+from workers.engine import Engine
 from workers.sampling import NoiseStream
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +126,10 @@ def test_other_parameters_do_not_mix_with_a_ledger(zoo: Path, tmp_path: Path) ->
     ("more", "seen"),
     [
         (["--images", "/nowhere"], "/nowhere"),
-        (["--images", "shipped:x"], "shipped"),
+        (["--images", "shipped:x"], "'x'"),
+        (["--images", "7:,"], "'7:,'"),
+        (["--record"], "--tape"),
+        (["--record", "--tape", "t", "--check"], "--check"),
         (["--procedure", "hope"], "'hope'"),
         (["--ensemble", "nobody"], "nobody"),
         (["--k", "3"], "3"),
@@ -212,6 +217,82 @@ def test_a_table_made_again_says_the_same(zoo: Path, tmp_path: Path, benchmark: 
         "--n", 20, "--timed", 1, "--procedure", "fixed", "--json",
     )  # fmt: skip
     assert benchmark(*arguments) == benchmark(*arguments)
+
+
+def test_several_processes_record_and_the_last_computes_nothing(
+    zoo: Path, tmp_path: Path, benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is killed on its way, two share the images; then both tables are made from the same tapes."""
+    tapes, out, images = tmp_path / "tapes", tmp_path / "out", zoo / "eight.json"
+    common = ("evaluate", "--zoo", zoo, "--ensemble", "two", "--n", 150, "--timed", 1, "--batch", 32, "--tape", tapes)
+    common = (*common, "--procedure", "fixed")
+    members = (*common, "--k", "1,2", "--alone")
+    arguments = map(str, [*members, "--record", "--images", images])
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while not list(tapes.glob("*.tape")) and killed.poll() is None:
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    before = {path: path.read_bytes() for path in tapes.glob("*.tape")}
+    assert 1 <= len(before) < 8
+
+    code, said = benchmark(*members, "--record", "--images", f"{images}:0:5", "--json")
+    assert code == 0
+    (cost,) = json.loads(said)["rows"]
+    assert cost["recorded now"] == max(0, 5 - len(before))
+    assert cost["evaluations"] == 2 * 256 * cost["recorded now"]
+    assert benchmark(*members, "--record", "--images", f"{images}:5:")[0] == 0
+    assert all(path.read_bytes() == whole for path, whole in before.items())
+    assert not out.exists()
+
+    monkeypatch.setattr(Tape, "_record", None)  # no member is run on any sample
+    for _ in range(2):
+        code, said = benchmark(*members, "--images", images, "--out", out, "--write", tmp_path, "--json")
+        assert code == 0
+    assert benchmark(*common, "--consensus", 1, "--images", images, "--out", out, "--json")[0] == 0
+    rows = json.loads(said)["rows"]
+    assert [row["setting"] for row in rows] == ["fixed-k1", "fixed-k2", "fixed-member2"]
+    assert [row["evaluations"] for row in rows] == [250, 500, 250]
+    assert rows[1]["s/image, computed"] == pytest.approx(2 * rows[0]["s/image, computed"], abs=0.02)
+    assert [row["TimeRF, computed"] for row in rows] == [round(100_100 / 250, 2)] * 3
+    assert "Settings share one pass over the samples" in (tmp_path / "evaluate.md").read_text()
+
+    two = load("two", zoo=zoo, batch=32).with_(voting="soft")
+    header, *_, last = lines(out / "fixed-k2.jsonl")
+    assert last["image"] == last["certificate"]["provenance"]["sampling"]["image"] == 140
+    with Engine(two, batch=32) as engine:
+        pixels = torch.from_numpy(load_images(images).pixels[7])
+        question = Question(NOISE, Fixed(n=150))
+        engines_own = start(engine, pixels, question, seed=header["run"]["tape"], index=140).result()
+    said = json.loads(engines_own.to_json())
+    del said["digest"], said["provenance"]["started_at"], said["provenance"]["finished_at"]
+    assert said == last["certificate"]
+
+
+def test_certificates_from_tapes_and_from_the_engine_do_not_mix(
+    zoo: Path, tmp_path: Path, benchmark: Benchmark
+) -> None:
+    arguments = ("evaluate", "--zoo", zoo, "--ensemble", "two", "--images", f"{zoo / 'eight.json'}:0:1", "--n", 20)
+    arguments = (*arguments, "--timed", 1, "--procedure", "fixed")
+    taped = (*arguments, "--tape", tmp_path / "tapes")
+    assert benchmark(*taped, "--out", tmp_path / "a")[0] == benchmark(*arguments, "--out", tmp_path / "b")[0] == 0
+    seed = (tmp_path / "tapes" / "seed").read_text()
+    assert f"belongs to another run, with {{'tape': '{seed}'}}" in str(
+        benchmark(*arguments, "--out", tmp_path / "a")[0]
+    )
+    assert "belongs to another run, with {'tape': None}" in str(benchmark(*taped, "--out", tmp_path / "b")[0])
+    (tape,) = (tmp_path / "tapes").glob("*.tape")
+    tape.write_bytes(tape.read_bytes()[:-1])
+    code, _ = benchmark(*taped, "--out", tmp_path / "c")
+    assert str(code).startswith(f"error: {tape} is damaged")
+
+
+def test_a_selection_by_itself_is_one_of_the_shipped_images() -> None:
+    for spec, indices in (("0:3", [0, 20, 40]), ("98:", [1960, 1980]), ("5", [100]), ("shipped:7,9", [140, 180])):
+        assert evaluate.chosen_images(spec).indices.tolist() == indices
+    assert len(evaluate.chosen_images("shipped")) == len(evaluate.chosen_images(":")) == 100
 
 
 def test_a_check_without_a_goal_is_refused(zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:

@@ -321,6 +321,8 @@ def test_the_number_of_classes_must_not_change() -> None:
         (lambda: certify_sequential(NOISE, 0.25, max_samples=10**8), "100000000"),
         (lambda: certify_adaptive(NOISE, 0.25, alpha=1.0), "1.0"),
         (lambda: certify_adaptive(NOISE, 0.25, beta=0.0), "0.0"),
+        (lambda: certify_adaptive(NOISE, 0.25, alpha=2e-20), "divided by the stages"),
+        (lambda: certify_adaptive(NOISE, 0.25, beta=2e-20), "divided by the stages"),
         (lambda: certify_sequential(NOISE, -1.0), "-1.0"),
         (lambda: certify_sequential(NOISE, 0.25, max_samples=0), "0"),
         (lambda: certify_sequential(NOISE, 0.25, alpha=2.0), "2.0"),

@@ -1,0 +1,200 @@
+"""What a worker tells of a certification under way, and how it comes to its end."""
+
+from __future__ import annotations
+
+import io
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smoothcert.bounds import lower_bound, upper_bound
+from store.record import Record
+from tests.unit.engines import SHAPE, SIGMA, ensemble, images, until
+from workers.engine import Engine
+from workers.errors import CheckpointError, HoldingsError
+from workers.holdings import Holdings
+from workers.jobs import Stored, Work, certify, image_progress
+from workers.run import Checkpoint
+
+HELD = ensemble(k=3)
+SEVERAL = {"name": "adaptive", "stages": [32, 64, 4_000_000]}
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine(HELD) as running:
+        yield running
+
+
+def stored(n: int = 1, *, request: dict[str, Any] | None = None) -> Stored:
+    file = io.BytesIO()
+    np.save(file, np.stack([image.numpy() for image in images(n)]))
+    asked = {"ensemble": "patches", "sigma": SIGMA, "radius": 0.1, "procedure": "sequential", **(request or {})}
+    now = time.time()
+    record = Record(
+        id=f"cert_{secrets.token_hex(8)}",
+        owner="me",
+        status="queued",
+        pool="p",
+        queue="q",
+        ensemble="patches",
+        digest=HELD.digest,
+        request=json.dumps(asked),
+        images=n,
+        seed="seed",
+        created_at=now - 5,
+        expires_at=now,
+    )
+    return Stored(record, file.getvalue(), {}, {})
+
+
+def begin(engine: Engine, given: Stored) -> tuple[Work, list[int]]:
+    ended: list[int] = []
+    holdings = Holdings({"patches": HELD})
+    work = certify(
+        given, "x", engine=engine, holdings=holdings, ended=lambda _, index: ended.append(index), now=time.time()
+    )
+    return work, ended
+
+
+def finish(work: Work, ended: list[int]) -> None:
+    until(lambda: len(ended) == len(work.live))
+    for index in ended:
+        work.absorb(index)
+
+
+def test_all_images_end_in_certificates_and_sums(engine: Engine) -> None:
+    work, ended = begin(engine, stored(3))
+    finish(work, ended)
+    assert work.ended
+    assert work.status == "succeeded"
+    assert sorted(work.unsaved) == [0, 1, 2]
+    said = [json.loads(text) for text in work.unsaved.values()]
+    progress = work.progress()
+    assert (progress.images_done, progress.images_total) == (3, 3)
+    assert progress.samples == sum(each["samples"] for each in said) == work.samples
+    tally = work.tally(time.time())
+    assert tally["certifications:succeeded"] == 1
+    assert tally["certificates:certified"] + tally["certificates:abstain"] == 3
+    assert tally["evaluations"] == sum(each["evaluations"] for each in said)
+    assert 4 < tally["wait:sum"] < tally["duration:sum"] + 1
+
+
+def test_progress_follows_from_the_draws(engine: Engine) -> None:
+    work, _ = begin(engine, stored(1, request={"procedure": SEVERAL, "radius": 0.0, "alpha": 1e-18, "beta": 1e-18}))
+    under_way = work.live[0]
+    until(lambda: under_way.handle.progress.draws >= 3)
+    seen = image_progress(under_way)
+    checkpoint = under_way.handle.checkpoint
+    work.cancel()
+    assert checkpoint is not None
+    assert seen.stage == 3
+    assert seen.class_index == int(np.argmax(checkpoint.draws[0][:-1]))
+    assert [look.n for look in seen.looks] == [32, 64]  # fresh samples for every stage
+    assert [look.count for look in seen.looks] == [draw[seen.class_index] for draw in checkpoint.draws[1:]]
+    assert seen.p_interval == (lower_bound(seen.count, seen.n, 1e-18), upper_bound(seen.count, seen.n, 1e-18))
+    assert seen.samples >= seen.n + 100
+
+
+def test_samples_that_are_kept_add_up_in_the_looks(engine: Engine) -> None:
+    asked = {"procedure": {**SEVERAL, "keep_samples": True}, "radius": 0.0, "alpha": 1e-18, "beta": 1e-18}
+    work, _ = begin(engine, stored(1, request=asked))
+    until(lambda: work.live[0].handle.progress.draws >= 3)
+    assert [look.n for look in image_progress(work.live[0]).looks] == [32, 96]
+    work.cancel()
+
+
+def test_before_the_class_is_chosen_there_is_no_class(engine: Engine) -> None:
+    work, _ = begin(engine, stored(1, request={"procedure": {"name": "sequential", "n0": 10**9}}))
+    seen = image_progress(work.live[0])
+    assert (seen.stage, seen.class_index, seen.p_interval, seen.looks) == (0, None, None, ())
+    work.cancel()
+
+
+def test_what_was_finished_before_is_not_done_again(engine: Engine) -> None:
+    given = stored(3)
+    work, ended = begin(engine, given)
+    finish(work, ended)
+    texts = {index: text.encode() for index, text in work.unsaved.items()}
+    again, ended = begin(engine, Stored(given.record, given.images, {}, {0: texts[0], 2: texts[2]}))
+    assert list(again.live) == [1]
+    finish(again, ended)
+    assert list(again.unsaved) == [1]
+    assert again.samples == work.samples
+    whole, _ = begin(engine, Stored(given.record, given.images, {}, texts))
+    assert whole.ended
+    assert whole.status == "succeeded"
+
+
+def test_a_checkpoint_survives_its_way_through_json(engine: Engine) -> None:
+    given = stored(1, request={"procedure": SEVERAL, "radius": 0.0, "alpha": 1e-18, "beta": 1e-18})
+    work, _ = begin(engine, given)
+    until(lambda: work.live[0].handle.progress.draws >= 2)
+    (text,) = work.checkpoints().values()
+    work.cancel()
+    checkpoint = Checkpoint.from_json(text)
+    assert checkpoint.to_json() == text
+    resumed, _ = begin(engine, Stored(given.record, given.images, {0: text.encode()}, {}))
+    assert resumed.live[0].handle.progress.samples >= checkpoint.samples > 0
+    resumed.cancel()
+    for junk in ("", "[]", "{}", '{"of": 1, "draws": 3}'):
+        with pytest.raises(CheckpointError, match="not a checkpoint"):
+            Checkpoint.from_json(junk)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ({"digest": "0" * 64}, "ensemble_changed", "0" * 64),
+        ({"request": '{"ensemble": "patches"}'}, "internal", "sigma"),
+        ({"request": '{"ensemble": "other", "sigma": 0.25}'}, "ensemble_changed", "other"),
+        ({"request": "nonsense"}, "internal", "ValidationError"),
+        ({"seed": ""}, "internal", "seed"),
+    ],
+)
+def test_what_cannot_be_begun_fails_and_says_why(engine: Engine, change: Any, code: str, said: str) -> None:
+    given = stored(2)
+    work, _ = begin(engine, replace(given, record=replace(given.record, **change)))
+    assert work.ended
+    assert work.failure is not None
+    assert work.failure.code == code
+    assert said in work.failure.detail
+    assert work.status == "failed"
+
+
+def test_images_that_are_gone_are_a_failure(engine: Engine) -> None:
+    given = stored(2)
+    work, _ = begin(engine, replace(given, images=None))
+    assert work.failure is not None
+    assert work.failure.code == "input_lost"
+    other, _ = begin(engine, replace(given, images=b"junk"))
+    assert other.failure is not None
+
+
+def test_a_wrong_image_among_good_ones_leaves_nothing_running(engine: Engine) -> None:
+    file = io.BytesIO()
+    np.save(file, np.stack([np.full(SHAPE, value, np.float32) for value in (0.5, 7.0)]))
+    work, ended = begin(engine, replace(stored(2), images=file.getvalue()))
+    finish(work, ended)
+    assert work.ended
+    assert work.status == "failed"
+    assert "[0, 1]" in (work.failure.detail if work.failure else "")
+
+
+def test_cancel_keeps_what_was_finished(engine: Engine) -> None:
+    work, ended = begin(engine, stored(2, request={"procedure": {"name": "fixed", "n": 10**8}, "radius": None}))
+    work.cancel()
+    finish(work, ended)
+    assert work.status == "canceled"
+    assert work.finished == {}
+
+
+def test_a_worker_without_ensembles_does_not_start() -> None:
+    with pytest.raises(HoldingsError, match="at least one"):
+        Holdings({})

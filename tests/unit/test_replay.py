@@ -1,0 +1,84 @@
+"""A certificate can be repeated from what it says of itself, and only that certificate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from models.data import load_images
+from models.registry import ZOO, load
+from smoothcert.certificate import Certificate
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Sequential
+from workers.certification import Question, certify
+from workers.engine import Engine
+from workers.errors import ReplayError
+from workers.replay import command, read_image, replay
+
+NAME = "cifar10-resnet20-gaussian-0.25"
+IMAGES = load_images(ZOO / "cifar10-test-100.json").pixels
+
+
+def signed(certificate: Certificate) -> Certificate:
+    return certificate.model_copy(update={"digest": certificate.expected_digest()})
+
+
+@pytest.fixture(scope="module")
+def certificate() -> Certificate:
+    question = Question(Gaussian(0.25), Sequential(), radius=0.25)
+    ensemble = load(NAME).with_(consensus=2)
+    with Engine(ensemble) as engine:
+        _, second = certify(engine, torch.from_numpy(IMAGES[4:6]), question)
+    return second
+
+
+def test_the_second_time_gives_the_same_counts(certificate: Certificate) -> None:
+    again = replay(certificate, torch.from_numpy(IMAGES[5]))
+    assert again.differences == ()
+    assert again.remarks == ()
+    assert again.certificate.stages == certificate.stages
+    assert again.certificate.evaluations == certificate.evaluations
+
+
+def test_another_seed_is_found_out(certificate: Certificate) -> None:
+    assert certificate.provenance is not None
+    sampling = certificate.provenance.sampling.model_copy(update={"seed": "another"})
+    provenance = certificate.provenance.model_copy(update={"sampling": sampling})
+    forged = signed(certificate.model_copy(update={"provenance": provenance}))
+    assert any(
+        said.startswith(("selection", "stages", "evaluations"))
+        for said in replay(forged, torch.from_numpy(IMAGES[5])).differences
+    )
+
+
+def test_what_cannot_be_repeated_is_said(certificate: Certificate) -> None:
+    image = torch.from_numpy(IMAGES[5])
+    with pytest.raises(ReplayError, match="another image"):
+        replay(certificate, torch.from_numpy(IMAGES[4]))
+    with pytest.raises(ReplayError, match="provenance is null"):
+        replay(signed(certificate.model_copy(update={"provenance": None})), image)
+    with pytest.raises(ReplayError, match="not consistent"):
+        replay(certificate.model_copy(update={"radius": 0.3}), image)
+    assert certificate.provenance is not None
+    ensemble = certificate.provenance.ensemble.model_copy(update={"digest": "0" * 64})
+    provenance = certificate.provenance.model_copy(update={"ensemble": ensemble})
+    with pytest.raises(ReplayError, match="has digest"):
+        replay(signed(certificate.model_copy(update={"provenance": provenance})), image)
+
+
+def test_the_command_says_whether_it_is_the_same(
+    certificate: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, image = tmp_path / "certificate.json", tmp_path / "image.png"
+    file.write_text(certificate.to_json())
+    Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(image)
+    command(str(file), str(image), "")
+    assert "the same" in capsys.readouterr().out
+    with pytest.raises(ReplayError, match="missing"):
+        command(str(tmp_path / "missing"), str(image), "")
+    (tmp_path / "broken.png").write_bytes(image.read_bytes()[:40])
+    with pytest.raises(ReplayError, match="broken"):
+        read_image(tmp_path / "broken.png")
