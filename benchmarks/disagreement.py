@@ -64,9 +64,23 @@ def disagreement(one: Evaluated, other: Evaluated, radius: float, alike: Sequenc
 
 def estimate(certificates: Sequence[Certificate]) -> float:
     """The share of the most frequent class in all samples of these certificates, which are about one image."""
-    drawn = [counts for each in certificates for counts in (each.selection, *(stage.counts for stage in each.stages))]
+    drawn = [
+        counts
+        for each in longest(certificates)
+        for counts in (each.selection, *(stage.counts for stage in each.stages))
+    ]
     total = np.sum(drawn, axis=0)
     return float(total[:-1].max() / total.sum())  # the last place is for no class
+
+
+def longest(certificates: Sequence[Certificate]) -> list[Certificate]:
+    """Of those with the same noise the one with most samples: the others' are among them, and none counts twice."""
+    by_noise: dict[object, Certificate] = {}
+    for place, each in enumerate(certificates):
+        sampling = each.provenance and each.provenance.sampling
+        noise = (sampling.seed, sampling.image) if sampling else place
+        by_noise[noise] = max(by_noise.get(noise, each), each, key=lambda one: one.samples)
+    return list(by_noise.values())
 
 
 def as_notes(found: Sequence[Disagreement]) -> list[str]:

@@ -2,25 +2,33 @@
 
 Each combination of procedure, radius and members is a row of the table and a file of certificates, one JSON line for
 each image, in FOLDER. A second run goes on where the first one stopped and ends with the same certificates.
+
+With --tape, the members see each sample once for all settings (see `benchmarks.tape`), and later runs with other
+settings find it on the tapes: ask for --k and --alone first, and for --consensus after that. --record only fills the
+tapes, which several processes can do, each with its own --images; a run without it then makes the table and computes
+nothing. The counts are the engine's. The time of a setting is computed, from its evaluations and what one takes.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.evaluation import plot, report, write_csv
+from benchmarks.playback import Spent, play, record
 from benchmarks.progress import bar, console
 from benchmarks.report import Report
-from benchmarks.setting import Evaluated, Setting
+from benchmarks.setting import Evaluated, Setting, alone
+from benchmarks.tape import Tapes
 from models.data import Images, load_images
 from models.ensemble import Ensemble
 from models.errors import DataError
@@ -43,7 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """What to certify, how, and where the certificates go."""
     parser.add_argument("--ensemble", default="cifar10-resnet20-gaussian-0.25")
     parser.add_argument("--zoo", type=Path, default=ZOO)
-    parser.add_argument("--images", default="shipped", help="shipped, PATH, or PATH:SELECTION (data/cifar10:0::20)")
+    parser.add_argument(
+        "--images",
+        default="shipped",
+        help="shipped, PATH, either with :SELECTION (data/cifar10:0::20), or a SELECTION of shipped",
+    )
     parser.add_argument("--procedure", default="adaptive", help=f"one or more of {', '.join(PROCEDURES)}, with commas")
     parser.add_argument("--radius", default="0.25", help="target radii, with commas; the fixed procedure has none")
     parser.add_argument("--k", default="", help="ensemble sizes, with commas; by default all members")
@@ -54,10 +66,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alpha", type=float, default=0.001)
     parser.add_argument("--beta", type=float, default=0.001)
     parser.add_argument("--n", type=int, default=100_000, help="samples of the fixed procedure")
-    parser.add_argument("--timed", type=int, default=1_000, help="samples that measure what one of Certify's costs")
+    parser.add_argument("--timed", type=int, default=2_000, help="samples that measure what one of Certify's costs")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the certificates")
+    parser.add_argument("--tape", type=Path, metavar="FOLDER", help="let the settings share recordings kept here")
+    parser.add_argument("--record", action="store_true", help="only fill the tapes: no certificates, no table")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the certificates")
     parser.add_argument("--name", default="evaluate", help="of the table, and of its files (default: %(default)s)")
 
 
@@ -80,6 +94,7 @@ def procedure_of(name: str, n: int) -> AnyProcedure:
 
 def run(options: argparse.Namespace) -> Report:
     """Every setting, then the table."""
+    check_destination(options)
     description = describe(options.ensemble, zoo=options.zoo)
     images = chosen_images(options.images)
     if images.classes != description.classes:
@@ -88,12 +103,13 @@ def run(options: argparse.Namespace) -> Report:
     ensemble = load(options.ensemble, zoo=options.zoo, device=options.device, batch=options.batch)
     ensemble = ensemble.with_(voting=options.voting, consensus=None)
     chosen = list(settings(options, ensemble))
-    with Engine(ensemble, batch=options.batch) as engine:
-        sizes = sorted({len(setting.ensemble.members) for setting in chosen})
-        costs = {k: certify_seconds_per_sample(engine, ensemble.first_k(k), options.timed) for k in sizes}
-        evaluated = [
-            evaluate(engine, setting, images, options.out / f"{setting.label}.jsonl", costs) for setting in chosen
-        ]
+    if options.tape is None:
+        evaluated = through_engine(options, ensemble, chosen, images)
+    else:
+        tapes = Tapes(options.tape, ensemble, chosen[0].question.noise.sigma, options.batch)
+        if options.record:
+            return record(tapes, chosen, images, options.name)
+        evaluated = from_tapes(options, tapes, chosen, images)
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
         write_csv(evaluated, images, options.write / f"{options.name}.csv")
@@ -101,13 +117,60 @@ def run(options: argparse.Namespace) -> Report:
     return report(evaluated, images, description, options.name)
 
 
+def check_destination(options: argparse.Namespace) -> None:
+    """Refuse, before anything is computed, options that contradict each other."""
+    if options.record and (options.tape is None or options.write or options.check):
+        raise SystemExit("error: --record only fills the tapes: it needs --tape, and has no use for --write or --check")
+    if options.out is None and not options.record:
+        raise SystemExit("error: --out FOLDER is needed, for the certificates")
+
+
 def chosen_images(spec: str) -> Images:
-    """`shipped`, PATH, or PATH:SELECTION."""
-    if spec == "shipped":
-        return load_images(SHIPPED)
+    """`shipped` or PATH, each with or without :SELECTION, or a SELECTION of the shipped ones, like 0:50."""
     path, _, selection = spec.partition(":")
-    images = load_images(Path(path))
+    if re.fullmatch("[0-9:,]+", spec):
+        path, selection = "shipped", spec
+    images = load_images(SHIPPED if path == "shipped" else Path(path))
     return images.pick(Selection(selection).places(len(images))) if selection else images
+
+
+def through_engine(
+    options: argparse.Namespace, ensemble: Ensemble, chosen: list[Setting], images: Images
+) -> list[Evaluated]:
+    """Each setting by itself, one after the other."""
+    with Engine(ensemble, batch=options.batch) as engine:
+        sizes = sorted({len(setting.ensemble.members) for setting in chosen})
+        costs = {k: certify_seconds_per_sample(engine, ensemble.first_k(k), options.timed) for k in sizes}
+        return [evaluate(engine, setting, images, options.out / f"{setting.label}.jsonl", costs) for setting in chosen]
+
+
+def from_tapes(options: argparse.Namespace, tapes: Tapes, chosen: list[Setting], images: Images) -> list[Evaluated]:
+    """All settings together, image by image."""
+    pace = seconds_per_evaluation(tapes.ensemble, options)
+    with ExitStack() as stack:
+        ledgers = []
+        for setting in chosen:
+            run = {**run_of(setting, images), "tape": tapes.seed}
+            ledger = Ledger(options.out / f"{setting.label}.jsonl", run, once={"evaluation_seconds": pace})
+            ledgers.append(stack.enter_context(ledger))
+        spent = Spent()
+        for i, j, certificate in play(
+            tapes, chosen, images, done=[len(ledger.lines) for ledger in ledgers], spent=spent
+        ):
+            seconds = (certificate.evaluations or 0) * ledgers[j].run["evaluation_seconds"]
+            ledgers[j].append(line_of(images, i, seconds, certificate))
+        console.print(f"{spent.evaluations:,} evaluations that were on no tape", style="dim")
+        return [
+            computed(setting, ledger.lines, ledger.run["evaluation_seconds"])
+            for setting, ledger in zip(chosen, ledgers, strict=True)
+        ]
+
+
+def computed(setting: Setting, lines: list[dict[str, Any]], pace: float) -> Evaluated:
+    """A setting whose time follows from its evaluations, at so many seconds each."""
+    judged = judged_of(lines)
+    evaluations = sum(each.certificate.evaluations or 0 for each in judged)
+    return Evaluated(setting, judged, evaluations * pace, len(setting.ensemble.members) * pace, pace)
 
 
 def settings(options: argparse.Namespace, ensemble: Ensemble) -> Iterator[Setting]:
@@ -130,11 +193,6 @@ def views(options: argparse.Namespace, ensemble: Ensemble) -> dict[str, Ensemble
     return found
 
 
-def alone(ensemble: Ensemble, place: int) -> Ensemble:
-    """One member, who has nobody to vote with."""
-    return replace(ensemble, members=(ensemble.members[place],), weights=None, voting="soft")
-
-
 def evaluate(engine: Engine, setting: Setting, images: Images, path: Path, costs: dict[int, float]) -> Evaluated:
     """Certify the images that the ledger does not have yet, and judge all of them."""
     once: dict[str, Any] = {"seed": new_seed(), "certify_seconds": costs[len(setting.ensemble.members)]}
@@ -143,14 +201,24 @@ def evaluate(engine: Engine, setting: Setting, images: Images, path: Path, costs
         began = time.monotonic()
         for i, certificate in certified(engine, setting, images, ledger.run["seed"], len(ledger.lines)):
             now = time.monotonic()
-            said = {"image": int(images.indices[i]), "label": int(images.labels[i]), "seconds": round(now - began, 4)}
-            ledger.append({**said, "certificate": certificate.model_dump(mode="json")})
+            ledger.append(line_of(images, i, now - began, certificate))
             began = now
             progress.advance(task)
-        judged = [Judged(Certificate.model_validate(line["certificate"]), line["label"]) for line in ledger.lines]
+        judged = judged_of(ledger.lines)
         seconds = sum(line["seconds"] for line in ledger.lines)
         console.print(f"{setting.label}: {len(judged)} images in {seconds:.0f} s", style="dim")
         return Evaluated(setting, judged, seconds, (once | ledger.run)["certify_seconds"])
+
+
+def line_of(images: Images, i: int, seconds: float, certificate: Certificate) -> dict[str, object]:
+    """The line of an image in a ledger."""
+    said = {"image": int(images.indices[i]), "label": int(images.labels[i]), "seconds": round(seconds, 4)}
+    return {**said, "certificate": certificate.model_dump(mode="json")}
+
+
+def judged_of(lines: list[dict[str, Any]]) -> list[Judged]:
+    """The certificates of a ledger."""
+    return [Judged(Certificate.model_validate(line["certificate"]), line["label"]) for line in lines]
 
 
 def run_of(setting: Setting, images: Images) -> dict[str, object]:
@@ -167,6 +235,7 @@ def run_of(setting: Setting, images: Images) -> dict[str, object]:
         "radius": question.radius,
         "alpha": question.alpha,
         "beta": question.beta,
+        "tape": None,
     }
 
 
@@ -193,3 +262,10 @@ def certify_seconds_per_sample(engine: Engine, ensemble: Ensemble, samples: int)
     began = time.monotonic()
     start(engine, pixels, question, seed="time", ensemble=ensemble).result()
     return (time.monotonic() - began) / (samples + question.procedure.n0)
+
+
+def seconds_per_evaluation(ensemble: Ensemble, options: argparse.Namespace) -> float:
+    """What it takes the engine to run one member on one sample, here and now: the best of three rounds."""
+    with Engine(ensemble, batch=options.batch) as engine:
+        rounds = [certify_seconds_per_sample(engine, ensemble, options.timed) for _ in range(3)]
+    return min(rounds) / len(ensemble.members)

@@ -36,7 +36,9 @@ ALONE = 55.0
 def report(evaluated: list[Evaluated], images: Images, description: Description, name: str) -> Report:
     """The table of the paper, beside its own rows where it has them, and how often two procedures disagree."""
     accuracies = [f"r={r:g}" for r in RADII]
-    costs = ("samples", "evaluations", "s/image", "SampleRF", "TimeRF", "KCR", "ASC/ASA by stage")
+    paces = [each.evaluation_seconds for each in evaluated if each.evaluation_seconds is not None]
+    time, factor = ("s/image, computed", "TimeRF, computed") if paces else ("s/image", "TimeRF")
+    costs = ("samples", "evaluations", time, "SampleRF", factor, "KCR", "ASC/ASA by stage")
     rows = []
     for each in evaluated:
         rows.append(row(each))
@@ -52,6 +54,7 @@ def report(evaluated: list[Evaluated], images: Images, description: Description,
         figures=[*member_figures(evaluated, len(description.members)), *disagreement_figures(disagreed)],
         notes=[
             about(images),
+            *tape_notes(paces),
             *([paper.NOTE] if len(rows) > len(evaluated) else []),
             budget(description),
             *cap_notes(evaluated),
@@ -115,6 +118,20 @@ def about(images: Images) -> str:
         "vote, whose time per sample was measured when the run began; KCR includes the samples of the selection; "
         "ASC/ASA: percent of images certified and abandoned in each stage, together ASR."
     )
+
+
+def tape_notes(paces: Sequence[float]) -> list[str]:
+    """Where the counts and the times of settings that share tapes come from; `paces` are seconds per evaluation."""
+    if not paces:
+        return []
+    spread = " to ".join(dict.fromkeys(f"{1000 * pace:.3g}" for pace in (min(paces), max(paces))))
+    return [
+        "Settings share one pass over the samples, recorded on tapes; their counts are those of the engine, a test "
+        "compares them. They see the same noise, so they differ by less than with noise of their own. No setting has a "
+        f"time of its own: the times here are computed, as evaluations x {spread} ms, which is what one evaluation "
+        "took in the best of three rounds of the engine with the full vote of all members when the run began; "
+        "Certify's time in TimeRF likewise."
+    ]
 
 
 def budget(description: Description) -> str:

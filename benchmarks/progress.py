@@ -18,4 +18,5 @@ def bar() -> Progress:
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
+        speed_estimate_period=600,  # seconds; an image may take minutes
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.ensemble import Ensemble
 from smoothcert.certificate import Certificate
@@ -50,6 +50,8 @@ class Evaluated:
     seconds: float
     certify_seconds: float
     """What a sample of Certify with the full vote of the same members took when the run began."""
+    evaluation_seconds: float | None = None
+    """What one evaluation took, where both times are computed from it: settings that share a tape have no own time."""
 
     @property
     def fixed(self) -> bool:
@@ -65,3 +67,8 @@ class Evaluated:
     def certificates(self) -> list[Certificate]:
         """Without the labels."""
         return [each.certificate for each in self.judged]
+
+
+def alone(ensemble: Ensemble, place: int) -> Ensemble:
+    """One member, who has nobody to vote with."""
+    return replace(ensemble, members=(ensemble.members[place],), weights=None, voting="soft")
