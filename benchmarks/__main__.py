@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import shlex
 import sys
 from pathlib import Path
 
 from smoothcert.errors import SmoothcertError
 
-NAMES = ("boundaries", "engine", "evaluate", "peers", "samples")
+NAMES = ("accuracy", "boundaries", "engine", "evaluate", "peers", "samples", "service")
 """Each is a module here with `configure(parser)` and `run(options) -> Report`."""
 
 
 def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    commands = parser.add_subparsers(dest="name", required=True, metavar="NAME")
+    commands = parser.add_subparsers(dest="benchmark", required=True, metavar="NAME")
     for name in NAMES:
         module = importlib.import_module(f"benchmarks.{name}")
         command = commands.add_parser(name, help=(module.__doc__ or "").splitlines()[0], description=module.__doc__)
@@ -26,14 +27,30 @@ def main() -> int:
         module.configure(command)
     options = parser.parse_args()
     try:
-        report = importlib.import_module(f"benchmarks.{options.name}").run(options)
-    except (SmoothcertError, ValueError) as error:  # both trees of errors: bad input, in a sentence
+        report = importlib.import_module(f"benchmarks.{options.benchmark}").run(options)
+        print(report.as_json()) if options.json else report.print()
+        if options.write:
+            report.write_markdown(options.write / f"{report.name}.md", command=command_line(sys.argv[1:]))
+    except (SmoothcertError, ValueError, OSError) as error:  # bad input and full disks, in a sentence
         raise SystemExit(f"error: {error}") from error
-    if options.write:
-        command_line = f"python -m benchmarks {' '.join(sys.argv[1:])}"
-        report.write_markdown(options.write / f"{options.name}.md", command=command_line)
-    print(report.as_json()) if options.json else report.print()
+    if options.check and not any(figure.goal for figure in report.figures):
+        raise SystemExit("error: --check has nothing to judge: no figure of this run has a goal")
     return 1 if options.check and not report.reached else 0
+
+
+def command_line(arguments: list[str]) -> str:
+    """The command as anybody could type it: in the root of the repository, with no path of this machine."""
+    return shlex.join(["python", "-m", "benchmarks", *map(portable, arguments)])
+
+
+def portable(argument: str) -> str:
+    """An argument with its absolute path made relative, or, outside this folder, cut to its name."""
+    option, equals, value = argument.rpartition("=")
+    path = Path(value)
+    if not path.is_absolute():
+        return argument
+    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else Path("PATH/TO", path.name)
+    return f"{option}{equals}{here}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,107 @@
+"""`python -m app` serves the API; `python -m app key NAME` makes an API key."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from socket import socket
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import ValidationError
+
+from app import access, logs
+from app.access import Keys, KeysError
+from app.main import create_app
+from app.settings import Settings
+from smoothcert.errors import explain
+
+GRACE_SECONDS = 10
+
+logger = logging.getLogger(__name__)
+
+
+class Server(uvicorn.Server):
+    """Ends gracefully: whoever waits for a certification gets what is known of it."""
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        self._changes = app.state.service.queue.changes
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=settings.host,
+                port=settings.port,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """Let the waiting go, then wait for the rest."""
+        self._changes.close()
+        await super().shutdown(sockets)
+
+
+def serve() -> int:
+    """Run the API until SIGTERM or Ctrl-C."""
+    try:
+        settings = Settings()
+        _require_safe(settings)
+        app = create_app(settings)
+    except ValidationError as error:
+        return _refuse(explain(error))
+    except ValueError as error:
+        return _refuse(str(error))
+    logs.configure()
+    if not settings.keys:
+        logger.warning("no API keys are set up: whoever reaches %s may use the service", settings.host)
+    server = Server(app, settings)
+    server.run()
+    return 0 if server.started else 1
+
+
+def _require_safe(settings: Settings) -> None:
+    if not (settings.keys or settings.loopback or settings.open):
+        raise ValueError(
+            f"will not listen on {settings.host} without API keys: set SMOOTHCERT_API_KEYS (`python -m app key NAME` "
+            "makes one), or SMOOTHCERT_OPEN=true to serve everybody"
+        )
+
+
+def make_key(name: str) -> int:
+    """Print a new key, which is not kept anywhere, and what to set up for it."""
+    key = access.new_key()
+    line = f"{name}:{access.digest(key)}"
+    try:
+        Keys.read(line)
+    except KeysError:
+        return _refuse(f"a name has 1 to 64 letters, digits, dots, dashes or underscores, got {name!r}")
+    print(f"the key, shown this once:  {key}")
+    print(f"for SMOOTHCERT_API_KEYS:   {line}")
+    return 0
+
+
+def _refuse(reason: str) -> int:
+    print(f"smoothcert: {reason}", file=sys.stderr)
+    return 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; gives its exit code."""
+    match arguments:
+        case []:
+            return serve()
+        case ["key", name]:
+            return make_key(name)
+    return _refuse("usage: python -m app [key NAME]") + 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""Whoever waits for a certification is woken when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+class Watch:
+    """Somebody's wait for news of one certification."""
+
+    def __init__(self) -> None:
+        self._news = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be news."""
+        self._news.set()
+
+    async def changed(self, seconds: float) -> None:
+        """Until there may be news since the last call, and no longer than so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        self._news.clear()
+
+
+class Changes:
+    """All watches of this process, by certification."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        """Whether nobody should wait any longer: the process is about to end."""
+        self._watches: dict[str, list[Watch]] = {}
+
+    @contextmanager
+    def watch(self, certification: str) -> Iterator[Watch]:
+        """News of this one, from now on."""
+        watch = Watch()
+        self._watches.setdefault(certification, []).append(watch)
+        try:
+            yield watch
+        finally:
+            watches = self._watches[certification]
+            watches.remove(watch)
+            if not watches:
+                del self._watches[certification]
+
+    def wake(self, certification: str) -> None:
+        """This one has changed."""
+        for watch in self._watches.get(certification, ()):
+            watch.wake()
+
+    def wake_all(self) -> None:
+        """Any of them may have changed."""
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.wake()
+
+    def close(self) -> None:
+        """Let everybody go."""
+        self.closed = True
+        self.wake_all()

@@ -1,0 +1,135 @@
+"""Everything that goes wrong becomes a problem (RFC 9457): ours, FastAPI's, Starlette's, and what nobody expected.
+
+ProblemError                 an answer by its code, from smoothcert.problem.KINDS
+└── UnavailableError         Redis does not answer; 503
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
+
+from smoothcert.problem import KINDS, FieldError, Problem, type_uri
+
+MEDIA_TYPE = "application/problem+json"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+MOST_SHOWN = 60
+MOST_ERRORS = 20
+
+
+class ProblemError(Exception):
+    """Ends a request with the problem of this code; the detail names what was seen and what is wanted."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        errors: Iterable[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code, self.detail, self.errors = code, detail, tuple(errors)
+        self.headers = dict(headers or {})
+        if retry_after is not None:
+            self.headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+
+
+class UnavailableError(ProblemError):
+    """Redis cannot be reached, or does not do what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__("unavailable", "the queue does not answer; try again in a moment", retry_after=1)
+
+
+def invalid(field: str, message: str, *, code: str = "invalid_request") -> ProblemError:
+    """One field is wrong."""
+    return ProblemError(code, f"{field}: {message}", errors=[FieldError(field=field, message=message)])
+
+
+def invalid_fields(error: ValidationError | RequestValidationError, *, code: str = "invalid_request") -> ProblemError:
+    """What pydantic found wrong; each message names the value that was seen."""
+    found = [_field_error(each) for each in error.errors()[:MOST_ERRORS]]
+    detail = "; ".join(f"{each.field}: {each.message}" if each.field else each.message for each in found)
+    return ProblemError(code, detail, errors=found)
+
+
+def _field_error(each: ErrorDetails | Any) -> FieldError:
+    places = [str(place) for place in each["loc"] if place not in ("body", "query", "header", "path")]
+    message = each["msg"].removeprefix("Value error, ")
+    if each["type"] != "missing" and ", got " not in message:  # ours have named it
+        message += f", got {shown(each['input'])}"
+    return FieldError(field=".".join(places), message=message)
+
+
+def shown(value: object) -> str:
+    """A value as an error may quote it: whole if short, its beginning otherwise."""
+    if isinstance(value, str | bytes) and len(value) > MOST_SHOWN:  # not the repr of 32 MB
+        return f"{value[: MOST_SHOWN - 3]!r}..."
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
+
+
+def problem_response(scope: Scope, error: ProblemError) -> Response:
+    """The answer."""
+    kind = KINDS[error.code]
+    problem = Problem(
+        type=type_uri(error.code),
+        title=kind.title,
+        status=kind.status,
+        detail=error.detail,
+        code=error.code,
+        request_id=scope.get("state", {}).get("request_id", ""),
+        errors=error.errors,
+    )
+    # ASCII: what is quoted from a request may be half a surrogate pair, which UTF-8 has no bytes for
+    body = json.dumps(problem.model_dump()).encode()
+    return Response(body, status_code=kind.status, media_type=MEDIA_TYPE, headers=error.headers)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every exception that has a meaning; those that have none are answered by the envelope."""
+
+    @app.exception_handler(ProblemError)
+    async def _ours(request: Request, error: ProblemError) -> Response:
+        return problem_response(request.scope, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _of_fastapi(request: Request, error: RequestValidationError) -> Response:
+        return problem_response(request.scope, invalid_fields(error))
+
+    @app.exception_handler(HTTPException)
+    async def _of_starlette(request: Request, error: HTTPException) -> Response:
+        return problem_response(request.scope, _translated(app, request.scope, error))
+
+
+def _translated(app: FastAPI, scope: Scope, error: HTTPException) -> ProblemError:
+    method, path = scope["method"], shown(scope["path"])
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return ProblemError("not_found", f"there is nothing at {path}; /docs has what there is")
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = ", ".join(_methods_at(app, scope))
+        return ProblemError("method_not_allowed", f"{path} takes {allowed}, not {method}", headers={"Allow": allowed})
+    return ProblemError("bad_request", str(error.detail))
+
+
+def _methods_at(app: FastAPI, scope: Scope) -> list[str]:
+    """All methods of a path: Starlette names those of the first route only."""
+
+    def taken(method: str) -> bool:
+        return any(route.matches({**scope, "method": method})[0] is Match.FULL for route in app.router.routes)
+
+    return [method for method in METHODS if taken(method)]

@@ -1,0 +1,108 @@
+"""Taking a request in: from what was posted to its place in the queue."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+
+from app import admission, npy
+from app.admission import Question
+from app.body import beside
+from app.errors import ProblemError
+from app.images import Wanted, decode
+from app.queue import Queue, Receipt
+from app.settings import Settings
+from app.submission import Submission
+from smoothcert.published import EnsembleCard
+from store import bookkeeping
+from store.presence import Offer
+from store.record import Record
+from store.transitions import LONGEST_WAIT
+
+UNMEASURED_SECONDS = 10.0
+"""To wait for a place in a queue in which nothing has ended yet."""
+
+
+@dataclass(frozen=True)
+class Intake:
+    """A request that can be answered, ready for the queue."""
+
+    record: Record
+    pixels: bytes
+    """The images, as one npy file."""
+    idempotency: tuple[str, str] | None
+    """The key, and the digest of what was posted with it."""
+    high: bool
+
+
+async def admit(posted: Submission, offer: Offer, *, owner: str, key: str | None, settings: Settings) -> Intake:
+    """ProblemError where the request cannot be answered by this ensemble, or its images are not such as it takes."""
+    card, count = offer.card, len(posted.images)
+    question = admission.settle(posted.request, card, images=count, most_samples=settings.samples)
+    admission.require_labels(question.request, card, images=count)
+    admission.require_provable(question)
+    wanted = _wanted(question, card, settings)
+    _require_room(count, wanted, settings)
+    pixels = await beside(posted.size, lambda: npy.write(decode(posted.images, wanted)))
+    idempotency = (key, await beside(posted.size, posted.digest)) if key else None
+    return Intake(_record(question, offer, owner, count), pixels, idempotency, question.request.priority == "high")
+
+
+def _wanted(question: Question, card: EnsembleCard, settings: Settings) -> Wanted:
+    channels, height, width = card.input_shape
+    return Wanted(channels, height, width, question.request.convert, settings.image_pixels)
+
+
+def _require_room(count: int, wanted: Wanted, settings: Settings) -> None:
+    """That the images, each of the size that is wanted, are not too large together: known before any is decoded."""
+    total, most = count * wanted.height * wanted.width, settings.request_pixels
+    if total > most:
+        size = f"{wanted.width} x {wanted.height}"
+        raise ProblemError(
+            "too_large", f"{count:,} images of {size} have {total:,} pixels, a request may have {most:,}"
+        )
+
+
+def _record(question: Question, offer: Offer, owner: str, images: int) -> Record:
+    now, deadline = time.time(), question.request.deadline_s
+    return Record(
+        id=f"cert_{secrets.token_hex(16)}",
+        owner=owner,
+        status="queued",
+        pool=offer.pool,
+        queue=bookkeeping.queue_name(offer.pool),
+        ensemble=offer.card.name,
+        digest=offer.card.digest,
+        request=question.request.model_dump_json(),
+        images=images,
+        seed=secrets.token_hex(16),  # never the caller's: who chooses it can shop for a lucky certificate
+        created_at=now,
+        expires_at=now + LONGEST_WAIT,
+        deadline_at=now + deadline if deadline else 0.0,
+    )
+
+
+async def require_taken(receipt: Receipt, queue: Queue, pool: str, settings: Settings) -> None:
+    """ProblemError where the queue did not take it; with an honest time after which it might."""
+    count = receipt.count
+    match receipt.outcome:
+        case "conflict":
+            detail = f"the Idempotency-Key was used for another request, {receipt.certification}"
+            raise ProblemError("idempotency_conflict", detail)
+        case "full":
+            most = settings.queue_length
+            detail = f"{count:,} certifications wait, no more than {most:,} may"
+            after = await _seconds_until(count - most + 1, queue, pool)
+            raise ProblemError("queue_full", detail, retry_after=after)
+        case "busy":
+            most = settings.active_certifications
+            detail = f"{count:,} of one's certifications have not ended, no more than {most:,} may be active"
+            after = await _seconds_until(1, queue, pool)
+            raise ProblemError("too_many_certifications", detail, retry_after=after)
+
+
+async def _seconds_until(places: int, queue: Queue, pool: str) -> float:
+    """How long it takes for so many to end, at the rate of the last ones."""
+    endings = await queue.endings(pool)
+    return places * (time.time() - endings[-1]) / len(endings) if endings else UNMEASURED_SECONDS

@@ -1,0 +1,62 @@
+"""The API, put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from app import errors, openapi
+from app.access import Door
+from app.calculator import Calculator
+from app.envelope import Envelope
+from app.metrics import Traffic
+from app.queue import Queue
+from app.routes import certifications, ensembles, operation, pages, planning, verification
+from app.service import Service
+from app.settings import Settings
+from store.transitions import Limits
+
+ROUTERS = (certifications, ensembles, planning, verification, operation, pages)
+EXPOSED = ("Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After", "X-Request-ID")
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application; it reaches for Redis when it is first asked something, and starts without it."""
+    limits = Limits(waiting=settings.queue_length, active=settings.active_certifications)
+    service = Service(
+        settings=settings,
+        queue=Queue(settings.redis_url, limits, result_ttl=settings.result_ttl),
+        traffic=Traffic(),
+        calculator=Calculator(),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with service.queue.listening():
+            yield
+        service.calculator.close()
+
+    app = FastAPI(
+        title=openapi.TITLE,
+        version=openapi.VERSION,
+        lifespan=lifespan,
+        openapi_url=None,  # ours is served by routes/pages.py
+        redirect_slashes=False,
+    )
+    app.state.service, app.state.door = service, Door(settings.keys)
+    errors.install(app)
+    for module in ROUTERS:
+        app.include_router(module.router)
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED,
+        )
+    app.add_middleware(Envelope, traffic=service.traffic)  # the last one added is the outermost
+    return app

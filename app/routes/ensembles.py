@@ -1,0 +1,28 @@
+"""The ensembles that can be asked."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from app.access import AUTHORISED
+from app.service import TheService
+from smoothcert.published import EnsembleList
+
+router = APIRouter(prefix="/v1/ensembles", tags=["ensembles"], dependencies=[AUTHORISED])
+
+
+@router.get("", operation_id="list_ensembles")
+async def list_(service: TheService) -> Response:
+    """All ensembles that are served, or were lately."""
+    roster = await service.queue.roster()
+    served = EnsembleList(data=tuple(roster.served(offer) for offer in roster.offers))
+    return Response(served.model_dump_json(), media_type="application/json")
+
+
+@router.get("/{name}", operation_id="get_ensemble")
+async def get(name: str, service: TheService) -> Response:
+    """One of them."""
+    offer = await service.offer(name)
+    served = (await service.queue.roster()).served(offer)
+    return Response(served.model_dump_json(), media_type="application/json")

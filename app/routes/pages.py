@@ -1,0 +1,48 @@
+"""For people: the page, and the documentation, which loads nothing from other hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from app import openapi
+from app.errors import ProblemError, shown
+
+PAGE = Path(__file__).parents[1] / "page"
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+
+router = APIRouter(include_in_schema=False)
+_files = {path.name: path for path in PAGE.iterdir() if path.suffix in KINDS}
+
+
+@router.get("/")
+async def index() -> Response:
+    """The page."""
+    return _file("index.html")
+
+
+@router.get("/docs")
+async def docs() -> Response:
+    """The OpenAPI document, to be read."""
+    return _file("docs.html")
+
+
+@router.get("/page/{name}")
+async def part(name: str) -> Response:
+    """What the pages need."""
+    return _file(name)
+
+
+@router.get("/openapi.json")
+async def document(request: Request) -> Response:
+    """The OpenAPI document."""
+    return JSONResponse(openapi.document(request.app))
+
+
+def _file(name: str) -> Response:
+    if name not in _files:
+        raise ProblemError("not_found", f"there is no file {shown(name)}")
+    path = _files[name]
+    return Response(path.read_bytes(), media_type=KINDS[path.suffix])

@@ -1,0 +1,77 @@
+"""Plans: what a request could prove and what it would cost, before it is posted."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app import admission, body
+from app.access import AUTHORISED
+from app.admission import Question
+from app.errors import invalid
+from app.service import TheService
+from smoothcert.plan import Plan, plan
+from smoothcert.published import Expectation, LookPlan, PlanAnswer, Seconds
+from smoothcert.request import PlanRequest
+
+SHARES = (-1.0, -0.5, -0.1, 0.1, 0.5, 0.9)
+"""Of the way from the least p_A that proves the radius to one: from hopeless images to easy ones."""
+
+router = APIRouter(prefix="/v1/plan", tags=["planning"], dependencies=[AUTHORISED])
+
+
+@router.post("", operation_id="plan")
+async def create(request: Request, service: TheService) -> Response:
+    """Whether a radius can be proved at all, with how many samples, and in what time."""
+    asked = await body.read_json(request, service.settings, PlanRequest)
+    offer = await service.offer(asked.ensemble)
+    limit = service.settings.samples
+    question = admission.settle(asked, offer.card, images=asked.image_count, most_samples=limit)
+    if asked.radius is None and asked.procedure.name != "fixed":
+        raise invalid("radius", f"the {asked.procedure.name} procedure needs a target radius")
+    rate = (await service.queue.roster()).rate(offer)
+    members = len(offer.card.members)
+    planned = await service.calculator.run(lambda: _answer(question, members=members, rate=rate))
+    return Response(planned.model_dump_json(), media_type="application/json")
+
+
+def _answer(question: Question, *, members: int, rate: float | None) -> PlanAnswer:
+    request = question.request
+    # a fixed procedure has no target: any radius at all will do
+    planned = plan(request.procedure, question.noise, request.radius or 0.0, alpha=question.alpha, beta=request.beta)
+    return PlanAnswer(
+        feasible=planned.feasible,
+        reason=planned.reason,
+        radius=planned.radius,
+        p0=planned.p0,
+        largest_radius=planned.largest_radius,
+        samples_needed=planned.samples_needed,
+        fewest_samples=planned.fewest_samples,
+        most_samples=planned.most_samples,
+        seconds=_seconds(planned, leading=request.consensus or members, members=members, rate=rate),
+        boundaries=_looks(planned),
+        expected=_expectations(planned),
+    )
+
+
+def _seconds(planned: Plan, *, leading: int, members: int, rate: float | None) -> Seconds | None:
+    """The best case: the fewest samples, and the first K members agree on all of them."""
+    if rate is None:
+        return None
+    best = None if planned.fewest_samples is None else planned.fewest_samples * leading / rate
+    return Seconds(best=best, worst=planned.most_samples * members / rate)
+
+
+def _looks(planned: Plan) -> tuple[LookPlan, ...]:
+    if planned.boundaries is None:
+        return ()
+    columns = (planned.boundaries.looks, planned.boundaries.certify, planned.boundaries.abandon)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return tuple(LookPlan(n=n, certify_at=certify, abandon_at=abandon) for n, certify, abandon in rows)
+
+
+def _expectations(planned: Plan) -> tuple[Expectation, ...]:
+    if planned.boundaries is None:
+        return ()
+    ps = [round(planned.p0 + (1 - planned.p0) * share, 6) for share in SHARES]
+    return tuple(Expectation(p_a=p, **vars(planned.expected(p))) for p in ps)

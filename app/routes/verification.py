@@ -1,0 +1,37 @@
+"""Verification: whether everything in a certificate follows from its counts."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app import body
+from app.access import AUTHORISED
+from app.errors import ProblemError
+from app.service import TheService
+from smoothcert.certificate import Certificate, verify
+from smoothcert.errors import CertificateError
+from smoothcert.published import FieldProblem, VerificationAnswer
+
+MOST_SAID = 2000
+
+router = APIRouter(prefix="/v1/verify", tags=["verification"], dependencies=[AUTHORISED])
+
+
+@router.post("", operation_id="verify")
+async def create(request: Request, service: TheService) -> Response:
+    """Recompute the digest and all that the counts determine; say which fields are wrong."""
+    body.content_type(request, body.JSON)
+    data = await body.read(request, service.settings)
+    verified = await service.calculator.run(lambda: _answer(data))
+    return Response(verified.model_dump_json(), media_type="application/json")
+
+
+def _answer(data: bytes) -> VerificationAnswer:
+    body.require_one_reading(data)
+    try:
+        found = verify(Certificate.from_json(data))
+    except CertificateError as error:
+        raise ProblemError("invalid_certificate", str(error)[:MOST_SAID]) from None
+    problems = tuple(FieldProblem(field=each.field, message=each.message) for each in found.problems)
+    return VerificationAnswer(consistent=found.consistent, problems=problems)

@@ -1,0 +1,66 @@
+"""How the API is set up: from the environment, read when the process starts."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.access import Keys
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Settings(BaseSettings):
+    """Each field is the environment variable SMOOTHCERT_ and its name."""
+
+    model_config = SettingsConfigDict(env_prefix="SMOOTHCERT_", extra="ignore", frozen=True)
+
+    redis_url: Annotated[str, Field(repr=False)] = "redis://127.0.0.1:6379/0"
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8000
+    api_keys: Annotated[str, Field(repr=False)] = ""
+    """`name:sha256` for each key, separated by commas, or the path of a file with one in each line."""
+    open: bool = False
+    """Serve everybody on any address, without keys."""
+    cors_origins: str = ""
+    """Origins of pages that may call from a browser, separated by commas."""
+
+    request_bytes: Count = 32_000_000
+    request_seconds: Seconds = 60.0
+    """For the body of a request to arrive."""
+    request_images: Annotated[int, Field(ge=1, le=3000)] = 1000
+    """No more than 3,000: Redis' scripts take 8,000 arguments in one command."""
+    request_pixels: Count = 64_000_000
+    """Of all images of a request together, decoded."""
+    image_pixels: Count = 16_000_000
+    """Of one image, before it is decoded."""
+    samples: Count = 200_000_000
+    """Of one certification, all of its images together in the worst case."""
+    queue_length: Count = 1000
+    """Certifications that may wait in a pool."""
+    active_certifications: Count = 1000
+    """Of one key, that have not ended."""
+    result_ttl: Count = 86_400
+    """Seconds for which a certification that was canceled before it began is kept; workers have their own."""
+
+    @property
+    def keys(self) -> Keys:
+        """Who may come in; nobody is named where everybody may."""
+        return Keys.read(self.api_keys)
+
+    @property
+    def origins(self) -> list[str]:
+        """The origins, one by one."""
+        return [origin.strip() for origin in self.cors_origins.split(",") if origin.strip()]
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"

@@ -1,0 +1,39 @@
+"""Real processes, started once for all tests of the API: an embedded Valkey and `python -m app`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from app.embedded import EmbeddedServer
+from tests.service.api import Api
+from tests.service.player import Player
+
+
+@pytest.fixture(scope="session")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    with EmbeddedServer(tmp_path_factory.mktemp("valkey")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def api(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """As it is without any settings."""
+    with Api(valkey.url, tmp_path_factory.mktemp("api")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(api: Api) -> httpx.Client:
+    return api.client
+
+
+@pytest.fixture
+def player(valkey: EmbeddedServer) -> Iterator[Player]:
+    """A worker of the test's own, which has announced its ensemble."""
+    made = Player(valkey.url)
+    made.announce()
+    yield made
+    made.forget()

@@ -1,0 +1,180 @@
+"""A worker that is played by hand, with the very calls of `store` that a real one makes."""
+
+from __future__ import annotations
+
+import io
+import secrets
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import redis
+
+from smoothcert.certificate import Certificate
+from smoothcert.certification import Progress, Status
+from smoothcert.noise import Gaussian
+from smoothcert.problem import Failure
+from smoothcert.procedures import run
+from smoothcert.published import EnsembleCard
+from smoothcert.request import CertificationRequest
+from store import bookkeeping, keys, presence, transitions
+from store.presence import Presence
+from store.record import Record
+from store.statistics import bucket
+
+TTL = 3600
+SHAPE = (3, 4, 5)
+"""Channels, height and width all differ, so that no two can be mixed up unseen."""
+SIGMA = 0.25
+CLASSES = ("cat", "dog", "ship")
+
+
+class Player:
+    """A worker with a pool and an ensemble of its own; it does what it is told, and only then."""
+
+    def __init__(self, url: str, **card: Any) -> None:
+        self.redis: Any = redis.Redis.from_url(url, socket_timeout=None)
+        self.pool = f"played-{secrets.token_hex(4)}"
+        self.name = f"player-{secrets.token_hex(4)}"
+        said = {
+            "name": f"ensemble-{secrets.token_hex(4)}",
+            "digest": secrets.token_hex(32),
+            "members": ("a" * 64, "b" * 64),
+            "classes": CLASSES,
+            "input_shape": SHAPE,
+            "sigma": SIGMA,
+            "voting": "soft",
+            "votings": ("soft", "hard"),
+            "procedures": ("fixed", "adaptive", "sequential"),
+        }
+        self.card = EnsembleCard.model_validate({**said, **card})
+        self.queue = bookkeeping.queue_name(self.pool)
+
+    @property
+    def ensemble(self) -> str:
+        return self.card.name
+
+    def announce(self, *, at: float | None = None, rate: float | None = None, ttl: int = TTL) -> None:
+        """A heartbeat."""
+        now = at or time.time()
+        said = Presence(
+            name=self.name,
+            pool=self.pool,
+            device="cpu",
+            ensembles=(self.card,),
+            slots=4,
+            live=0,
+            batches=10,
+            fill=0.75,
+            evaluations_per_second=rate,
+            started_at=now,
+            beat_at=now,
+        )
+        self._send(presence.announce(said, ttl=ttl))
+
+    def leave(self) -> None:
+        self._send(presence.leave(self.name))
+
+    def forget(self) -> None:
+        """Leave no trace among the ensembles."""
+        self.leave()
+        self.redis.hdel(keys.ENSEMBLES, f"{self.pool}/{self.ensemble}")
+
+    def _send(self, commands: list[Any]) -> None:
+        for command in commands:
+            self.redis.execute_command(*command)
+
+    def waiting(self) -> list[str]:
+        return [each.decode() for each in self.redis.lrange(bookkeeping.waiting_key(self.queue), 0, -1)]
+
+    def record(self, certification: str) -> Record:
+        found = Record.read(self.redis.hgetall(keys.record(certification)))
+        assert found is not None
+        return found
+
+    def images(self, certification: str) -> npt.NDArray[Any]:
+        stored: npt.NDArray[Any] = np.load(io.BytesIO(self.redis.get(keys.images(certification))), allow_pickle=False)
+        return stored
+
+    def take(self, seconds: float = 10.0) -> Record:
+        """The next that waits."""
+        waiting, taken = bookkeeping.waiting_key(self.queue), bookkeeping.taken_key(self.queue)
+        certification = self.redis.blmove(waiting, taken, seconds, "LEFT", "RIGHT")
+        assert certification, "nothing was queued"
+        return self.record(certification.decode())
+
+    def begin(self, record: Record) -> Record:
+        """The record, now running."""
+        _, call = transitions.begin(record, self.name, now=time.time(), ttl=60)
+        assert self.redis.eval(*call.arguments)[0] == 1, "could not begin"
+        return self.record(record.id)
+
+    def save(self, record: Record, certificates: dict[int, str], **said: Any) -> None:
+        done = record.done + len(certificates)
+        call = transitions.save(
+            record, record.execution, certificates=certificates, done=done, progress=progress(record, done), **said
+        )
+        assert self.redis.eval(*call.arguments)[0] == 1, "could not save"
+
+    def finish(
+        self,
+        record: Record,
+        certificates: dict[int, str] | None = None,
+        *,
+        status: Status = "succeeded",
+        error: Failure | None = None,
+        ttl: int = TTL,
+        now: float | None = None,
+    ) -> None:
+        """The end, with a certificate for each image unless others are given."""
+        if certificates is None:
+            certificates = {index: certificate(record, index) for index in range(record.images)}
+        done, now = record.done + len(certificates), now or time.time()
+        call = transitions.finish(
+            record,
+            record.execution,
+            status,
+            now=now,
+            ttl=ttl,
+            certificates=certificates,
+            done=done,
+            progress=progress(record, done),
+            error=error,
+            tally={f"certifications:{status}": 1, "samples": 10.0, **bucket("duration", 0.2), **bucket("wait", 0.02)},
+        )
+        assert self.redis.eval(*call.arguments)[0] == 1, "could not finish"
+
+    def play(self) -> Record:
+        """Take one and bring it to its end."""
+        record = self.begin(self.take())
+        self.finish(record)
+        return record
+
+
+def progress(record: Record, done: int) -> str:
+    return Progress(
+        images_done=done, images_total=record.images, samples=100 * done, evaluations=200 * done
+    ).model_dump_json()
+
+
+def certificate(record: Record, index: int) -> str:
+    """A certificate that verifies: every sample fell on class 1."""
+    request = CertificationRequest.model_validate_json(record.request)
+    assert request.sigma
+    noise = Gaussian(request.sigma)
+    alpha = request.alpha / record.images if request.family_wise else request.alpha
+    verdict = run(
+        request.procedure.start(noise, request.radius, alpha=alpha, beta=request.beta), lambda n: np.array([0, n, 0, 0])
+    )
+    return Certificate.of(
+        verdict,
+        index=index,
+        class_name=CLASSES[1],
+        target_radius=request.radius,
+        alpha=alpha,
+        beta=request.beta,
+        noise=noise,
+        procedure=request.procedure,
+        evaluations=2 * verdict.samples,
+    ).model_dump_json()

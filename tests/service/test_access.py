@@ -1,0 +1,200 @@
+"""Keys: who gets in, who does not, and who sees what."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.access import MOST_FAILURES, Door, Keys, KeysError
+from app.embedded import EmbeddedServer
+from app.errors import ProblemError
+from tests.service.api import ROOT, Api, problem, question
+from tests.service.player import Player
+
+pytestmark = pytest.mark.xdist_group("service")
+
+URL = "/v1/certifications"
+ALICE, BOB = "sk_alice", "sk_bob"
+ENTRIES = [f"{name}:{hashlib.sha256(key.encode()).hexdigest()}" for name, key in (("alice", ALICE), ("bob", BOB))]
+
+
+@pytest.fixture(scope="module")
+def locked(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with Api(valkey.url, tmp_path_factory.mktemp("locked"), api_keys=",".join(ENTRIES)) as running:
+        yield running
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", URL),
+        ("GET", URL),
+        ("GET", f"{URL}/x"),
+        ("DELETE", f"{URL}/x"),
+        ("GET", f"{URL}/x/events"),
+        ("POST", f"{URL}/x/cancel"),
+        ("GET", "/v1/ensembles"),
+        ("GET", "/v1/ensembles/x"),
+        ("POST", "/v1/plan"),
+        ("POST", "/v1/verify"),
+        ("GET", "/metrics"),
+    ],
+)
+def test_without_a_key_everything_of_value_is_closed(locked: Api, method: str, path: str) -> None:
+    answer = locked.client.request(method, path, content=b"x" * 100)
+    problem(answer, "unauthorized")
+    assert answer.headers["www-authenticate"] == 'Bearer realm="smoothcert"'
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/version", "/", "/docs", "/openapi.json"])
+def test_what_is_for_everybody_is_open(locked: Api, path: str) -> None:
+    assert locked.client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("value", ["", "Bearer", "Basic abc", ALICE])
+def test_what_is_no_bearer_token_is_no_guess(locked: Api, value: str) -> None:
+    problem(locked.client.get(URL, headers={"Authorization": value}), "unauthorized")
+
+
+def test_owners_see_their_own_and_nothing_else(locked: Api, player: Player) -> None:
+    said = locked.client.post(URL, json=question(player.ensemble), headers=bearer(ALICE)).json()
+    here = f"{URL}/{said['id']}"
+    assert locked.client.get(here, headers=bearer(ALICE)).status_code == 200
+    assert player.record(said["id"]).owner == "alice"
+    for answer in (
+        locked.client.get(here, headers=bearer(BOB)),
+        locked.client.get(f"{here}/events", headers=bearer(BOB)),
+        locked.client.post(f"{here}/cancel", headers=bearer(BOB)),
+        locked.client.delete(here, headers=bearer(BOB)),
+    ):
+        problem(answer, "unknown_certification")
+    assert said["id"] not in locked.client.get(URL, headers=bearer(BOB)).text
+    assert said["id"] in locked.client.get(URL, headers=bearer(ALICE)).text
+    assert player.record(said["id"]).status == "queued"
+
+
+def test_idempotency_keys_belong_to_their_owner(locked: Api, player: Player) -> None:
+    ids = set()
+    for key in (ALICE, BOB):
+        headers = {**bearer(key), "Idempotency-Key": player.name}
+        ids.add(locked.client.post(URL, json=question(player.ensemble), headers=headers).json()["id"])
+    assert len(ids) == 2
+
+
+def test_keys_are_in_no_log(locked: Api) -> None:
+    locked.client.get(f"{URL}?token={ALICE}", headers=bearer(ALICE))
+    log = locked.log.read_text()
+    assert '"owner": "alice"' in log
+    assert ALICE not in log
+    assert ENTRIES[0].partition(":")[2] not in log
+
+
+def test_whoever_tries_keys_has_to_wait(valkey: EmbeddedServer, tmp_path: Path) -> None:
+    with Api(valkey.url, tmp_path, api_keys=",".join(ENTRIES)) as api:
+        for number in range(MOST_FAILURES):
+            problem(api.client.get(URL, headers=bearer(f"sk_{number}")), "unauthorized")
+        answer = api.client.get(URL, headers=bearer("sk_other"))
+        problem(answer, "too_many_failures")
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+        problem(api.client.get(URL, headers=bearer(ALICE)), "too_many_failures")
+        problem(api.client.get(URL), "unauthorized")
+        assert api.client.get("/healthz").status_code == 200
+
+
+def test_the_wait_ends_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("app.access.time.monotonic", lambda: now)
+    door = Door(Keys.read(",".join(ENTRIES)))
+    for _ in range(MOST_FAILURES):
+        with pytest.raises(ProblemError, match="unauthorized"):
+            door.owner("Bearer wrong", "1.2.3.4")
+    with pytest.raises(ProblemError, match="too_many_failures"):
+        door.owner(f"Bearer {ALICE}", "1.2.3.4")
+    assert door.owner(f"Bearer {ALICE}", "5.6.7.8") == "alice"
+    now += 61
+    assert door.owner(f"bearer {BOB}", "1.2.3.4") == "bob"
+
+
+def test_addresses_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.access.MOST_ADDRESSES", 3)
+    door = Door(Keys.read(ENTRIES[0]))
+    for number in range(10):
+        with pytest.raises(ProblemError, match="unauthorized"):
+            door.owner("Bearer wrong", str(number))
+    assert len(door._failures) == 3
+
+
+def test_keys_can_stand_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# ours\n\n" + "\n".join(ENTRIES) + "\n")
+    assert Keys.read(str(file)) == Keys.read(", ".join(ENTRIES))
+    assert Keys.read(str(file)).owner(BOB) == "bob"
+    assert not Keys.read("")
+
+
+@pytest.mark.parametrize(
+    "said", ["/nowhere/at/all", "a:b,c:d", f"{ENTRIES[0]},{ENTRIES[0]}", ENTRIES[0].upper() + ",x"]
+)
+def test_keys_that_cannot_be_read_are_refused(said: str) -> None:
+    with pytest.raises(KeysError):
+        Keys.read(said)
+
+
+# --- the command
+
+
+def command(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {f"SMOOTHCERT_{name.upper()}": value for name, value in settings.items()}
+    return subprocess.run(
+        [sys.executable, "-m", "app", *arguments], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60
+    )
+
+
+def test_a_new_key_opens_what_its_line_sets_up() -> None:
+    done = command("key", "carol")
+    key, line = (each.split()[-1] for each in done.stdout.splitlines())
+    assert Keys.read(line).owner(key) == "carol"
+    assert command("key", "carol").stdout != done.stdout
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "a:b"])
+def test_a_bad_name_is_refused(name: str) -> None:
+    done = command("key", name)
+    assert done.returncode == 1
+    assert repr(name) in done.stderr
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_without_keys_only_this_machine_is_listened_to(host: str) -> None:
+    done = command(host=host)
+    assert done.returncode == 1
+    assert host in done.stderr
+    assert "SMOOTHCERT_API_KEYS" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_bad_settings_are_said_in_a_sentence() -> None:
+    for settings in ({"port": "many"}, {"api_keys": "nonsense"}, {"redis_url": "http://x"}, {"samples": "0"}):
+        done = command(**settings)
+        assert done.returncode == 1
+        assert done.stderr.startswith("smoothcert: ")
+        assert "Traceback" not in done.stderr
+    assert command("nonsense").returncode == 2
+
+
+def test_an_open_service_says_so(valkey: EmbeddedServer, tmp_path: Path, api: Api) -> None:
+    assert "no API keys are set up" in api.log.read_text()
+    with Api(valkey.url, tmp_path, host="0.0.0.0", open="true") as wide:
+        assert httpx.get(f"http://127.0.0.1:{wide.port}/healthz").status_code == 200
+        assert "no API keys are set up" in wide.log.read_text()

@@ -1,0 +1,552 @@
+"""Bad input gets a clear 4xx that names what was seen and what is wanted, and nothing is queued."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from app.embedded import EmbeddedServer
+from tests.service.api import Api, encoded, npy, picture, problem, question, tensor, text
+from tests.service.player import SHAPE, Player
+
+pytestmark = pytest.mark.xdist_group("service")
+
+URL = "/v1/certifications"
+CHANNELS, HEIGHT, WIDTH = SHAPE
+JSON = {"Content-Type": "application/json"}
+NPY = {"Content-Type": "application/x-npy"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_queued(player: Player) -> Iterator[None]:
+    yield
+    assert player.waiting() == []
+
+
+def refused(client: httpx.Client, player: Player, code: str, *wanted: str, **asked: Any) -> None:
+    """That a request is refused, with these words."""
+    answer = client.post(URL, json=question(player.ensemble, **asked))
+    said = problem(answer, code)
+    for words in wanted:
+        assert words in said.detail, said.detail
+
+
+# --- the question
+
+
+@pytest.mark.parametrize(
+    ("asked", "field", "seen"),
+    [
+        ({"alpha": 0}, "alpha", "0"),
+        ({"alpha": 1}, "alpha", "1"),
+        ({"alpha": -0.5}, "alpha", "-0.5"),
+        ({"alpha": "0.1"}, "alpha", "'0.1'"),
+        ({"alpha": True}, "alpha", "True"),
+        ({"alpha": None}, "alpha", "None"),
+        ({"beta": 0}, "beta", "0"),
+        ({"beta": 1.0}, "beta", "1.0"),
+        ({"beta": 1e-21}, "beta", "1e-21"),
+        ({"sigma": 0}, "sigma", "0"),
+        ({"radius": -1}, "radius", "-1"),
+        ({"radius": [1]}, "radius", "[1]"),
+        ({"procedure": "magic"}, "procedure", "magic"),
+        ({"procedure": {"name": "adaptive", "stages": [100, 100]}}, "procedure.adaptive.stages", "[100, 100]"),
+        ({"procedure": {"name": "adaptive", "stages": [200, 100]}}, "procedure.adaptive.stages", "[200, 100]"),
+        ({"procedure": {"name": "adaptive", "stages": []}}, "procedure.adaptive.stages", "none"),
+        ({"procedure": {"name": "adaptive", "n": 5}}, "procedure.adaptive.n", "5"),
+        ({"procedure": {"name": "sequential", "max_samples": 10**8}}, "procedure.sequential.max_samples", "100000000"),
+        ({"procedure": {"name": "fixed", "n": 0}}, "procedure.fixed.n", "0"),
+        ({"procedure": {"name": "fixed", "n": 1.5}}, "procedure.fixed.n", "1.5"),
+        ({"procedure": 7}, "procedure", "7"),
+        ({"voting": "loud"}, "voting", "loud"),
+        ({"consensus": 0}, "consensus", "0"),
+        ({"convert": "cmyk"}, "convert", "cmyk"),
+        ({"ensemble": "../x"}, "ensemble", "../x"),
+        ({"labels": [-1]}, "labels.0", "-1"),
+        ({"labels": "1"}, "labels", "'1'"),
+        ({"metadata": {"k": 1}}, "metadata.k", "1"),
+        ({"metadata": {"k": "v" * 300}}, "metadata.k", "vvv'..."),
+        ({"metadata": {str(i): "" for i in range(17)}}, "metadata", "at most 16"),
+        ({"priority": "urgent"}, "priority", "urgent"),
+        ({"deadline_s": 0}, "deadline_s", "0"),
+        ({"family_wise": 1}, "family_wise", "1"),
+        ({"images": []}, "images", "0"),
+        ({"images": "abc"}, "images", "'abc'"),
+        ({"images": [{"dtype": "int8", "shape": [1, 1, 1], "data": ""}]}, "images.0.TensorImage.dtype", "int8"),
+        ({"images": [{"dtype": "uint8", "shape": [1, 1], "data": ""}]}, "images.0.TensorImage.shape", "2"),
+        ({"seed": "1234"}, "seed", "1234"),
+        ({"nonsense": 1}, "nonsense", "1"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_was_seen(
+    client: httpx.Client, player: Player, asked: dict[str, Any], field: str, seen: str
+) -> None:
+    said = problem(client.post(URL, json=question(player.ensemble, **asked)), "invalid_request")
+    messages = [each.message for each in said.errors if each.field == field]
+    assert messages, said
+    assert any(seen in message for message in messages), said
+
+
+def test_an_unknown_ensemble_is_not_found(client: httpx.Client, player: Player) -> None:
+    refused(client, player, "unknown_ensemble", "'nobody'", player.ensemble, ensemble="nobody")
+
+
+def test_another_sigma_than_the_ensembles_needs_leave(client: httpx.Client, player: Player) -> None:
+    refused(client, player, "sigma_mismatch", "0.5", "0.25", "allow_sigma_mismatch", sigma=0.5)
+    answer = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_sigma_mismatch=True))
+    assert answer.json()["request"]["sigma"] == 0.5
+    player.play()
+
+
+def test_an_ensemble_without_a_sigma_needs_one(client: httpx.Client, valkey: EmbeddedServer) -> None:
+    other = Player(valkey.url, sigma=None)
+    other.announce()
+    problem(client.post(URL, json=question(other.ensemble)), "invalid_request")
+    assert other.waiting() == []
+    assert client.post(URL, json=question(other.ensemble, sigma=0.5)).json()["request"]["sigma"] == 0.5
+    other.forget()
+
+
+def test_what_the_ensemble_does_not_offer_is_refused(client: httpx.Client, player: Player) -> None:
+    refused(client, player, "invalid_request", "'weighted'", "'soft', 'hard'", voting="weighted")
+    refused(client, player, "invalid_request", "3", "2 members", consensus=3)
+    refused(client, player, "invalid_request", "labels", "1", "2 images", images=[text(picture())] * 2, labels=[0])
+    refused(client, player, "invalid_request", "labels.0", "3", "0 to 2", labels=[3])
+
+
+def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx.Client, player: Player) -> None:
+    # by hand: 0.0005 ** (1 / 200) = 0.9627, sigma * Phi^-1 of it = 0.4457; log(0.0005) / log(Phi(0.5 / 0.25)) = 330.3
+    refused(client, player, "radius_out_of_reach", "0.4457", "is 0.5", "200 samples", "331 samples", radius=0.5)
+    refused(client, player, "radius_out_of_reach", "no number of samples", radius=5)
+    sequential = {"name": "sequential", "max_samples": 1000}
+    refused(client, player, "radius_out_of_reach", "would take", radius=0.65, procedure=sequential)
+    refused(client, player, "radius_out_of_reach", "no number", radius=2, procedure="sequential")
+
+
+def test_where_alpha_is_shared_less_is_in_reach(client: httpx.Client, player: Player) -> None:
+    many = [text(picture())] * 20
+    asked = question(player.ensemble, radius=0.42, images=many)
+    assert client.post(URL, json=asked).status_code == 202
+    player.play()
+    refused(client, player, "radius_out_of_reach", "5e-05", radius=0.42, images=many, family_wise=True)
+    refused(client, player, "invalid_request", "alpha", "1e-20", alpha=1e-20, images=many, family_wise=True)
+    refused(
+        client, player, "invalid_request", "beta", beta=1e-20, procedure={"name": "adaptive", "stages": [9, 99, 999]}
+    )
+
+
+def test_a_fixed_procedure_takes_no_radius_and_the_others_need_one(client: httpx.Client, player: Player) -> None:
+    refused(client, player, "invalid_request", "radius", "largest", procedure="fixed")
+    for name in ("adaptive", "sequential"):
+        refused(client, player, "invalid_request", "radius", name, procedure=name, radius=None)
+
+
+def test_a_certification_may_draw_so_many_samples(client: httpx.Client, player: Player) -> None:
+    much = {"name": "fixed", "n": 10**9}
+    refused(client, player, "too_many_samples", "1,000,000,100", "200,000,000", procedure=much, radius=None)
+    each = {"name": "fixed", "n": 99_999_950}
+    images = [text(picture())] * 2
+    refused(client, player, "too_many_samples", "200,000,100", procedure=each, radius=None, images=images)
+
+
+# --- images
+
+
+def test_another_size_is_refused(client: httpx.Client, player: Player) -> None:
+    for size in ((WIDTH + 1, HEIGHT), (HEIGHT, WIDTH), (1, 1)):
+        wrong = text(picture(size=size))
+        refused(
+            client,
+            player,
+            "invalid_image",
+            "images.1",
+            f"{size[0]} x {size[1]}",
+            "5 x 4",
+            images=[text(picture()), wrong],
+        )
+    refused(client, player, "invalid_image", "[3, 5, 4]", "[3, 4, 5]", images=[tensor(np.zeros((3, 5, 4)))])
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA", "LA", "P", "CMYK", "1", "I;16"])
+def test_another_mode_is_refused_and_can_be_converted(client: httpx.Client, player: Player, mode: str) -> None:
+    file = text(picture(mode, file="JPEG" if mode == "CMYK" else "PNG"))
+    refused(client, player, "invalid_image", mode, "RGB", "convert", images=[file])
+    answer = client.post(URL, json=question(player.ensemble, images=[file], convert="rgb"))
+    assert answer.status_code == 202, answer.text
+    assert player.images(answer.json()["id"]).shape == (1, *SHAPE)
+    player.play()
+
+
+def sixteen_bit(colour_type: int, pixel: bytes) -> bytes:
+    """A PNG with sixteen bits, which Pillow cannot write in colour."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 16, colour_type, 0, 0, 0)
+    rows = (b"\0" + pixel * WIDTH) * HEIGHT
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+@pytest.mark.parametrize(("colour_type", "pixel"), [(0, b"\x12\x34"), (2, b"\x12\x34\x56\x78\x9a\xbc")])
+def test_sixteen_bits_are_refused_or_their_high_byte_is_taken(
+    client: httpx.Client, player: Player, colour_type: int, pixel: bytes
+) -> None:
+    file = text(sixteen_bit(colour_type, pixel))
+    refused(client, player, "invalid_image", "16 bits", images=[file])
+    answer = client.post(URL, json=question(player.ensemble, images=[file], convert="rgb"))
+    stored = player.images(answer.json()["id"])
+    high = (pixel * 3)[: 2 * CHANNELS : 2] if colour_type == 0 else pixel[::2]
+    assert stored[0, :, 0, 0].tolist() == list(high)
+    player.play()
+
+
+def test_a_colour_that_stands_for_nothing_is_transparency(client: httpx.Client, player: Player) -> None:
+    file = text(picture(transparency=(0, 0, 0)))
+    refused(client, player, "invalid_image", "transparency", images=[file])
+
+
+def test_an_ensemble_of_grey_images(client: httpx.Client, valkey: EmbeddedServer, player: Player) -> None:
+    grey = Player(valkey.url, input_shape=(1, HEIGHT, WIDTH))
+    grey.announce()
+    ramp = Image.fromarray(np.arange(HEIGHT * WIDTH, dtype=np.uint8).reshape(HEIGHT, WIDTH) * 12)
+    answer = client.post(URL, json=question(grey.ensemble, images=[text(encoded(ramp))]))
+    assert np.array_equal(grey.images(answer.json()["id"])[0, 0], np.asarray(ramp))
+    grey.play()
+    colour = text(encoded(ramp.convert("RGB")))
+    problem(client.post(URL, json=question(grey.ensemble, images=[colour])), "invalid_image")
+    answer = client.post(URL, json=question(grey.ensemble, images=[colour], convert="grey"))
+    assert np.array_equal(grey.images(answer.json()["id"])[0, 0], np.asarray(ramp))
+    grey.play()
+    said = problem(client.post(URL, json=question(grey.ensemble, images=[colour], convert="rgb")), "invalid_image")
+    assert "'rgb'" in said.detail
+    problem(client.post(URL, json=question(player.ensemble, images=[colour], convert="grey")), "invalid_image")
+    assert grey.waiting() == []
+    grey.forget()
+
+
+def test_an_ensemble_of_other_channels_takes_tensors(client: httpx.Client, valkey: EmbeddedServer) -> None:
+    four = Player(valkey.url, input_shape=(4, HEIGHT, WIDTH))
+    four.announce()
+    said = problem(client.post(URL, json=question(four.ensemble)), "invalid_image")
+    assert "4 channels" in said.detail
+    answer = client.post(URL, json=question(four.ensemble, images=[tensor(np.zeros((4, HEIGHT, WIDTH)))]))
+    assert answer.status_code == 202
+    four.forget()
+
+
+def test_a_shape_that_reads_in_two_ways_is_refused(client: httpx.Client, valkey: EmbeddedServer) -> None:
+    cube = Player(valkey.url, input_shape=(3, 3, 3))
+    cube.announce()
+    asked = question(cube.ensemble, images=[tensor(np.zeros((3, 3, 3)))])
+    assert "order of its axes" in problem(client.post(URL, json=asked), "invalid_image").detail
+    assert client.post(URL, json=question(cube.ensemble, images=[text(picture(size=(3, 3)))])).status_code == 202
+    cube.forget()
+
+
+def animation(file: str) -> bytes:
+    frames = [Image.new("RGB", (WIDTH, HEIGHT), colour) for colour in ("red", "green", "blue")]
+    return encoded(frames[0], file, save_all=True, append_images=frames[1:])
+
+
+def noise_jpeg() -> bytes:
+    rows = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+    return encoded(Image.fromarray(rows), "JPEG")
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (b"", "decoded"),
+        (b"not an image", "decoded"),
+        (picture()[:-20], "decoded"),
+        (picture()[:40], "decoded"),
+        (noise_jpeg()[:-30], "truncated"),
+        (picture(file="WEBP")[:30], "decoded"),
+        (picture(file="GIF"), "decoded"),
+        (picture(file="BMP"), "decoded"),
+        (picture(file="TIFF"), "decoded"),
+        (animation("PNG"), "3 frames"),
+        (animation("WEBP"), "3 frames"),
+        (b"\x89PNG\r\n\x1a\n" + b"\0" * 100, "decoded"),
+        (picture().replace(b"IDAT", b"IDAX"), "decoded"),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused(client: httpx.Client, player: Player, file: bytes, words: str) -> None:
+    refused(client, player, "invalid_image", "images.0", words, images=[text(file)])
+
+
+@pytest.mark.parametrize("file", ["PNG", "JPEG", "WEBP"])
+def test_the_three_formats_are_taken(client: httpx.Client, player: Player, file: str) -> None:
+    answer = client.post(URL, json=question(player.ensemble, images=[text(picture(file=file))]))
+    assert answer.status_code == 202
+    player.play()
+
+
+@pytest.mark.parametrize("file", ["PNG", "JPEG", "WEBP"])
+def test_an_image_that_wants_to_be_turned_is_refused(client: httpx.Client, player: Player, file: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    refused(client, player, "invalid_image", "orientation 6", images=[text(picture(file=file, exif=exif.tobytes()))])
+
+
+def bomb(side: int) -> bytes:
+    """A small file that claims to be a large image."""
+    file = bytearray(picture())
+    file[16:24] = struct.pack(">II", side, side)
+    file[29:33] = struct.pack(">I", zlib.crc32(bytes(file[12:29])))
+    return bytes(file)
+
+
+@pytest.mark.parametrize("side", [5_000, 12_000, 20_000, 2**31 - 1])
+def test_a_bomb_is_not_decoded(client: httpx.Client, api: Api, player: Player, side: int) -> None:
+    before = api.resident_bytes()
+    refused(client, player, "invalid_image", images=[text(bomb(side))])
+    assert api.resident_bytes() - before < 50e6
+
+
+def test_a_webp_bomb_is_not_decoded(client: httpx.Client, api: Api, player: Player) -> None:
+    file = picture(size=(9_000, 9_000), file="WEBP")
+    assert len(file) < 200_000
+    before = api.resident_bytes()
+    refused(client, player, "invalid_image", "9,000 x 9,000", images=[text(file)])
+    assert api.resident_bytes() - before < 100e6
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "infinite"), (1.001, "1.001"), (-0.25, "-0.25"), (255.0, "255")],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_that_are_no_pixels_are_refused(
+    client: httpx.Client, player: Player, value: float, words: str, dtype: type
+) -> None:
+    pixels: Any = np.zeros(SHAPE, dtype)
+    pixels[1, 2, 3] = value
+    refused(client, player, "invalid_image", words, images=[tensor(pixels)])
+    asked = question(player.ensemble)
+    del asked["images"]
+    answer = client.post(URL, params={"request": json.dumps(asked)}, content=npy(pixels[None]), headers=NPY)
+    assert words in problem(answer, "invalid_image").detail
+
+
+@pytest.mark.parametrize("data", ["!", "QUJ", "QUJD\n", "data:image/png;base64,QUJD", "\u00e9"])
+def test_what_is_no_base64_is_refused(client: httpx.Client, player: Player, data: str) -> None:
+    refused(client, player, "invalid_image", "base64", images=[data])
+
+
+def test_a_tensor_must_have_the_bytes_of_its_shape(client: httpx.Client, player: Player) -> None:
+    short = {"dtype": "float32", "shape": list(SHAPE), "data": text(b"\0" * 60)}
+    refused(client, player, "invalid_image", "240 bytes", "60", images=[short])
+    huge = {"dtype": "float64", "shape": [2**50, 2**50, 2**50], "data": ""}
+    refused(client, player, "invalid_image", "bytes", images=[huge])
+
+
+# --- npy
+
+
+def header(described: str, version: bytes = b"\x01\x00") -> bytes:
+    padded = described.encode() + b"\n"
+    return b"\x93NUMPY" + version + struct.pack("<H", len(padded)) + padded
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x93NUMPY",
+        npy(np.zeros((1, *SHAPE)))[:-1],
+        npy(np.zeros((1, *SHAPE))) + b"x",
+        npy(np.zeros((1, *SHAPE), np.int64)),
+        npy(np.zeros((1, *SHAPE), np.complex64)),
+        npy(np.array(["text"])),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 3, 1000000, 1000000)}"),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 3, 4, 5)}"),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -3, 4, 5)}") + b"\0" * 480,
+        header("{'descr': '|O', 'fortran_order': False, 'shape': (1, 3, 4, 5)}") + b"cos\nsystem\n(S'true'\ntR.",
+        header("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (1,)}"),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': " + "(" * 9000 + "}"),
+        header("__import__('os').system('true')"),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': (0,)}", version=b"\x09\x00"),
+    ],
+)
+def test_what_is_no_npy_file_is_refused(client: httpx.Client, player: Player, body: bytes) -> None:
+    asked = {"ensemble": player.ensemble, "radius": 0.25}
+    answer = client.post(URL, params={"request": json.dumps(asked)}, content=body, headers=NPY)
+    problem(answer, "malformed_npy")
+
+
+def test_a_pickle_is_never_loaded(client: httpx.Client, player: Player) -> None:
+    file = io.BytesIO()
+    np.save(file, np.array([{}], dtype=object), allow_pickle=True)
+    problem(client.post(URL, content=file.getvalue(), headers=NPY), "malformed_npy")
+
+
+def test_an_array_needs_four_axes_and_some_images(client: httpx.Client, player: Player) -> None:
+    asked = {"request": json.dumps({"ensemble": player.ensemble, "radius": 0.25})}
+    answer = client.post(URL, params=asked, content=npy(np.zeros(SHAPE)), headers=NPY)
+    assert "[3, 4, 5]" in problem(answer, "invalid_request").detail
+    problem(client.post(URL, params=asked, content=npy(np.zeros((0, *SHAPE))), headers=NPY), "invalid_request")
+    endless = header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 0, 4, 5)}")
+    problem(client.post(URL, params=asked, content=endless, headers=NPY), "too_many_images")
+
+
+# --- the wrapping
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"nonsense",
+        b"\xff\xfe",
+        b'{"a": 1} x',
+        b'{"radius": NaN}',
+        b'{"radius": Infinity}',
+        b'{"radius": -Infinity}',
+        b'{"radius": 0.1, "radius": 0.2}',
+        b'{"metadata": {"a": "1", "a": "1"}}',
+        b"[" * 100_000,
+        b'{"a":' * 1000 + b"1" + b"}" * 1000,
+        b'{"radius": ' + b"9" * 5000 + b"}",
+        '{"radius": 0.1}'.encode("utf-16"),
+    ],
+)
+@pytest.mark.parametrize("path", [URL, "/v1/plan", "/v1/verify"])
+def test_malformed_json_is_refused(client: httpx.Client, body: bytes, path: str) -> None:
+    problem(client.post(path, content=body, headers=JSON), "malformed_json")
+
+
+def test_half_a_character_is_refused(client: httpx.Client) -> None:
+    body = b'{"metadata": {"\\ud800": ""}}'
+    problem(client.post(URL, content=body, headers=JSON), "malformed_json")
+    problem(client.post("/v1/verify", content=body, headers=JSON), "invalid_certificate")
+
+
+@pytest.mark.parametrize("body", [b"1", b"null", b"[]", b'"x"', b"{}"])
+def test_json_that_is_no_request_is_refused(client: httpx.Client, body: bytes) -> None:
+    problem(client.post(URL, content=body, headers=JSON), "invalid_request")
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x"])
+@pytest.mark.parametrize("path", [URL, "/v1/plan", "/v1/verify"])
+def test_an_unknown_content_type_is_refused(client: httpx.Client, kind: str, path: str) -> None:
+    answer = client.post(path, content=b"{}", headers={"Content-Type": kind} if kind else {})
+    assert "application/json" in problem(answer, "unsupported_media_type").detail
+
+
+def test_a_packed_body_is_refused(client: httpx.Client) -> None:
+    answer = client.post(URL, content=b"{}", headers={**JSON, "Content-Encoding": "gzip"})
+    assert "gzip" in problem(answer, "unsupported_media_type").detail
+
+
+FORM = {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"", FORM),
+        (b"nonsense", FORM),
+        (b"--x\r\n", FORM),
+        (b'--x\r\nContent-Disposition: form-data; name="images"\r\n\r\nabc', FORM),
+        (b"--x\r\nContent-Type: text/plain\r\n\r\nabc\r\n--x--\r\n", FORM),
+        (b"--x\r\n" + b"A: b\r\n" * 100 + b"\r\nabc\r\n--x--\r\n", FORM),
+        (b"--x--\r\n", {"Content-Type": "multipart/form-data"}),
+        (b"--x--\r\n", {"Content-Type": "multipart/form-data; boundary=" + "x" * 300}),
+    ],
+)
+def test_a_malformed_form_is_refused(client: httpx.Client, body: bytes, kind: dict[str, str]) -> None:
+    problem(client.post(URL, content=body, headers=kind), "malformed_multipart")
+
+
+def test_a_form_must_have_its_parts(client: httpx.Client, player: Player) -> None:
+    asked = json.dumps({"ensemble": player.ensemble, "radius": 0.25})
+    image: Any = ("images", picture())
+    assert "`request`" in problem(client.post(URL, files=[("bild", b"x")]), "invalid_request").detail
+    assert "once" in problem(client.post(URL, files=[image]), "invalid_request").detail
+    twice = [("request", ("", asked)), ("request", ("", asked)), image]
+    assert "2 times" in problem(client.post(URL, files=twice), "invalid_request").detail
+    problem(client.post(URL, files=[("request", ("", asked))]), "invalid_request")
+    problem(client.post(URL, files=[("request", ("", "{")), image]), "malformed_json")
+    problem(client.post(URL, files=[("request", ("", '{"x": 1}')), image]), "invalid_request")
+
+
+# --- too much
+
+
+@pytest.fixture(scope="module")
+def strict(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A service with small limits."""
+    limits = {"request_bytes": 20_000, "request_images": 3, "request_seconds": 1, "request_pixels": 50}
+    with Api(valkey.url, tmp_path_factory.mktemp("strict"), **limits, image_pixels=10) as running:
+        yield running
+
+
+def test_a_body_has_so_many_bytes(strict: Api, player: Player) -> None:
+    asked = json.dumps(question(player.ensemble, metadata={"x": ""})).encode()
+    padded = asked + b" " * (20_000 - len(asked))
+    problem(strict.client.post(URL, content=padded + b" ", headers=JSON), "too_large")
+    problem(strict.client.post(URL, content=padded, headers=JSON), "invalid_image")  # it was read
+    for path in ("/v1/plan", "/v1/verify"):
+        problem(strict.client.post(path, content=b" " * 20_001, headers=JSON), "too_large")
+
+
+def test_the_bytes_are_counted_not_believed(strict: Api) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b" " * 1000
+
+    problem(strict.client.post(URL, content=chunks(), headers=JSON), "too_large")
+
+
+def test_a_large_body_gets_its_answer_and_the_connection_lives(strict: Api) -> None:
+    for _ in range(2):
+        answer = strict.client.post(URL, content=b"x" * 5_000_000, headers=JSON)
+        assert "20,000" in problem(answer, "too_large").detail
+    assert strict.client.get("/healthz").status_code == 200
+
+
+def test_a_request_has_so_many_images(strict: Api, player: Player) -> None:
+    asked = {"ensemble": player.ensemble, "radius": 0.25}
+    four = [text(picture())] * 4
+    problem(strict.client.post(URL, json={**asked, "images": four}), "too_many_images")
+    form: Any = [("request", ("", json.dumps(asked))), *[("images", picture())] * 4]
+    problem(strict.client.post(URL, files=form), "too_many_images")
+    query = {"request": json.dumps(asked)}
+    array = npy(np.zeros((4, *SHAPE)))
+    problem(strict.client.post(URL, params=query, content=array, headers=NPY), "too_many_images")
+
+
+def test_images_have_so_many_pixels(strict: Api, player: Player) -> None:
+    answer = strict.client.post(URL, json=question(player.ensemble))
+    assert "more than 10" in problem(answer, "invalid_image").detail
+    answer = strict.client.post(URL, json=question(player.ensemble, images=[text(picture())] * 3))
+    assert "60" in problem(answer, "too_large").detail
+
+
+def test_a_body_must_arrive_in_time(strict: Api) -> None:
+    with socket.create_connection(("127.0.0.1", strict.port)) as connection:
+        head = f"POST {URL} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+        connection.sendall(head.encode())
+        started = time.monotonic()
+        connection.settimeout(10)
+        answer = b""
+        while chunk := connection.recv(4096):  # to the end: the connection is closed
+            answer += chunk
+        assert 0.5 < time.monotonic() - started < 8
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b'"code": "too_slow"' in answer

@@ -1,0 +1,181 @@
+"""Redis goes away and comes back: 503 in bounded time, never a hang or a traceback, and nobody has to do anything."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.embedded import EmbeddedServer
+from tests.service import eventually
+from tests.service.api import Api, problem, question
+from tests.service.player import Player
+
+pytestmark = pytest.mark.xdist_group("service")
+
+URL = "/v1/certifications"
+BOUND = 10.0
+"""Seconds; the timeouts add up to three, and the machine may be busy."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """A server that is ours to kill."""
+    with EmbeddedServer(tmp_path_factory.mktemp("mortal")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def outage(server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with Api(server.url, tmp_path_factory.mktemp("outage")) as running:
+        yield running
+
+
+@pytest.fixture
+def worker(server: EmbeddedServer) -> Player:
+    made = Player(server.url)
+    made.announce()
+    return made
+
+
+def requests(api: Api, certification: str) -> Iterator[httpx.Response]:
+    here = f"{URL}/{certification}"
+    yield api.client.post(URL, json=question("x"))
+    yield api.client.get(URL)
+    yield api.client.get(here)
+    yield api.client.get(here, headers={"Prefer": "wait=5"})
+    yield api.client.get(f"{here}/events")
+    yield api.client.post(f"{here}/cancel")
+    yield api.client.delete(here)
+    yield api.client.get("/v1/ensembles")
+    yield api.client.post("/v1/plan", json={"ensemble": "x", "radius": 0.1})
+    yield api.client.get("/readyz")
+
+
+def test_while_redis_is_away_every_answer_says_so(server: EmbeddedServer, outage: Api, worker: Player) -> None:
+    said = outage.client.post(URL, json=question(worker.ensemble)).json()
+    server.kill()
+    try:
+        time.sleep(1.1)  # what was known of the ensembles is out of date
+        started = time.monotonic()
+        for answer in requests(outage, said["id"]):
+            problem(answer, "unavailable")
+            assert int(answer.headers["retry-after"]) >= 1
+            assert time.monotonic() - started < BOUND
+            started = time.monotonic()
+        assert outage.client.get("/healthz").status_code == 200
+        assert outage.client.get("/docs").status_code == 200
+        metrics = outage.client.get("/metrics")
+        assert metrics.status_code == 200
+        assert "smoothcert_redis_up 0.0" in metrics.text
+    finally:
+        server.start()
+    assert "Traceback" not in outage.log.read_text()
+    here = f"{URL}/{said['id']}"
+    assert eventually(lambda: outage.client.get(here).status_code == 200)
+    worker.announce()
+    assert outage.client.post(URL, json=question(worker.ensemble)).status_code == 202
+    assert outage.client.get("/readyz").status_code == 200
+
+
+def test_after_a_restart_waits_are_woken_by_messages_again(server: EmbeddedServer, outage: Api, worker: Player) -> None:
+    server.kill()
+    server.start()
+    worker.announce()
+    time.sleep(2.5)  # the listener connects again within a second or two
+
+    def seconds() -> float:
+        """From the end of a certification to the end of the wait for it."""
+        ended: list[float] = []
+
+        def play() -> None:
+            record = worker.begin(worker.take())
+            time.sleep(0.5)
+            worker.finish(record)
+            ended.append(time.monotonic())
+
+        thread = threading.Thread(target=play)
+        thread.start()
+        answer = outage.client.post(URL, json=question(worker.ensemble), headers={"Prefer": "wait=30"})
+        heard = time.monotonic()
+        thread.join()
+        assert answer.json()["status"] == "succeeded"
+        return heard - ended[0]
+
+    assert min(seconds() for _ in range(5)) < 0.3  # a look every second alone would take half of one on average
+
+
+def test_who_waits_through_an_outage_gets_an_answer(server: EmbeddedServer, outage: Api, worker: Player) -> None:
+    answers: list[httpx.Response] = []
+    asked, wait = question(worker.ensemble), {"Prefer": "wait=30"}
+    waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=asked, headers=wait)))
+    waiting.start()
+    eventually(worker.waiting)
+    server.kill()
+    time.sleep(2)
+    server.start()
+    worker.play()
+    waiting.join(20)
+    assert answers[0].json()["status"] == "succeeded"
+
+
+def test_a_wait_that_ends_within_an_outage_tells_what_was_known(
+    server: EmbeddedServer, outage: Api, worker: Player
+) -> None:
+    """It was accepted: a 503 would make the client post it again."""
+    answers: list[httpx.Response] = []
+    asked, wait = question(worker.ensemble), {"Prefer": "wait=2"}
+    waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=asked, headers=wait)))
+    waiting.start()
+    eventually(worker.waiting)
+    server.kill()
+    waiting.join(20)
+    server.start()
+    assert (answers[0].status_code, answers[0].json()["status"]) == (202, "queued")
+
+
+def test_a_stream_outlives_an_outage(server: EmbeddedServer, outage: Api, worker: Player) -> None:
+    said = outage.client.post(URL, json=question(worker.ensemble)).json()
+    lines: list[str] = []
+
+    def listen() -> None:
+        with outage.client.stream("GET", f"{URL}/{said['id']}/events") as answer:
+            lines.extend(answer.iter_lines())
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    time.sleep(0.5)
+    server.kill()
+    time.sleep(2)
+    server.start()
+    worker.play()
+    listener.join(20)
+    assert not listener.is_alive()
+    assert "event: completed" in lines
+    last = json.loads([line for line in lines if line.startswith("data: ")][-1].removeprefix("data: "))
+    assert last["status"] == "succeeded"
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, Api(address(silent), tmp_path) as api:
+        started = time.monotonic()
+        problem(api.client.get(URL), "unavailable")
+        assert time.monotonic() - started < BOUND
+        assert api.client.get("/healthz").status_code == 200
+
+
+def address(listening: socket.socket) -> str:
+    return f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
+
+
+def test_a_service_starts_without_redis(tmp_path: Path) -> None:
+    with Api(f"unix://{tmp_path}/nothing.sock", tmp_path) as api:
+        problem(api.client.get("/readyz"), "unavailable")
+        problem(api.client.post(URL, json=question("x")), "unavailable")
+        assert "Traceback" not in api.log.read_text()
