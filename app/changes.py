@@ -6,11 +6,15 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from smoothcert.certification import ENDED
+from store.keys import DELETED
+
 
 class Watch:
-    """Somebody's wait for news of one certification."""
+    """Somebody's wait for news of one certification: for any news, or for its end alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, for_the_end: bool) -> None:
+        self.for_the_end = for_the_end
         self._news = asyncio.Event()
 
     def wake(self) -> None:
@@ -34,9 +38,9 @@ class Changes:
         self._watches: dict[str, list[Watch]] = {}
 
     @contextmanager
-    def watch(self, certification: str) -> Iterator[Watch]:
+    def watch(self, certification: str, *, for_the_end: bool = False) -> Iterator[Watch]:
         """News of this one, from now on."""
-        watch = Watch()
+        watch = Watch(for_the_end=for_the_end)
         self._watches.setdefault(certification, []).append(watch)
         try:
             yield watch
@@ -46,10 +50,12 @@ class Changes:
             if not watches:
                 del self._watches[certification]
 
-    def wake(self, certification: str) -> None:
-        """This one has changed."""
+    def wake(self, certification: str, status: str) -> None:
+        """This one has changed, and has this status now."""
+        ended = status in ENDED or status == DELETED
         for watch in self._watches.get(certification, ()):
-            watch.wake()
+            if ended or not watch.for_the_end:
+                watch.wake()
 
     def wake_all(self) -> None:
         """Any of them may have changed."""

@@ -17,6 +17,8 @@ from app import logs
 from app.errors import ProblemError, problem_response
 from app.metrics import Traffic
 
+PROBES = frozenset({"/healthz", "/readyz"})
+"""Asked every second or so: their answers would fill the log."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -69,7 +71,8 @@ class Envelope:
         finally:
             seconds = time.perf_counter() - started
             self._traffic.count(scope, status, seconds)
-            logger.info("answered", extra={"status": status, "seconds": round(seconds, 6)})
+            level = logging.DEBUG if scope["path"] in PROBES else logging.INFO
+            logger.log(level, "answered", extra={"status": status, "seconds": round(seconds, 6)})
 
 
 def _request_id(scope: Scope) -> str:

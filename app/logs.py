@@ -1,18 +1,14 @@
-"""Logs as JSON, one object in a line, on stderr. What belongs to a request carries its id.
+"""What the log says of a request: all that is logged while it is answered carries its id and what was noted of it.
 
 Never in a log: bodies, keys, query strings.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from typing import Any
 
-FIELDS = ("request_id", "certification_id", "method", "path", "status", "seconds", "owner")
+from store.logs import JsonLines, log_as_json
 
 _noted: ContextVar[dict[str, Any] | None] = ContextVar("noted", default=None)
 
@@ -31,26 +27,14 @@ def note(**fields: Any) -> None:
         noted.update(fields)
 
 
-class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON, whatever is in it."""
+class RequestLines(JsonLines):
+    """Lines that carry what was noted of the request."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        said: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-            **(_noted.get() or {}),
-            **{name: record.__dict__[name] for name in FIELDS if name in record.__dict__},
-        }
-        if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said, default=str)
+    def context(self) -> dict[str, object]:
+        """Of the request that is being answered."""
+        return _noted.get() or {}
 
 
 def configure() -> None:
-    """Send every logger of this process, and Python's warnings, to stderr as JSON."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    logging.captureWarnings(True)
+    """Send every logger of this process to stderr as JSON."""
+    log_as_json(RequestLines())

@@ -318,7 +318,8 @@ class Queue:
                 elif message["type"] == "subscribe":
                     self.changes.wake_all()  # what happened before was not heard
                 elif message["type"] == "message":
-                    self.changes.wake(message["data"].decode())
+                    certification, _, status = message["data"].decode().partition(" ")
+                    self.changes.wake(certification, status)
                 quiet = message is None
 
 

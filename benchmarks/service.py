@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """How long to measure."""
     parser.add_argument("--requests", type=int, default=200, help="requests of one client for the overhead")
     parser.add_argument("--burst", type=int, default=2_000, help="certifications of a throughput round")
-    parser.add_argument("--samples", type=int, default=8_000, help="samples of the long request")
+    parser.add_argument("--samples", type=int, default=4_000, help="samples of the long request")
 
 
 def run(options: argparse.Namespace) -> Report:

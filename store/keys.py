@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 
 CHANGED = "smoothcert:changed"
-"""A channel: the id of each certification whose record has changed."""
+"""A channel: the id of each certification whose record has changed, and its status."""
+DELETED = "deleted"
+"""The status of one whose record is gone."""
 STATISTICS = "smoothcert:statistics"
 """A hash of counters, by all workers since the beginning."""
 WORKERS = "smoothcert:workers"

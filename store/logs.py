@@ -20,17 +20,21 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **self.context(),
         }
         said |= {name: value for name, value in vars(record).items() if name not in KNOWN}
         if record.exc_info:
             said["traceback"] = self.formatException(record.exc_info)
         return json.dumps(said, default=str)
 
+    def context(self) -> dict[str, object]:
+        """What every line of the moment carries."""
+        return {}
 
-def log_as_json(level: int = logging.INFO) -> None:
-    """Everything that this process logs, from here on."""
+
+def log_as_json(formatter: JsonLines | None = None) -> None:
+    """Everything that this process logs, and Python's warnings, from here on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level)
+    handler.setFormatter(formatter or JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    logging.captureWarnings(True)

@@ -77,7 +77,7 @@ def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Ca
     }
     if not record.started_at:
         fields["started_at"] = now
-    commands = [("HSET", keys.record(record.id), *_pairs(fields)), *started, _changed(record.id)]
+    commands = [("HSET", keys.record(record.id), *_pairs(fields)), *started, _changed(record.id, "running")]
     return execution, guarded(keys.record(record.id), statuses=("queued",), commands=commands)
 
 
@@ -117,7 +117,7 @@ def save(
         commands += _certificates(record.id, certificates, done=done, ttl=LONGEST_WAIT)
     if fields:
         commands.append(("HSET", keys.record(record.id), *_pairs(fields)))
-    commands.append(_changed(record.id))
+    commands.append(_changed(record.id, "running"))
     return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands)
 
 
@@ -199,7 +199,7 @@ def cancel_running(record: Record) -> Call:
     commands = [
         ("HSET", keys.record(record.id), "status", "canceling"),
         bookkeeping.stop_command(record.id, record.worker),
-        _changed(record.id),
+        _changed(record.id, "canceling"),
     ]
     return guarded(keys.record(record.id), statuses=("running",), execution=record.execution, commands=commands)
 
@@ -211,7 +211,7 @@ def delete(record: Record) -> Call:
         ("DEL", *(key(record.id) for key in removed)),
         ("ZREM", keys.owned(record.owner), record.id),
         *bookkeeping.forget(record.id),
-        _changed(record.id),
+        _changed(record.id, keys.DELETED),
     ]
     return guarded(keys.record(record.id), statuses=("succeeded", "failed", "canceled"), commands=commands)
 
@@ -236,7 +236,7 @@ def _ended(
         ("EXPIRE", keys.certificates(record.id), ttl),
         ("EXPIRE", keys.arrivals(record.id), ttl),
         ("ZREM", keys.active(record.owner), record.id),
-        _changed(record.id),
+        _changed(record.id, status),
     ]
 
 
@@ -266,7 +266,7 @@ def _waiting_again(record: Record, execution: str, *, to: str, samples: int, dea
     return [
         ("HSET", keys.record(record.id), *_pairs(fields)),
         *bookkeeping.requeue(record.id, record.queue, execution, to=to),
-        _changed(record.id),
+        _changed(record.id, "queued"),
     ]
 
 
@@ -277,8 +277,8 @@ def _job_of(record: Record, error: Failure | None) -> list[Command]:
     return bookkeeping.fail(record.id, record.queue, json.dumps(error.model_dump()))
 
 
-def _changed(certification: str) -> Command:
-    return ("PUBLISH", keys.CHANGED, certification)
+def _changed(certification: str, status: str) -> Command:
+    return ("PUBLISH", keys.CHANGED, f"{certification} {status}")
 
 
 def _pairs(mapping: Mapping[str, Argument] | Mapping[int, str]) -> Iterable[Argument]:

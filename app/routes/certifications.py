@@ -30,7 +30,7 @@ async def create(request: Request, service: TheService, owner: Owner) -> Respons
     posted = await submission.read(request, settings)
     offer = await service.offer(posted.request.ensemble)
     intake = await admit(posted, offer, owner=owner, key=key, settings=settings)
-    with queue.changes.watch(intake.record.id) as watch:
+    with queue.changes.watch(intake.record.id, for_the_end=True) as watch:
         receipt = await queue.submit(intake.record, intake.pixels, idempotency=intake.idempotency, high=intake.high)
         await require_taken(receipt, queue, offer.pool, settings)
         logs.note(certification_id=receipt.certification)
@@ -42,7 +42,7 @@ async def create(request: Request, service: TheService, owner: Owner) -> Respons
 
 
 async def _replayed(receipt: Receipt, owner: str, queue: Queue, wait: int | None) -> Found:
-    with queue.changes.watch(receipt.certification) as watch:
+    with queue.changes.watch(receipt.certification, for_the_end=True) as watch:
         found = await _find(receipt.certification, owner, queue)
         return _still_there(await queue.wait(found, watch, wait or 0), receipt.certification)
 
@@ -60,7 +60,7 @@ def _created(found: Found, wait: int | None, *, replayed: bool) -> Response:
 async def get(id: str, request: Request, service: TheService, owner: Owner) -> Response:  # noqa: A002
     """A certification: how far it has come, and the certificates that are finished."""
     wait, queue = headers.wait_seconds(request), service.queue
-    with queue.changes.watch(id) as watch:
+    with queue.changes.watch(id, for_the_end=True) as watch:
         found = await _find(id, owner, queue)
         found = _still_there(await queue.wait(found, watch, wait or 0), id)
     return _told(found, 200, _waited(wait))

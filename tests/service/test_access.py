@@ -18,8 +18,6 @@ from app.errors import ProblemError
 from tests.service.api import ROOT, Api, problem, question
 from tests.service.player import Player
 
-pytestmark = pytest.mark.xdist_group("service")
-
 URL = "/v1/certifications"
 ALICE, BOB = "sk_alice", "sk_bob"
 ENTRIES = [f"{name}:{hashlib.sha256(key.encode()).hexdigest()}" for name, key in (("alice", ALICE), ("bob", BOB))]

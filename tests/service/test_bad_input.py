@@ -20,8 +20,6 @@ from app.embedded import EmbeddedServer
 from tests.service.api import Api, encoded, npy, picture, problem, question, tensor, text
 from tests.service.player import SHAPE, Player
 
-pytestmark = pytest.mark.xdist_group("service")
-
 URL = "/v1/certifications"
 CHANNELS, HEIGHT, WIDTH = SHAPE
 JSON = {"Content-Type": "application/json"}

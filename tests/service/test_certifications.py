@@ -25,8 +25,6 @@ from store.transitions import Limits
 from tests.service.api import Api, encoded, npy, picture, problem, question, tensor, text
 from tests.service.player import CLASSES, SHAPE, SIGMA, Player, certificate
 
-pytestmark = pytest.mark.xdist_group("service")
-
 URL = "/v1/certifications"
 
 
@@ -310,7 +308,7 @@ def test_a_certification_that_is_deleted_while_one_waits_is_gone(client: httpx.C
 
     def vanish() -> None:
         player.redis.delete(keys.record(record.id))
-        player.redis.publish(keys.CHANGED, record.id)
+        player.redis.publish(keys.CHANGED, f"{record.id} {keys.DELETED}")
 
     worker = in_a_moment(vanish)
     problem(client.get(f"{URL}/{said.id}", headers={"Prefer": "wait=20"}), "unknown_certification")

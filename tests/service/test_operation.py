@@ -25,8 +25,6 @@ from tests.service import eventually
 from tests.service.api import ROOT, Api, problem, question
 from tests.service.player import CLASSES, SHAPE, Player
 
-pytestmark = pytest.mark.xdist_group("service")
-
 URL = "/v1/certifications"
 
 

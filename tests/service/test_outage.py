@@ -17,8 +17,6 @@ from tests.service import eventually
 from tests.service.api import Api, problem, question
 from tests.service.player import Player
 
-pytestmark = pytest.mark.xdist_group("service")
-
 URL = "/v1/certifications"
 BOUND = 10.0
 """Seconds; the timeouts add up to three, and the machine may be busy."""

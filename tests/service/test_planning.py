@@ -22,8 +22,6 @@ from smoothcert.request import CertificationRequest
 from tests.service.api import problem
 from tests.service.player import Player
 
-pytestmark = pytest.mark.xdist_group("service")
-
 JSON = {"Content-Type": "application/json"}
 
 

@@ -22,8 +22,6 @@ from app.settings import Settings
 from tests.service.api import Api, question
 from tests.service.player import Player
 
-pytestmark = pytest.mark.xdist_group("service")
-
 MORE_THAN_A_SCHEMA_CAN_SAY = {
     "POST /v1/certifications",  # an image that is an image, of the size that the ensemble takes
     "GET /v1/certifications",  # a cursor that an earlier page gave

@@ -18,8 +18,6 @@ from tests.service.networks import SHAPE
 from tests.service.pool import Pool
 from tests.service.zoo import SIGMA, make_zoo
 
-pytestmark = pytest.mark.xdist_group("service")
-
 URL = "/v1/certifications"
 WAIT = {"Prefer": "wait=60"}
 

@@ -26,8 +26,6 @@ from tests.service.zoo import ALLOWED, SIGMA, make_zoo
 from workers.certification import Question, certify
 from workers.engine import Engine
 
-pytestmark = pytest.mark.xdist_group("workers")
-
 SEED = "0123456789abcdef"
 LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 20_000}, "radius": None}
 """Some seconds of work."""
