@@ -6,6 +6,7 @@ goes through the same scripts as our record, so that no crash can part them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,10 @@ Command = tuple[Argument, ...]
 
 _RUN = """
 local function run(at)
+  for _, command in ipairs(cjson.decode(ARGV[at])) do
+    redis.call(unpack(command))
+  end
+  at = at + 1
   while at <= #ARGV do
     local n = tonumber(ARGV[at])
     redis.call(unpack(ARGV, at + 1, at + n))
@@ -107,15 +112,19 @@ class Call:
 
 def guarded(record: str, *, statuses: Iterable[str], execution: str = "", commands: Iterable[Command]) -> Call:
     """The commands, if the record has one of these statuses and, where one is named, this execution."""
-    return Call(GUARDED, (record,), (",".join(statuses), execution, *_flat(commands)))
+    return Call(GUARDED, (record,), (",".join(statuses), execution, *packed(commands)))
 
 
-def _flat(commands: Iterable[Command]) -> Iterable[Argument]:
+def packed(commands: Iterable[Command]) -> tuple[Argument, ...]:
+    """Commands as the scripts read them: those of text as one JSON array, then each with bytes, after its length.
+
+    A client takes a hundred times longer to pack a hundred arguments than to pack one, and a certification's end is
+    more than a hundred.
+    """
+    text, binary = [], []
     for command in commands:
-        yield len(command)
-        yield from command
-
-
-def flat(commands: Iterable[Command]) -> tuple[Argument, ...]:
-    """Each command after its length, as the scripts read them."""
-    return tuple(_flat(commands))
+        if any(isinstance(argument, bytes) for argument in command):
+            binary += [len(command), *command]
+        else:
+            text.append([str(argument) for argument in command])
+    return (json.dumps(text), *binary)

@@ -19,7 +19,7 @@ from itertools import chain
 from smoothcert.certification import Status
 from smoothcert.problem import Failure
 from store import bookkeeping, keys
-from store.commands import ACCEPT, READ, Argument, Call, Command, flat, guarded
+from store.commands import ACCEPT, READ, Argument, Call, Command, guarded, packed
 from store.record import Record
 from store.statistics import counted
 
@@ -56,7 +56,7 @@ def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[
     if idempotency:
         written.append(("SET", key, f"{digest} {record.id}", "EX", ttl))
     asked = (key, bookkeeping.waiting_key(record.queue), keys.active(record.owner))
-    values = (digest, limits.waiting, limits.active, record.created_at, keys.record(""), *flat(written))
+    values = (digest, limits.waiting, limits.active, record.created_at, keys.record(""), *packed(written))
     return Call(ACCEPT, asked, values)
 
 
