@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from PIL import Image
 
 from app.serve import ServeError, Settings, Terminal, write_sample
 from models.data import load_images
+from smoothcert.certification import Certification
 from tests.service import eventually, running_in
 
 ROOT = Path(__file__).parents[2]
@@ -72,12 +74,23 @@ class Service:
         self.process: subprocess.Popen[bytes]
 
     def start(self, *, worker: str = WORKER, **environment: str) -> Service:
-        command = [sys.executable, "-c", DRIVER, json.dumps({"API": API, "worker": worker})]
+        return self._launch(["-c", DRIVER, json.dumps({"API": API, "worker": worker})], environment)
+
+    def start_for_real(self) -> Service:
+        """With the real API and a real worker."""
+        return self._launch(["-m", "app.serve"], {})
+
+    def _launch(self, arguments: list[str], environment: Mapping[str, str]) -> Service:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
-        settings = {"PYTHONPATH": str(ROOT), "SMOOTHCERT_PORT": str(self.port)} | environment
+        settings = {"PYTHONPATH": str(ROOT), "SMOOTHCERT_PORT": str(self.port), **environment}
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                command, cwd=self.folder, env=inherited | settings, stdout=output, stderr=output, start_new_session=True
+                [sys.executable, *arguments],
+                cwd=self.folder,
+                env=inherited | settings,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         return self
 
@@ -287,3 +300,16 @@ def test_waiting_takes_one_line_of_a_terminal(stream: io.StringIO, shown: str) -
     terminal.say("ready")
     terminal.say("later")
     assert stream.getvalue() == shown
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here to run the printed line with")
+def test_the_real_thing_certifies_with_the_line_that_it_prints(service: Service) -> None:
+    service.start_for_real().said("Ctrl-C ends it.")
+    (line,) = re.findall(r"try +(curl .*)", service.output.read_text())
+    answer = subprocess.run(["bash", "-c", line], cwd=service.folder, capture_output=True, check=True)
+    certification = Certification.model_validate_json(answer.stdout)
+    assert certification.status == "succeeded"
+    assert certification.certificates[0].class_name == "ship"
+    service.interrupt()
+    assert service.exit_code() == 0
+    assert running_in(service.folder) == {}
