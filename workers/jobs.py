@@ -99,6 +99,11 @@ class Work:
         return not self.live
 
     @property
+    def wants_samples(self) -> bool:
+        """Whether the engine still has something to do for it; if not, it only waits to be written down."""
+        return any(not each.handle.future.done() for each in list(self.live.values()))
+
+    @property
     def status(self) -> Status:
         """The final one, once it has ended."""
         if self.failure:
@@ -135,8 +140,8 @@ class Work:
             finished = Finished.of(ended.result())
         except CanceledError:
             return
-        except ClosedError as error:
-            self.fail(Failure(code="engine_failed", detail=str(error)))
+        except ClosedError:  # the engine is gone: not this certification's fault, and the end of this process
+            raise
         except Exception as error:  # whatever the networks raised belongs to this certification
             self.fail(Failure(code="engine_failed", detail=f"image {index}: {type(error).__name__}: {error}"))
         else:
@@ -202,6 +207,8 @@ def certify(
                 )
     except HoldingsError as error:
         work.fail(Failure(code="ensemble_changed", detail=str(error)))
+    except ClosedError:
+        raise
     except InputLostError as error:
         work.fail(Failure(code="input_lost", detail=str(error)))
     except Exception as error:  # whatever is wrong with one certification must not end the worker

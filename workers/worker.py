@@ -121,13 +121,18 @@ class CertificationWorker(SimpleWorker):
         ready = [stored for each in found if (stored := self._check(each, queue)) is not None]
         now, ttl = time.time(), self.settings.dead_after_s
         begun = [transitions.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
-        answers = self.server.call([call for _, call in begun])
-        for stored, (execution, _), (ours, _) in zip(ready, begun, answers, strict=True):
-            if ours:
+        answers = until_answered(lambda: self.server.call([call for _, call in begun]))
+        for stored, (execution, _), (begins, status) in zip(ready, begun, answers, strict=True):
+            if begins or (status == "running" and self._is_ours(stored.record.id, execution)):
                 self._last_begun = time.monotonic()
                 self._hand_over(stored, execution, now)
             else:
                 self.server.run(transitions.drop(stored.record.id, queue))
+
+    def _is_ours(self, certification: str, execution: str) -> bool:
+        """Whether a call that came twice, since its first answer was lost, had begun this execution."""
+        record = until_answered(lambda: self.server.record(certification))
+        return record is not None and record.execution == execution
 
     def _hand_over(self, stored: Stored, execution: str, now: float) -> None:
         work = certify(stored, execution, engine=self.engine, holdings=self.holdings, ended=self.clerk.ended, now=now)
@@ -209,7 +214,8 @@ class CertificationWorker(SimpleWorker):
         """A beating heart proves that the process lives, not that the device moves."""
         while not self.done.wait(min(1.0, self.settings.watchdog_s / 4)):
             moved = max(self.engine.last_step, self._last_begun)
-            if self.clerk.works and time.monotonic() - moved > self.settings.watchdog_s:
+            waiting = any(work.wants_samples for work in self.clerk.works)
+            if waiting and time.monotonic() - moved > self.settings.watchdog_s:
                 logger.critical("no batch has ended for %g s: the process ends itself", self.settings.watchdog_s)
                 os._exit(CRASHED)
 

@@ -17,7 +17,7 @@ from smoothcert.bounds import lower_bound, upper_bound
 from store.record import Record
 from tests.unit.engines import SHAPE, SIGMA, ensemble, images, until
 from workers.engine import Engine
-from workers.errors import CheckpointError, HoldingsError
+from workers.errors import CheckpointError, ClosedError, HoldingsError
 from workers.holdings import Holdings
 from workers.jobs import Stored, Work, certify, image_progress
 from workers.run import Checkpoint
@@ -198,3 +198,24 @@ def test_cancel_keeps_what_was_finished(engine: Engine) -> None:
 def test_a_worker_without_ensembles_does_not_start() -> None:
     with pytest.raises(HoldingsError, match="at least one"):
         Holdings({})
+
+
+def test_an_engine_that_is_gone_is_no_certifications_fault() -> None:
+    engine = Engine(HELD)
+    work, _ = begin(engine, stored(1, request={"procedure": {"name": "fixed", "n": 10**8}, "radius": None}))
+    engine.close()
+    with pytest.raises(ClosedError):
+        work.absorb(0)
+    assert work.failure is None
+    with pytest.raises(ClosedError):
+        begin(engine, stored(1))
+
+
+def test_a_work_that_only_waits_to_be_written_down_wants_nothing_of_the_engine(engine: Engine) -> None:
+    work, ended = begin(engine, stored(2))
+    until(lambda: len(ended) == 2)
+    assert not work.ended
+    assert not work.wants_samples
+    long, _ = begin(engine, stored(1, request={"procedure": {"name": "fixed", "n": 10**8}, "radius": None}))
+    assert long.wants_samples
+    long.cancel()
