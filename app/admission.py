@@ -9,9 +9,10 @@ from app.errors import invalid
 from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
 from smoothcert.noise import Gaussian
 from smoothcert.plan import fewest_to_prove
-from smoothcert.procedures import Adaptive
+from smoothcert.procedures import Adaptive, AnyProcedure, Sequential
 from smoothcert.published import EnsembleCard
 from smoothcert.request import CertificationRequest
+from smoothcert.sequential import MOST_SAMPLES
 from smoothcert.verdict import floor_radius
 
 
@@ -35,7 +36,14 @@ class Question:
         return self.request.procedure.largest_radius(self.noise, alpha=self.alpha)
 
 
-def settle(request: CertificationRequest, card: EnsembleCard, *, images: int, most_samples: int) -> Question:
+def settle(
+    request: CertificationRequest,
+    card: EnsembleCard,
+    *,
+    images: int,
+    most_samples: int,
+    most_sequential: int = MOST_SAMPLES,
+) -> Question:
     """Fill in what the ensemble decides; ProblemError where request and ensemble do not go together."""
     if request.procedure.name not in card.procedures:
         raise invalid("procedure", f"{request.procedure.name!r} is not offered, {_listed(card.procedures)} are")
@@ -49,8 +57,16 @@ def settle(request: CertificationRequest, card: EnsembleCard, *, images: int, mo
         settled, Gaussian(settled.sigma or 0.0), request.alpha / images if request.family_wise else request.alpha
     )
     _require_levels(question, images)
+    require_quick(request.procedure, most_sequential)
     _require_affordable(question, images, most_samples)
     return question
+
+
+def require_quick(procedure: AnyProcedure, most: int) -> None:
+    """That the boundaries of a sequential test are not minutes of work."""
+    if isinstance(procedure, Sequential) and procedure.max_samples > most:
+        said = f"has {procedure.max_samples:,}, this service computes boundaries of up to {most:,} samples"
+        raise invalid("procedure.max_samples", said, code="too_many_samples")
 
 
 def require_labels(request: CertificationRequest, card: EnsembleCard, *, images: int) -> None:

@@ -23,9 +23,13 @@ Result = TypeVar("Result")
 
 
 async def read(request: Request, settings: Settings) -> bytes:
-    """All bytes of the body; Content-Length is not believed."""
+    """All bytes of the body; Content-Length is not believed, unless it owns up to too many."""
     if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
         raise ProblemError("unsupported_media_type", f"bodies are taken as they are, not with encoding {encoding!r}")
+    claimed = request.headers.get("content-length", "")
+    if claimed.isdecimal() and (len(claimed) > 18 or int(claimed) > settings.request_bytes):
+        detail = f"the body has {claimed[:20]} bytes, a request may have {settings.request_bytes:,}"
+        raise ProblemError("too_large", detail, headers={"Connection": "close"})
     try:
         async with asyncio.timeout(settings.request_seconds):
             return await _up_to(settings.request_bytes, request)

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class Calculator:
-    """Boundaries of ten million samples take half a minute; they are computed one after the other."""
+    """The boundaries of a large sequential test are seconds of work; they are computed one after the other."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="calculator")

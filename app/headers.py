@@ -14,7 +14,7 @@ EVENT_STREAM = "text/event-stream"
 END = "end"
 """The id of the last event of a stream."""
 
-_WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
+_WAIT = re.compile(r'wait\s*=\s*"?(\d{1,4000})"?', re.IGNORECASE)
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 

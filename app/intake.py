@@ -21,7 +21,9 @@ from store.record import Record
 from store.transitions import LONGEST_WAIT
 
 UNMEASURED_SECONDS = 10.0
-"""To wait for a place in a queue in which nothing has ended yet."""
+"""To wait for a place in a queue in which too little has ended to know its pace."""
+LONGEST_SECONDS = 600.0
+"""Nobody is sent away for longer."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,13 @@ class Intake:
 async def admit(posted: Submission, offer: Offer, *, owner: str, key: str | None, settings: Settings) -> Intake:
     """ProblemError where the request cannot be answered by this ensemble, or its images are not such as it takes."""
     card, count = offer.card, len(posted.images)
-    question = admission.settle(posted.request, card, images=count, most_samples=settings.samples)
+    question = admission.settle(
+        posted.request,
+        card,
+        images=count,
+        most_samples=settings.samples,
+        most_sequential=settings.sequential_samples,
+    )
     admission.require_labels(question.request, card, images=count)
     admission.require_provable(question)
     wanted = _wanted(question, card, settings)
@@ -103,6 +111,9 @@ async def require_taken(receipt: Receipt, queue: Queue, pool: str, settings: Set
 
 
 async def _seconds_until(places: int, queue: Queue, pool: str) -> float:
-    """How long it takes for so many to end, at the rate of the last ones."""
-    endings = await queue.endings(pool)
-    return places * (time.time() - endings[-1]) / len(endings) if endings else UNMEASURED_SECONDS
+    """How long it takes for so many to end, at the pace of the last ones; the quiet since then says nothing."""
+    newest_first = await queue.endings(pool)
+    if len(newest_first) < 2:
+        return UNMEASURED_SECONDS
+    pace = (newest_first[0] - newest_first[-1]) / (len(newest_first) - 1)
+    return min(places * pace, LONGEST_SECONDS)

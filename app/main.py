@@ -30,14 +30,16 @@ def create_app(settings: Settings) -> FastAPI:
         settings=settings,
         queue=Queue(settings.redis_url, limits, result_ttl=settings.result_ttl),
         traffic=Traffic(),
-        calculator=Calculator(),
+        planner=Calculator(),
+        verifier=Calculator(),
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with service.queue.listening():
             yield
-        service.calculator.close()
+        service.planner.close()
+        service.verifier.close()
 
     app = FastAPI(
         title=openapi.TITLE,

@@ -16,6 +16,8 @@ MEDIA_TYPE = "application/x-npy"
 DTYPES = ("uint8", "float32", "float64")
 """Pixels from 0 to 255, or from 0 to 1."""
 
+MOST_AXES = 4
+
 Pixels = npt.NDArray[Any]
 
 _HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
@@ -33,8 +35,10 @@ def read(body: bytes) -> Pixels:
         raise ProblemError("malformed_npy", f"the npy header cannot be read: {shown(str(error))}") from None
     if dtype.newbyteorder("=").name not in DTYPES:
         raise ProblemError("malformed_npy", f"the array has dtype {shown(str(dtype))}, wanted {', '.join(DTYPES)}")
+    if len(shape) > MOST_AXES or not all(type(n) is int and 0 <= n <= len(body) for n in shape):
+        raise ProblemError("malformed_npy", f"shape {shown(str(shape))} is not that of an array in {len(body):,} bytes")
     data = body[file.tell() :]
-    if len(data) != (wanted := math.prod(shape) * dtype.itemsize) or min(shape, default=0) < 0:
+    if len(data) != (wanted := math.prod(shape) * dtype.itemsize):
         raise ProblemError("malformed_npy", f"shape {list(shape)} of {dtype} takes {wanted:,} bytes, got {len(data):,}")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
 

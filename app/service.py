@@ -22,7 +22,8 @@ class Service:
     settings: Settings
     queue: Queue
     traffic: Traffic
-    calculator: Calculator
+    planner: Calculator
+    verifier: Calculator
 
     async def offer(self, name: str | None) -> Offer:
         """The ensemble that a request names; one that was announced just now is found, too."""

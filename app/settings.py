@@ -40,6 +40,8 @@ class Settings(BaseSettings):
     """Of one image, before it is decoded."""
     samples: Count = 200_000_000
     """Of one certification, all of its images together in the worst case."""
+    sequential_samples: Count = 1_000_000
+    """Of a sequential test, for each image: the boundaries of much larger ones take minutes to compute."""
     queue_length: Count = 1000
     """Certifications that may wait in a pool."""
     active_certifications: Count = 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
@@ -54,6 +55,12 @@ class Record:
         return self.status in ENDED
 
     @property
+    def slow_to_begin(self) -> bool:
+        """Whether a worker may need seconds before the first sample: a sequential test of very many."""
+        budget = _BUDGET.search(self.request)
+        return budget is not None and int(budget[1]) > QUICK_SAMPLES
+
+    @property
     def advanced(self) -> bool:
         """Whether the execution under way has saved anything new."""
         return self.samples_saved > self.samples_at_start
@@ -78,6 +85,10 @@ class Record:
         """For the hash."""
         return {field.name: str(getattr(self, field.name)) for field in fields(self)}
 
+
+QUICK_SAMPLES = 200_000
+"""The boundaries of a sequential test of so many are computed in less than a second."""
+_BUDGET = re.compile(r'"max_samples": ?(\d+)')
 
 _KINDS: dict[str, Any] = {
     name: kind if kind in (int, float) else str for name, kind in get_type_hints(Record).items() if name != "ended"

@@ -136,6 +136,7 @@ def finish(
 ) -> Call:
     """The end, by the worker that holds it. `tally` is added to the statistics."""
     commands = [
+        *_freed(record.id),
         *_certificates(record.id, certificates, done=done, ttl=ttl),
         *_ended(record, status, now=now, ttl=ttl, progress=progress, error=error),
         *bookkeeping.end(record.id, record.queue, execution),
@@ -161,7 +162,7 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
     deaths = 0 if record.advanced else record.deaths + blamed
     execution = record.execution
     if record.status == "canceling":
-        ended = _ended(record, "canceled", now=now, ttl=ttl, progress=record.progress)
+        ended = [*_freed(record.id), *_ended(record, "canceled", now=now, ttl=ttl, progress=record.progress)]
         commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *bookkeeping.forget(record.id)]
         commands += counted({"certifications:canceled": 1})
     elif deaths >= MOST_DEATHS:
@@ -169,7 +170,8 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
             code="worker_died",
             detail=f"{deaths} workers in a row died with this certification and it had come no further in between",
         )
-        ended = _ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error)
+        said = _ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error)
+        ended = [*_freed(record.id), *said]
         commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *_job_of(record, error)]
         commands += counted({"certifications:failed": 1})
     else:
@@ -187,6 +189,7 @@ def put_back(record: Record) -> Call:
 def cancel_waiting(record: Record, *, now: float, ttl: int) -> Call:
     """Cancel before anybody has begun."""
     commands = [
+        *_freed(record.id),
         *_ended(record, "canceled", now=now, ttl=ttl, progress=record.progress),
         *bookkeeping.withdraw(record.id, record.queue),
         *counted({"certifications:canceled": 1}),
@@ -232,12 +235,16 @@ def _ended(
     return [
         ("HSET", keys.record(record.id), *_pairs(fields)),
         ("EXPIRE", keys.record(record.id), 2 * ttl),  # so that it can be said for a while that it has expired
-        ("DEL", keys.images(record.id), keys.checkpoints(record.id)),
         ("EXPIRE", keys.certificates(record.id), ttl),
         ("EXPIRE", keys.arrivals(record.id), ttl),
         ("ZREM", keys.active(record.owner), record.id),
         _changed(record.id, status),
     ]
+
+
+def _freed(certification: str) -> list[Command]:
+    """Before anything else: a server whose memory is full lets a script go on once it has freed some."""
+    return [("DEL", keys.images(certification), keys.checkpoints(certification))]
 
 
 def _certificates(certification: str, certificates: Mapping[int, str], *, done: int, ttl: int) -> list[Command]:

@@ -17,7 +17,7 @@ from smoothcert.problem import Failure
 from store import transitions
 from store.commands import Call
 from workers.jobs import Work
-from workers.server import Server, until_answered
+from workers.server import AWAY, Server, until_answered
 from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,16 @@ class Clerk:
     def take(self, work: Work) -> None:
         """Look after this one from now on."""
         with self._changed:
+            earlier = self._works.get(work.record.id)
             self._works[work.record.id] = work
-            if work.ended:
-                self._ended.append((work, None))
+            self._changed.notify_all()
+        if earlier:  # an execution of ours that was thought dead
+            earlier.stop()
+
+    def prepared(self, work: Work) -> None:
+        """This one has been begun, or could not be."""
+        with self._changed:
+            self._ended.append((work, None))
             self._changed.notify_all()
 
     def ended(self, work: Work, index: int) -> None:
@@ -138,9 +145,15 @@ class Clerk:
         for work in self.works:
             if work.record.deadline_at and time.time() > work.record.deadline_at:
                 work.fail(Failure(code="deadline_exceeded", detail="there was no answer before the deadline"))
-        told = [(work, call) for work in self.works if not work.ended and (call := self._saving(work, now)) is not None]
-        replies = self.send([call for _, call in told])
+        under_way = [work for work in self.works if work.prepared and not work.ended]
+        told = [(work, call) for work in under_way if (call := self._saving(work, now)) is not None]
+        try:
+            replies = self._server.call([call for _, call in told])
+        except AWAY as error:  # told again in a moment; the end of another must not wait for it
+            logger.warning("Redis is away: %s", error)
+            return
         for (work, _), (written, status) in zip(told, replies, strict=True):
+            work.unsaved = {}
             if not written:
                 self._lose(work, status)
             elif status == "canceling":
@@ -154,7 +167,6 @@ class Clerk:
         if progress == work.told and not work.unsaved and not due:
             return None
         work.told = progress
-        saved, work.unsaved = work.unsaved, {}
         checkpoints = work.checkpoints() if due else {}
         if due:
             work.saved_at, work.samples_saved = now, work.samples
@@ -164,7 +176,7 @@ class Clerk:
             progress=progress.model_dump_json(),
             samples=work.samples_saved if due else None,
             checkpoints=checkpoints,
-            certificates=saved,
+            certificates=work.unsaved,
             done=len(work.finished),
         )
 

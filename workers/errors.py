@@ -7,6 +7,7 @@ WorkerError
 ├── EngineError (also a ValueError)   an ensemble that this engine cannot run
 ├── HoldingsError                     an ensemble that this worker does not hold
 ├── InputLostError                    the images of a certification are no longer there
+├── LateError                         the deadline of a certification has passed
 ├── ReplayError                       a certificate that cannot be repeated here
 ├── CanceledError                     somebody canceled the certification
 └── ClosedError                       the engine was closed
@@ -41,6 +42,10 @@ class HoldingsError(WorkerError):
 
 class InputLostError(WorkerError):
     """The images of a certification are no longer there."""
+
+
+class LateError(WorkerError):
+    """The deadline of a certification has passed."""
 
 
 class ReplayError(WorkerError):

@@ -7,7 +7,8 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -26,7 +27,7 @@ from store.statistics import bucket
 from workers import certification
 from workers.certification import Certification, Question
 from workers.engine import Engine
-from workers.errors import CanceledError, ClosedError, HoldingsError, InputLostError
+from workers.errors import CanceledError, CheckpointError, ClosedError, HoldingsError, InputLostError, LateError
 from workers.holdings import Holdings
 from workers.run import Checkpoint
 
@@ -71,10 +72,12 @@ class Finished:
 
 @dataclass(eq=False)
 class Work:
-    """A certification under way in this process; all but `cancel` belongs to the clerk's thread once it has begun."""
+    """A certification under way in this process; all but `cancel` belongs to the clerk's thread once it is prepared."""
 
     record: Record
     execution: str
+    prepared: bool = False
+    """Whether its procedures have been started; before that it only is kept alive."""
     live: dict[int, Certification] = field(default_factory=dict)
     """The images under way, by their place."""
     finished: dict[int, Finished] = field(default_factory=dict)
@@ -96,7 +99,7 @@ class Work:
     @property
     def ended(self) -> bool:
         """Whether nothing of it is under way any more."""
-        return not self.live
+        return self.prepared and not self.live
 
     @property
     def wants_samples(self) -> bool:
@@ -113,6 +116,8 @@ class Work:
     @property
     def samples(self) -> int:
         """All samples counted, of images finished and under way."""
+        if not self.prepared:
+            return self.record.samples_saved
         under_way = sum(each.handle.progress.samples for each in self.live.values())
         return under_way + sum(each.samples for each in self.finished.values())
 
@@ -124,14 +129,17 @@ class Work:
     def cancel(self) -> None:
         """End it before the next batch."""
         self.canceled = True
+        self.stop()
+
+    def stop(self) -> None:
+        """Draw no more samples for it."""
         for each in list(self.live.values()):
             each.handle.cancel()
 
     def fail(self, failure: Failure) -> None:
         """End it, and say why; the first reason counts."""
         self.failure = self.failure or failure
-        for each in list(self.live.values()):
-            each.handle.cancel()
+        self.stop()
 
     def absorb(self, index: int) -> None:
         """An image has ended: keep its certificate, or what went wrong."""
@@ -184,39 +192,56 @@ class Work:
 
 
 def certify(
-    stored: Stored,
-    execution: str,
-    *,
-    engine: Engine,
-    holdings: Holdings,
-    ended: Callable[[Work, int], None],
-    now: float,
-) -> Work:
-    """Begin, or go on with, a certification; `ended` is called in the engine's thread for each image."""
-    record = stored.record if stored.record.started_at else replace(stored.record, started_at=now)
-    work = Work(record, execution)
+    work: Work, stored: Stored, *, engine: Engine, holdings: Holdings, ended: Callable[[Work, int], None]
+) -> None:
+    """Begin, or go on with, a certification; `ended` is called in the engine's thread for each image.
+
+    It may take long: the boundaries of a sequential test of a million samples are seconds of work.
+    """
+    record, live = work.record, {}
     try:
+        _require_time(record)
         work.finished = {index: Finished.read(text.decode()) for index, text in stored.certificates.items()}
         request, images = CertificationRequest.model_validate_json(record.request), _images(stored.images)
         ensemble, question = holdings.view(request, record.digest), _question(request, record.images)
         for index, image in enumerate(images):
             if index not in work.finished:
-                resume = _resume(stored.checkpoints.get(index))
-                work.live[index] = certification.start(
-                    engine, image, question, seed=record.seed, index=index, ensemble=ensemble, resume=resume
-                )
+                begin = partial(certification.start, engine, image, question, seed=record.seed, index=index)
+                live[index] = _resumed(partial(begin, ensemble=ensemble), stored.checkpoints.get(index), record.id)
     except HoldingsError as error:
         work.fail(Failure(code="ensemble_changed", detail=str(error)))
     except ClosedError:
         raise
     except InputLostError as error:
         work.fail(Failure(code="input_lost", detail=str(error)))
+    except LateError as error:
+        work.fail(Failure(code="deadline_exceeded", detail=str(error)))
     except Exception as error:  # whatever is wrong with one certification must not end the worker
         logger.exception("cannot be begun", extra={"certification_id": record.id})
         work.fail(Failure(code="internal", detail=f"{type(error).__name__}: {error}"))
-    for index, each in list(work.live.items()):  # only now: the clerk must not see half a work
+    work.live, work.prepared = live, True  # all at once: the clerk must not see half a work
+    if work.failure or work.canceled:
+        work.stop()
+    for index, each in list(live.items()):
         each.handle.future.add_done_callback(_telling(ended, work, index))
-    return work
+
+
+def _require_time(record: Record) -> None:
+    if record.deadline_at and time.time() > record.deadline_at:
+        raise LateError("the deadline had passed before it could be begun")
+
+
+def _resumed(begin: Callable[..., Certification], checkpoint: bytes | None, of: str) -> Certification:
+    """Go on from the checkpoint; from the beginning where it was made by another kind of worker.
+
+    Which of the two it is does not depend on the counts, so the certificate is as good.
+    """
+    if checkpoint is not None:
+        try:
+            return begin(resume=Checkpoint.from_json(checkpoint))
+        except CheckpointError as error:
+            logger.warning("the checkpoint is of no use here: %s", error, extra={"certification_id": of})
+    return begin()
 
 
 def _telling(ended: Callable[[Work, int], None], work: Work, index: int) -> Callable[[Any], None]:
@@ -235,10 +260,6 @@ def _question(request: CertificationRequest, images: int) -> Question:
         raise ValueError("the request has no sigma")
     question = Question(Gaussian(request.sigma), request.procedure, request.radius, request.alpha, request.beta)
     return question.shared_by(images) if request.family_wise else question
-
-
-def _resume(text: bytes | None) -> Checkpoint | None:
-    return None if text is None else Checkpoint.from_json(text)
 
 
 def image_progress(under_way: Certification) -> ImageProgress:

@@ -22,8 +22,11 @@ AWAY = (
     redis.exceptions.TimeoutError,
     redis.exceptions.BusyLoadingError,
     redis.exceptions.ReadOnlyError,
+    redis.exceptions.OutOfMemoryError,
 )
-"""What is raised while the server is away, and will not be for ever."""
+"""What is raised while the server is away or full, and will not be for ever."""
+FULL = ("OOM ", "MISCONF ")
+"""How the server says that its memory or its disk is full, also from within a script."""
 RETRY_S = 0.2
 
 Answer = TypeVar("Answer")
@@ -43,7 +46,12 @@ class Server:
         pipeline = self.client.pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
-        answers: list[Any] = pipeline.execute()
+        try:
+            answers: list[Any] = pipeline.execute()
+        except redis.exceptions.ResponseError as error:
+            if any(sign in str(error) for sign in FULL):
+                raise redis.exceptions.OutOfMemoryError(str(error)) from error
+            raise
         return answers
 
     def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:

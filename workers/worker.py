@@ -18,7 +18,8 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rq import SimpleWorker
@@ -31,9 +32,10 @@ from store.presence import Presence
 from store.record import Record
 from workers.clerk import Clerk
 from workers.engine import Engine
+from workers.errors import ClosedError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
-from workers.jobs import Stored, certify
+from workers.jobs import Stored, Work, certify
 from workers.server import AWAY, Server, until_answered
 from workers.settings import WorkerSettings
 
@@ -41,6 +43,10 @@ logger = logging.getLogger(__name__)
 
 BLOCK_S = 1
 """How long a look at an empty queue lasts."""
+PREPARING = 2
+"""Certifications that are slow to begin and are prepared at a time."""
+FAREWELL_S = 5.0
+"""For the last words to Redis."""
 CRASHED = 70
 """Exit code of a process that ended itself."""
 
@@ -71,6 +77,7 @@ class CertificationWorker(SimpleWorker):
         self._last_begun = time.monotonic()
         self._last_look_at_quarantine = 0.0
         self._rate = Rate()
+        self._preparing = threading.Semaphore(PREPARING)
 
     def serve(self) -> None:
         """Work until SIGTERM or SIGINT; then finish what is under way, or hand it back."""
@@ -135,8 +142,22 @@ class CertificationWorker(SimpleWorker):
         return record is not None and record.execution == execution
 
     def _hand_over(self, stored: Stored, execution: str, now: float) -> None:
-        work = certify(stored, execution, engine=self.engine, holdings=self.holdings, ended=self.clerk.ended, now=now)
-        self.clerk.take(work)
+        """Let the engine have it; where that takes long to prepare, beside everything else."""
+        record = stored.record if stored.record.started_at else replace(stored.record, started_at=now)
+        work = Work(record, execution)
+        self.clerk.take(work)  # before anything that takes time: from here on it is kept alive
+        if stored.record.slow_to_begin:
+            threading.Thread(target=self._prepare_slowly, args=(work, stored), name="preparing", daemon=True).start()
+        else:
+            self._prepare(work, stored)
+
+    def _prepare(self, work: Work, stored: Stored) -> None:
+        certify(work, stored, engine=self.engine, holdings=self.holdings, ended=self.clerk.ended)
+        self.clerk.prepared(work)
+
+    def _prepare_slowly(self, work: Work, stored: Stored) -> None:
+        with self._preparing, suppress(ClosedError):  # the process is leaving, and has handed it back
+            self._prepare(work, stored)
 
     def _fetch(self, certifications: list[str]) -> list[Found]:
         answers = iter(self.server.run(command for each in certifications for command in _reading(each)))
@@ -229,6 +250,7 @@ class CertificationWorker(SimpleWorker):
     def _leave(self, clerk: threading.Thread) -> None:
         """Finish what ends soon; hand back the rest with its checkpoints."""
         logger.info("worker %s leaves, %d certifications under way", self.name, len(self.clerk.works))
+        self._start("escape", self._escape)
         deadline = time.monotonic() + self.settings.drain_s
         while self.clerk.works and time.monotonic() < deadline and not self.hurried.is_set():
             time.sleep(0.05)
@@ -242,6 +264,13 @@ class CertificationWorker(SimpleWorker):
         except AWAY:
             logger.warning("Redis is away, so the farewell is left out")
         self.engine.close()
+
+    def _escape(self) -> None:
+        """Leave without a farewell where Redis is away for too long: checkpoints make that safe."""
+        self.hurried.wait(self.settings.drain_s + FAREWELL_S)
+        if not self.done.wait(FAREWELL_S):
+            logger.error("Redis does not answer: the process ends without having handed back its work")
+            os._exit(CRASHED)
 
     def _start(self, name: str, work: Callable[[], None]) -> threading.Thread:
         def work_or_end() -> None:
@@ -294,8 +323,10 @@ def _reading(certification: str) -> list[Command]:
 
 def _found(certification: str, answers: list[Any]) -> Found:
     job, data, images, checkpoints, certificates = answers
-    record = Record.read(data)
-    if record is None:
+    try:
+        record = Record.read(data)
+        by_place = [{int(place): text for place, text in each.items()} for each in (checkpoints, certificates)]
+    except (ValueError, TypeError) as error:
+        logger.error("its record cannot be read: %s", error, extra={"certification_id": certification})
         return Found(certification, job, None)
-    by_place = [{int(place): text for place, text in each.items()} for each in (checkpoints, certificates)]
-    return Found(certification, job, Stored(record, images, *by_place))
+    return Found(certification, job, None if record is None else Stored(record, images, *by_place))

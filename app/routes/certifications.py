@@ -89,6 +89,8 @@ async def cancel(id: str, service: TheService, owner: Owner) -> Response:  # noq
             return _told(found, 202, {})
         if await service.queue.cancel(found.record):
             found = await _find(id, owner, service.queue)
+            if found.record.ended and found.record.status != "canceled":
+                continue  # it ended by itself before it could be stopped
             return _told(found, 200 if found.record.ended else 202, {})
 
 

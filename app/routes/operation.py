@@ -16,12 +16,14 @@ from smoothcert.published import Health, Readiness, Version
 router = APIRouter(tags=["operation"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", operation_id="health")
 async def health() -> Response:
     """This process answers."""
     return Response(Health(status="ok").model_dump_json(), media_type="application/json")
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", operation_id="readiness")
 async def readiness(service: TheService) -> Response:
     """Redis answers, and at least one worker is alive."""

@@ -25,13 +25,18 @@ async def create(request: Request, service: TheService) -> Response:
     """Whether a radius can be proved at all, with how many samples, and in what time."""
     asked = await body.read_json(request, service.settings, PlanRequest)
     offer = await service.offer(asked.ensemble)
-    limit = service.settings.samples
-    question = admission.settle(asked, offer.card, images=asked.image_count, most_samples=limit)
+    question = admission.settle(
+        asked,
+        offer.card,
+        images=asked.image_count,
+        most_samples=service.settings.samples,
+        most_sequential=service.settings.sequential_samples,
+    )
     if asked.radius is None and asked.procedure.name != "fixed":
         raise invalid("radius", f"the {asked.procedure.name} procedure needs a target radius")
     rate = (await service.queue.roster()).rate(offer)
     members = len(offer.card.members)
-    planned = await service.calculator.run(lambda: _answer(question, members=members, rate=rate))
+    planned = await service.planner.run(lambda: _answer(question, members=members, rate=rate))
     return Response(planned.model_dump_json(), media_type="application/json")
 
 

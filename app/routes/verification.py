@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from app import body
 from app.access import AUTHORISED
+from app.admission import require_quick
 from app.errors import ProblemError
 from app.service import TheService
 from smoothcert.certificate import Certificate, verify
@@ -23,14 +24,16 @@ async def create(request: Request, service: TheService) -> Response:
     """Recompute the digest and all that the counts determine; say which fields are wrong."""
     body.content_type(request, body.JSON)
     data = await body.read(request, service.settings)
-    verified = await service.calculator.run(lambda: _answer(data))
+    verified = await service.verifier.run(lambda: _answer(data, service.settings.sequential_samples))
     return Response(verified.model_dump_json(), media_type="application/json")
 
 
-def _answer(data: bytes) -> VerificationAnswer:
+def _answer(data: bytes, most_sequential: int) -> VerificationAnswer:
     body.require_one_reading(data)
     try:
-        found = verify(Certificate.from_json(data))
+        certificate = Certificate.from_json(data)
+        require_quick(certificate.procedure, most_sequential)
+        found = verify(certificate)
     except CertificateError as error:
         raise ProblemError("invalid_certificate", str(error)[:MOST_SAID]) from None
     problems = tuple(FieldProblem(field=each.field, message=each.message) for each in found.problems)

@@ -398,7 +398,7 @@ def test_an_array_needs_four_axes_and_some_images(client: httpx.Client, player: 
     assert "[3, 4, 5]" in problem(answer, "invalid_request").detail
     problem(client.post(URL, params=asked, content=npy(np.zeros((0, *SHAPE))), headers=NPY), "invalid_request")
     endless = header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 0, 4, 5)}")
-    problem(client.post(URL, params=asked, content=endless, headers=NPY), "too_many_images")
+    problem(client.post(URL, params=asked, content=endless, headers=NPY), "malformed_npy")
 
 
 # --- the wrapping
@@ -548,3 +548,28 @@ def test_a_body_must_arrive_in_time(strict: Api) -> None:
         assert 0.5 < time.monotonic() - started < 8
     assert answer.startswith(b"HTTP/1.1 408")
     assert b'"code": "too_slow"' in answer
+
+
+@pytest.mark.parametrize(
+    "shape", ["(True, 3, 32, 32)", f"({'1, ' * 100})", "(0, 99999999999999999999999, 32, 32)", "(1, -3, 32, 32)"]
+)
+def test_a_shape_that_no_array_has_is_refused(client: httpx.Client, shape: str) -> None:
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(500) + b"\n"
+    body = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+    problem(client.post(URL, content=body, headers=NPY), "malformed_npy")
+
+
+def test_a_body_that_owns_up_to_its_size_is_refused_at_once(api: Api) -> None:
+    with socket.create_connection(("127.0.0.1", api.port), timeout=20) as connection:
+        connection.sendall(
+            b"POST /v1/certifications HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 999999999999\r\n\r\n"
+        )
+        assert b" 413 " in connection.recv(4096)
+
+
+def test_a_sequential_test_that_takes_minutes_to_plan_is_refused(client: httpx.Client, player: Player) -> None:
+    procedure = {"name": "sequential", "max_samples": 1_000_001}
+    asked = {"ensemble": player.ensemble, "radius": 0.1, "procedure": procedure}
+    answer = client.post("/v1/plan", json=asked)
+    assert "1,000,001" in problem(answer, "too_many_samples").detail

@@ -50,8 +50,8 @@ def test_an_unknown_route_is_a_problem(client: httpx.Client, path: str) -> None:
         ("POST", f"{URL}/x/events", "GET"),
         ("GET", "/v1/plan", "POST"),
         ("DELETE", "/v1/ensembles", "GET"),
-        ("POST", "/healthz", "GET"),
-        ("PROPFIND", "/healthz", "GET"),
+        ("POST", "/healthz", "GET, HEAD"),
+        ("PROPFIND", "/healthz", "GET, HEAD"),
     ],
 )
 def test_another_method_is_told_all_that_are_allowed(

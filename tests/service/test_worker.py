@@ -277,3 +277,58 @@ def test_redis_may_go_away_and_come_back_in_the_middle(zoo: Path, tmp_path: Path
             assert worker.poll() is None
         finally:
             pool.end()
+
+
+def test_a_full_redis_ends_no_worker_and_loses_nothing(zoo: Path, tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path / "server") as own:
+        pool = Pool(own, zoo, "full")
+        try:
+            worker = pool.start()
+            job = pool.submit(flat(0.503), seed=SEED, **LONG)
+            wait_until(lambda: pool.record(job).samples_saved, "a checkpoint")
+            pool.redis.config_set("maxmemory", 1)
+            time.sleep(2)
+            pool.redis.config_set("maxmemory", 0)
+            assert pool.ended(job).status == "succeeded"
+            assert [told(each) for each in pool.certificates(job)] == [fixed(zoo)]
+            assert worker.poll() is None
+        finally:
+            pool.end()
+
+
+def test_an_end_is_written_even_where_memory_is_full(zoo: Path, tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path / "server") as own:
+        pool = Pool(own, zoo, "full")
+        try:
+            pool.start()
+            job = pool.submit(flat(0.503), **LONG)
+            wait_until(lambda: pool.record(job).status == "running", "its beginning")
+            pool.redis.config_set("maxmemory", 1)
+            assert pool.ended(job).status == "succeeded"
+        finally:
+            pool.end()
+
+
+def test_a_worker_leaves_even_where_redis_does_not_come_back(zoo: Path, tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path / "server") as own:
+        pool = Pool(own, zoo, "alone", drain_s=0.5)
+        try:
+            worker = pool.start()
+            job = pool.submit(flat(0.5), **LONG | {"procedure": {"name": "fixed", "n": 2_000_000}})
+            wait_until(lambda: pool.record(job).status == "running", "its beginning")
+            own.kill()
+            worker.terminate()
+            assert worker.wait(60) == 70
+        finally:
+            pool.end()
+
+
+def test_what_is_slow_to_begin_keeps_nobody_waiting_and_is_not_thought_dead(steady: Pool) -> None:
+    radius = 0.01 + time.time() % 1 / 1000  # boundaries that nobody has computed yet
+    slow = {"name": "sequential", "max_samples": 1_000_000, "abandon": "lost-certificate"}
+    large = steady.submit(flat(0.9), procedure=slow, radius=radius)
+    wait_until(lambda: steady.record(large).status == "running", "its beginning")
+    assert steady.ended(steady.submit(flat(0.9))).status == "succeeded"
+    record = steady.ended(large)
+    assert (record.status, record.deaths) == ("succeeded", 0)
+    assert record.queue == bookkeeping.queue_name("steady")  # never in quarantine

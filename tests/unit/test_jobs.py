@@ -56,9 +56,9 @@ def stored(n: int = 1, *, request: dict[str, Any] | None = None) -> Stored:
 
 def begin(engine: Engine, given: Stored) -> tuple[Work, list[int]]:
     ended: list[int] = []
-    holdings = Holdings({"patches": HELD})
-    work = certify(
-        given, "x", engine=engine, holdings=holdings, ended=lambda _, index: ended.append(index), now=time.time()
+    work = Work(replace(given.record, started_at=time.time()), "x")
+    certify(
+        work, given, engine=engine, holdings=Holdings({"patches": HELD}), ended=lambda _, index: ended.append(index)
     )
     return work, ended
 
@@ -175,6 +175,43 @@ def test_images_that_are_gone_are_a_failure(engine: Engine) -> None:
     assert work.failure.code == "input_lost"
     other, _ = begin(engine, replace(given, images=b"junk"))
     assert other.failure is not None
+
+
+def test_a_checkpoint_of_another_kind_of_worker_is_passed_over(engine: Engine) -> None:
+    given = stored(1)
+    work, ended = begin(engine, given)
+    text = json.loads(Checkpoint("another", (), (0, 0, 0, 0, 0), 0, ()).to_json())
+    for junk in (json.dumps(text).encode(), b"junk"):
+        again, ended_again = begin(engine, replace(given, checkpoints={0: junk}))
+        finish(again, ended_again)
+        assert again.status == "succeeded"
+    finish(work, ended)
+    assert json.loads(again.unsaved[0])["stages"] == json.loads(work.unsaved[0])["stages"]
+
+
+def test_what_comes_too_late_is_not_begun(engine: Engine) -> None:
+    given = stored(1)
+    work, _ = begin(engine, replace(given, record=replace(given.record, deadline_at=time.time() - 1)))
+    assert work.failure is not None
+    assert work.failure.code == "deadline_exceeded"
+
+
+def test_a_work_that_is_being_prepared_is_kept_as_it_was() -> None:
+    work = Work(replace(stored(1).record, samples_saved=77), "x")
+    assert not work.ended
+    assert work.samples == 77
+    assert work.checkpoints() == {}
+
+
+def test_cancel_while_it_is_being_prepared_ends_it(engine: Engine) -> None:
+    given, ended = stored(1, request={"procedure": {"name": "fixed", "n": 10**8}, "radius": None}), []
+    work = Work(given.record, "x")
+    work.cancel()
+    certify(
+        work, given, engine=engine, holdings=Holdings({"patches": HELD}), ended=lambda _, index: ended.append(index)
+    )
+    finish(work, ended)
+    assert work.status == "canceled"
 
 
 def test_a_wrong_image_among_good_ones_leaves_nothing_running(engine: Engine) -> None:
