@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from smoothcert import notebook
 from smoothcert.canonical import digest
 from smoothcert.errors import MOST, CertificateError, CountsError, DomainError, explain
 from smoothcert.noise import AnyNoise
@@ -154,6 +155,9 @@ class Certificate(Record):
     def to_json(self) -> str:
         """The whole certificate as JSON text."""
         return self.model_dump_json(indent=2)
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Certificate:

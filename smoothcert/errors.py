@@ -4,7 +4,8 @@ SmoothcertError
 ├── DomainError (also a ValueError)    an argument outside its domain: says which, and the value seen
 ├── CountsError (also a ValueError)    counts that are not what a procedure asked for
 ├── CertificateError                   text that is not a certificate at all
-└── LedgerError                        a file of finished work that is damaged, of another run, or cannot be written
+├── LedgerError                        a file of finished work that is damaged, of another run, or cannot be written
+└── ClientError                        what a client of the service raises: client/errors.py has its branches
 """
 
 from __future__ import annotations

@@ -1,0 +1,50 @@
+"""Where the service is, and the key that opens it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from smoothcert import __version__
+from smoothcert.errors import DomainError
+
+HERE = "http://127.0.0.1:8000"
+"""Where `make serve` listens."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """The URL that the paths of the API begin with, and a key; the key is never shown."""
+
+    url: str
+    key: str = field(repr=False)
+
+    @classmethod
+    def of(cls, base_url: str | None, api_key: str | None) -> Address:
+        """What is given, or else what SMOOTHCERT_URL and SMOOTHCERT_API_KEY say, or else a service on this machine."""
+        url = base_url or os.environ.get("SMOOTHCERT_URL") or HERE
+        key = api_key or os.environ.get("SMOOTHCERT_API_KEY") or ""
+        _require_url(url)
+        if not (key.isascii() and key.isprintable()):
+            raise DomainError("api_key must be printable ASCII; this one has other characters, perhaps a line end")
+        return cls(url.rstrip("/"), key.strip())
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Of every request."""
+        said = {"User-Agent": f"smoothcert/{__version__}", "Accept": "application/json"}
+        return said | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
+
+
+def _require_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known or parts.query or parts.fragment:
+        raise DomainError(f"base_url (or SMOOTHCERT_URL) must look like {HERE} or https://host/path, got {url!r}")
+    if parts.username or parts.password:
+        raise DomainError("base_url must have no name or password in it; the key goes into api_key")

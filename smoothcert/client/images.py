@@ -1,0 +1,151 @@
+"""Images as people have them, and as they are sent.
+
+A path (text or PathLike), the bytes of a PNG, JPEG or WebP file, a PIL image, or an array: numpy, torch, or anything
+that numpy can read; uint8, or floats from 0 to 1; [H, W, C], [C, H, W] or [H, W], and with a further axis in front,
+several images. Nothing is resized, rescaled or rounded here. Neither PIL nor torch is imported: whoever hands over one
+of their objects has done so.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from smoothcert.client.errors import ImageError
+
+DTYPES = ("uint8", "float32", "float64")
+"""That the service takes."""
+
+File = str | bytes | os.PathLike[str]
+"""A path, or what is in the file."""
+Image = Any
+"""A file, a PIL image or an array; PIL's and torch's classes cannot be named without importing them."""
+Several = list[Image] | tuple[Image, ...]
+
+
+@dataclass(frozen=True)
+class EncodedImage:
+    """An image as JSON has it: base64 of a file, or a `TensorImage`."""
+
+    sent: str | dict[str, Any]
+    name: str = ""
+    """Of its file, if it has one."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, but for a few."""
+        return len(self.sent if isinstance(self.sent, str) else self.sent["data"])
+
+    def sha256(self) -> str:
+        """Of what is sent."""
+        return hashlib.sha256(json.dumps(self.sent, sort_keys=True).encode()).hexdigest()
+
+
+def is_single(images: Any) -> bool:
+    """Whether this is one image, and not several."""
+    if isinstance(images, str | bytes | bytearray | memoryview | os.PathLike) or _is_of("PIL", images):
+        return True
+    return _is_array(images) and len(images.shape) < 4
+
+
+def encode_all(images: Image | Iterable[Image]) -> list[EncodedImage]:
+    """One image or several, ready to be sent."""
+    return [encode(image) for image in each(images)]
+
+
+def each(images: Image | Iterable[Image]) -> Iterator[Image]:
+    """One image or several, one by one."""
+    try:
+        return iter([images] if is_single(images) else images)
+    except TypeError:
+        wanted = "a path, the bytes of a file, a PIL image, an array, or several of them"
+        raise ImageError(f"an image must be {wanted}, got {type(images).__name__}") from None
+
+
+def encode(image: Image) -> EncodedImage:
+    """One image, ready to be sent; ImageError says what is wrong with it."""
+    if isinstance(image, str | os.PathLike):
+        return EncodedImage(_text(_content(Path(image))), str(image))
+    if isinstance(image, bytes | bytearray | memoryview):
+        return EncodedImage(_text(bytes(image)))
+    if _is_of("PIL", image):
+        return EncodedImage(_text(_png(image)))
+    if _is_array(image):
+        return EncodedImage(_tensor(_array(image)))
+    wanted = "a path, the bytes of a file, a PIL image or an array"
+    raise ImageError(f"an image must be {wanted}, got {type(image).__name__}")
+
+
+def naming_files(detail: str, images: Sequence[EncodedImage]) -> str:
+    """What the service says of `images.3`, with the name of that file."""
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[1])
+        name = images[number].name if number < len(images) else ""
+        return f"{match[0]} ({name})" if name else match[0]
+
+    return re.sub(r"\bimages\.(\d+)(?=:)", named, detail)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ImageError(f"cannot read the image {str(path)!r}: {error.strerror or error}") from error
+    if not content:
+        raise ImageError(f"the image {str(path)!r} is an empty file")
+    return content
+
+
+def _is_of(package: str, value: object) -> bool:
+    """Whether this is an object of a package, or of a class derived from one of its classes."""
+    return any(kind.__module__.partition(".")[0] == package for kind in type(value).__mro__)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and (hasattr(value, "__array__") or _is_of("torch", value))
+
+
+def _png(image: Any) -> bytes:
+    """A PIL image as a file without loss; what is to become of its mode is for `convert` to say."""
+    file = io.BytesIO()
+    try:
+        image.save(file, "PNG")
+    except (OSError, ValueError, SystemError) as error:
+        raise ImageError(f"cannot send a PIL image of mode {image.mode!r} and size {image.size}: {error}") from error
+    return file.getvalue()
+
+
+def _array(image: Any) -> npt.NDArray[Any]:
+    """[C, H, W] or [H, W, C], of one of DTYPES."""
+    if _is_of("torch", image):
+        image = image.detach().cpu()
+        image = (image.float() if image.is_floating_point() and image.element_size() < 4 else image).numpy()
+    array = np.asarray(image)
+    if array.dtype == np.float16:
+        array = array.astype(np.float32)  # which has all of its values
+    if array.dtype.name not in DTYPES:
+        raise ImageError(f"an image has dtype {array.dtype.name}, wanted uint8 from 0 to 255 or floats from 0 to 1")
+    if array.ndim not in (2, 3):
+        raise ImageError(f"an image has shape {list(array.shape)}, wanted [H, W, C], [C, H, W] or [H, W]")
+    return array if array.ndim == 3 else array[:, :, np.newaxis]
+
+
+def _tensor(array: npt.NDArray[Any]) -> dict[str, Any]:
+    raw = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "data": _text(raw)}

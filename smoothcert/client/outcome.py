@@ -1,0 +1,34 @@
+"""How a certification ended: its certificates, or the error that it is."""
+
+from __future__ import annotations
+
+from smoothcert.certificate import Certificate
+from smoothcert.certification import Certification
+from smoothcert.client.deadline import Deadline
+from smoothcert.client.errors import FAILED_BY_CODE, CanceledError, CertificationFailedError, WaitTimeoutError
+
+
+def certificates(ended: Certification) -> tuple[Certificate, ...]:
+    """The certificates of a certification that has ended; CertificationFailedError by its code where it failed."""
+    if ended.status == "succeeded":
+        return ended.certificates
+    failure = _failure(ended)
+    failure.certification = ended
+    raise failure
+
+
+def _failure(ended: Certification) -> CertificationFailedError:
+    if ended.error is not None:
+        kind = FAILED_BY_CODE.get(ended.error.code, CertificationFailedError)
+        return kind(f"{ended.id}: {ended.error.detail}", code=ended.error.code)
+    kind = CanceledError if ended.status == "canceled" else CertificationFailedError
+    return kind(f"{ended.id}: the certification is {ended.status}", code=ended.status)
+
+
+def not_ended(found: Certification, deadline: Deadline) -> WaitTimeoutError:
+    """The error that a certification is at a deadline that came first."""
+    where = "" if found.queue_position is None else f", {found.queue_position} before it"
+    done = f"{found.progress.images_done} of {found.progress.images_total} images done"
+    error = WaitTimeoutError(f"{found.id} has not ended after {deadline.seconds:g} s: {found.status}{where}, {done}")
+    error.certification = found
+    return error

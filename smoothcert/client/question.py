@@ -1,0 +1,54 @@
+"""What is asked about the images, as keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, SupportsIndex, TypedDict, TypeVar
+
+from pydantic import ValidationError
+
+from smoothcert.client.errors import InvalidRequestError
+from smoothcert.errors import explain
+from smoothcert.procedures import Adaptive, Fixed, Sequential
+from smoothcert.request import CertificationRequest, ProcedureName, Voting
+
+Asked = TypeVar("Asked", bound=CertificationRequest)
+
+
+class Question(TypedDict, total=False):
+    """The fields of `CertificationRequest`, which says what each means; the service decides what is left out."""
+
+    ensemble: str | None
+    sigma: float | None
+    allow_sigma_mismatch: bool
+    radius: float | None
+    alpha: float
+    beta: float
+    procedure: ProcedureName | Fixed | Adaptive | Sequential | Mapping[str, Any]
+    voting: Voting | None
+    consensus: int | None
+    family_wise: bool
+    convert: Literal["none", "rgb", "grey"]
+    labels: Sequence[SupportsIndex] | None
+    metadata: Mapping[str, str] | None
+    priority: Literal["normal", "high"]
+    deadline_s: float | None
+
+
+def ask(question: Question, kind: type[Asked], **more: Any) -> Asked:
+    """The request that the keywords make; InvalidRequestError where one of them is wrong or unknown."""
+    said: dict[str, Any] = {**question, **more}
+    if (labels := said.get("labels")) is not None:
+        said["labels"] = tuple(label.__index__() for label in labels)  # numpy's whole numbers, too
+    try:
+        return kind.model_validate(said)
+    except ValidationError as error:
+        raise InvalidRequestError(explain(error)) from None
+
+
+def told(request: CertificationRequest) -> dict[str, Any]:
+    """The request as JSON has it; what was not asked is not said, so that the service decides."""
+    said = request.model_dump(mode="json", exclude_unset=True)
+    if "procedure" in said:
+        said["procedure"] = request.procedure.model_dump(mode="json")  # its name need not have been set to be its name
+    return said

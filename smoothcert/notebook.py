@@ -1,0 +1,94 @@
+"""A certificate as a notebook shows it: the claim in words, radius, interval, stages, and the image if there is one.
+
+Nothing in it runs or is loaded from anywhere, and whatever a certificate says is escaped: it may be anybody's.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from decimal import Decimal
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from smoothcert.certificate import Certificate
+
+MOST_STAGES = 12
+"""Rows of the table; a sequential test has up to 69 looks, and the last ones tell."""
+_SIGNATURES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"RIFF": "webp"}
+
+
+def html(certificate: Certificate, image: bytes | None = None) -> str:
+    """The certificate, beside the image that it is of: the bytes of a PNG, JPEG or WebP file."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+        for name, value in _facts(certificate)
+    )
+    return (
+        f"<div style='display:flex;gap:1em;align-items:flex-start'>{_picture(image)}<div>"
+        f"<p><b>{escape(sentence(certificate))}</b></p><table>{rows}</table>{_stages(certificate)}</div></div>"
+    )
+
+
+def sentence(certificate: Certificate) -> str:
+    """What is claimed, in words."""
+    if certificate.decision == "abstain":
+        return f"Abstained after {certificate.samples:,} samples ({certificate.stop_reason}): nothing is claimed."
+    name = certificate.class_name or f"class {certificate.class_index}"
+    return (
+        f"No perturbation of Euclidean length below {certificate.radius:g} changes the answer {name!r}, "
+        f"with {_confidence(certificate.alpha)} % confidence."
+    )
+
+
+def _confidence(alpha: float) -> str:
+    """In percent, exactly: rounded it might say 100."""
+    return f"{(100 * (1 - Decimal(repr(alpha)))).normalize():f}"
+
+
+def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
+    yield "decision", certificate.decision
+    yield "radius", f"{certificate.radius:g}"
+    if certificate.target_radius is not None:
+        yield "target radius", f"{certificate.target_radius:g}"
+    if certificate.stages and (interval := _interval(certificate)):
+        yield "probability of the class", interval
+    yield "noise", f"{type(certificate.noise).__name__}, sigma {certificate.noise.sigma:g}"
+    yield "procedure", f"{certificate.procedure.name}, alpha {certificate.alpha:g}, beta {certificate.beta:g}"
+    evaluations = "" if certificate.evaluations is None else f", {certificate.evaluations:,} evaluations"
+    yield "samples", f"{certificate.samples:,}{evaluations}"
+    if certificate.provenance:
+        yield "ensemble", certificate.provenance.ensemble.name
+
+
+def _interval(certificate: Certificate) -> str:
+    """Where p_A lies by the last stage, on the sides that it bounds."""
+    last = certificate.stages[-1]
+    lower, upper = certificate.p_lower if last.p_lower is None else last.p_lower, last.p_upper
+    if lower is None and upper is None:
+        return ""
+    return f"{0.0 if lower is None else lower:.6f} to {1.0 if upper is None else upper:.6f}"
+
+
+def _stages(certificate: Certificate) -> str:
+    stages = certificate.stages
+    shown = list(enumerate(stages, 1))[-MOST_STAGES:]
+    left_out = len(stages) - len(shown)
+    rows = "".join(
+        f"<tr><td>{number}</td><td>{stage.n:,}</td><td>{stage.count:,}</td><td>{escape(stage.outcome)}</td></tr>"
+        for number, stage in shown
+    )
+    title = f"{len(stages)} stages" + (f", the last {len(shown)} of them" if left_out else "")
+    head = "<tr><th>stage</th><th>samples</th><th>on the class</th><th>outcome</th></tr>"
+    return f"<details><summary>{title}</summary><table>{head}{rows}</table></details>"
+
+
+def _picture(image: bytes | None) -> str:
+    if image is None:
+        return ""
+    kind = next((kind for start, kind in _SIGNATURES.items() if image.startswith(start)), None)
+    if kind is None:
+        return ""
+    data = base64.b64encode(image).decode()
+    return f"<img alt='the image' style='width:8em;image-rendering:pixelated' src='data:image/{kind};base64,{data}'>"

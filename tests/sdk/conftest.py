@@ -1,0 +1,47 @@
+"""A whole service for the tests of the client: an embedded Valkey, `python -m app`, a worker with small networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.embedded import EmbeddedServer
+from smoothcert import Client
+from tests.sdk.rogue import Rogue
+from tests.service.api import Api
+from tests.service.pool import Pool
+from tests.service.zoo import make_zoo
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its address."""
+    folder = tmp_path_factory.mktemp("sdk")
+    with EmbeddedServer(folder / "valkey") as server:
+        pool = Pool(server, make_zoo(folder / "zoo"), "default")
+        try:
+            pool.start()
+            with Api(server.url, folder) as api:
+                yield f"http://127.0.0.1:{api.port}"
+        finally:
+            pool.end()
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whoever runs the tests."""
+    for name in ("SMOOTHCERT_URL", "SMOOTHCERT_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def client(service: str) -> Iterator[Client]:
+    with Client(service) as client:
+        yield client
+
+
+@pytest.fixture
+def rogue(service: str) -> Iterator[Rogue]:
+    with Rogue(service) as running:
+        yield running

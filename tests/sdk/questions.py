@@ -1,0 +1,30 @@
+"""Questions and images that the small networks of the tests answer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from smoothcert.procedures import Fixed
+from tests.service.networks import SHAPE
+from tests.service.zoo import SIGMA
+
+QUICK: Any = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential"}
+"""Answered in a moment."""
+ENDLESS: Any = {"ensemble": "moody", "procedure": Fixed(n=1_000_000)}
+"""Takes minutes: long enough to leave in the middle."""
+
+
+def pixels(value: int) -> npt.NDArray[np.uint8]:
+    """[C, H, W]: class 0 where it is dark, class 1 where it is light."""
+    return np.full(SHAPE, value, np.uint8)
+
+
+DARK, LIGHT = pixels(0), pixels(255)
+GREY = 30 / 63
+"""Of every pixel, where the members are of two minds: 10 and 11 times the sum of three channels against 15."""
+HARD = GREY + SIGMA / math.sqrt(math.prod(SHAPE))
+"""Where the class has just the probability that QUICK's radius needs, which takes all samples that there are."""

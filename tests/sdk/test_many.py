@@ -1,0 +1,160 @@
+"""A whole data set: in its order, a few jobs at a time, and resumed from its file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from smoothcert import Client
+from smoothcert.client import errors, many
+from smoothcert.errors import LedgerError
+from tests.sdk.questions import DARK, ENDLESS, LIGHT, QUICK
+from tests.sdk.rogue import Rogue, lose_answer, refuse
+
+POST = "POST /v1/certifications"
+
+
+def images(count: int) -> Iterator[npt.NDArray[np.uint8]]:
+    """Every third is light, and no two are the same."""
+    for number in range(count):
+        image = (DARK if number % 3 else LIGHT).copy()
+        image[0, 0, 0] = number
+        yield image
+
+
+def classes(count: int) -> list[int]:
+    return [int(number % 3 == 0) for number in range(count)]
+
+
+def jobs(rogue: Rogue) -> list[int]:
+    """The number of images in each request."""
+    return [len(json.loads(seen.body)["images"]) for seen in rogue.requests(POST)]
+
+
+def test_certificates_come_in_the_order_of_the_images(rogue: Rogue) -> None:
+    with Client(rogue.url) as client:
+        found = list(client.certify_many(images(50), job_images=8, **QUICK))
+    assert [each.class_index for each in found] == classes(50)
+    assert jobs(rogue) == [8, 8, 8, 8, 8, 8, 2]
+
+
+def test_only_as_many_images_are_taken_as_are_under_way(client: Client) -> None:
+    taken = itertools.count()
+    source = (image for image, _ in zip(images(100), taken, strict=False))
+    running = client.certify_many(source, job_images=4, **QUICK)
+    next(running)
+    assert next(taken) == 4 * many.JOBS
+    running.close()  # type: ignore[attr-defined]
+
+
+def test_jobs_have_no_more_bytes_than_may_be(rogue: Rogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "JOB_BYTES", 3 * 256)  # base64 of 192 pixels
+    with Client(rogue.url) as client:
+        assert [each.class_index for each in client.certify_many(images(10), **QUICK)] == classes(10)
+    assert jobs(rogue) == [3, 3, 3, 1]
+
+
+def test_nothing_gives_nothing(client: Client, tmp_path: Path) -> None:
+    assert list(client.certify_many([], **QUICK, out=tmp_path / "out.jsonl")) == []
+
+
+def test_a_single_image_is_a_small_data_set(client: Client) -> None:
+    assert [each.class_index for each in client.certify_many(LIGHT, **QUICK)] == [1]
+
+
+def test_a_run_goes_on_where_it_was_cut(rogue: Rogue, tmp_path: Path) -> None:
+    out = tmp_path / "run" / "out.jsonl"
+    with Client(rogue.url, retries=0) as client:
+        running = client.certify_many(images(40), job_images=8, out=out, **QUICK)
+        before = list(itertools.islice(running, 12))
+        rogue.plan("GET", refuse(418), times=50)
+        with pytest.raises(errors.AnswerError) as caught:
+            list(running)
+        rogue.script.clear()
+        assert any("images 16 to 23 of the data set" in note for note in caught.value.__notes__)
+        lines = out.read_text().splitlines()
+        assert len(lines) == 1 + 16
+        out.write_text("\n".join(lines[:-2]) + "\n" + lines[-2][:100])  # the machine died while it wrote
+        rogue.seen.clear()
+        found = list(client.certify_many(images(40), job_images=8, out=out, **QUICK))
+    assert found[:12] == before
+    assert [each.class_index for each in found] == classes(40)
+    assert jobs(rogue) == [8, 8, 8, 2]  # of what is left of 40 after 14
+    assert len(out.read_text().splitlines()) == 1 + 40
+    with Client(rogue.url) as client:
+        rogue.seen.clear()
+        assert list(client.certify_many(images(40), out=out, **QUICK)) == found
+    assert not rogue.seen
+
+
+def test_a_file_of_another_run_is_refused(client: Client, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    list(client.certify_many(images(3), out=out, **QUICK))
+    with pytest.raises(LedgerError, match="belongs to another run"):
+        list(client.certify_many(images(3), out=out, **{**QUICK, "radius": 0.01}))
+    with pytest.raises(LedgerError, match="an image 0 of which this is another one"):
+        list(client.certify_many([DARK, LIGHT], out=out, **QUICK))
+    with pytest.raises(LedgerError, match="an image 2 of which there is none"):
+        list(client.certify_many(images(2), out=out, **QUICK))
+
+
+def test_a_file_that_cannot_be_written_is_named(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=f"cannot keep the certificates in {tmp_path}: Is a directory"):
+        next(client.certify_many([DARK], out=tmp_path, **QUICK))
+
+
+def test_whoever_breaks_off_cancels_what_is_under_way(client: Client) -> None:
+    def source() -> Iterator[Any]:
+        yield from [DARK] * 3
+        raise RuntimeError("the disk is gone")
+
+    with pytest.raises(RuntimeError, match="the disk is gone") as caught:
+        list(client.certify_many(source(), job_images=1, **ENDLESS))
+    assert [note.rpartition(" ")[2] for note in caught.value.__notes__] == ["canceled"] * 3
+    for note in caught.value.__notes__:
+        assert client.certifications.wait(note.split()[2]).status == "canceled"
+
+
+def test_an_image_that_is_wrong_is_found_in_the_data_set(client: Client) -> None:
+    with pytest.raises(errors.ImageError) as caught:
+        list(client.certify_many([DARK, DARK, "nowhere.png"], **QUICK))
+    assert "image 2 of the data set" in caught.value.__notes__
+    with pytest.raises(errors.InvalidImageError, match=r"images\.1") as told:
+        list(client.certify_many([DARK, DARK, DARK, b"no image"], job_images=2, **QUICK))
+    assert "with images 2 to 3 of the data set, here counted from 0" in told.value.__notes__
+
+
+def test_every_job_is_made_once(rogue: Rogue, service: str) -> None:
+    rogue.plan(POST, lose_answer, times=2)
+    with Client(service) as direct, Client(rogue.url) as client:
+        before = {each.id for each in direct.certifications.list()}
+        assert len(list(client.certify_many(images(6), job_images=3, **QUICK))) == 6
+        assert len({each.id for each in direct.certifications.list()} - before) == 2
+
+
+def test_where_there_is_no_room_for_a_job_others_end_first(rogue: Rogue) -> None:
+    with Client(rogue.url, retries=0) as client:
+        running = client.certify_many(images(20), job_images=2, **QUICK)
+        first = next(running)
+        rogue.plan(POST, refuse(429), times=3)
+        assert [each.class_index for each in [first, *running]] == classes(20)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"labels": [1]}, "labels: they belong to one request"),
+        ({"family_wise": True}, "family_wise: it shares alpha among the images of one request"),
+        ({"job_images": 0}, "job_images must be at least 1, got 0"),
+    ],
+)
+def test_what_has_no_meaning_for_a_data_set_is_refused(client: Client, asked: Any, said: str) -> None:
+    with pytest.raises(errors.InvalidRequestError, match=said):
+        list(client.certify_many([DARK], **QUICK, **asked))
