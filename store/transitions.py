@@ -67,7 +67,7 @@ def read(certification: str) -> Call:
 
 
 def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Call]:
-    """A worker begins: the id of its execution, and the call. A certification being canceled is begun to be ended."""
+    """A worker begins: the id of its execution, and the call."""
     execution, started = bookkeeping.begin(record.id, record.queue, worker, ttl=ttl)
     fields: dict[str, Argument] = {
         "status": "running",

@@ -1,8 +1,8 @@
 """The clerk: one thread that writes down what becomes of the certifications under way.
 
 Certificates, progress and checkpoints go to Redis in pipelines of guarded calls. While Redis is away nothing is lost:
-the clerk sends the same calls again until they are answered, and a call that had been carried out after all finds its
-guard closed.
+an end is sent again until it is answered, and one that had been carried out after all finds its guard closed; progress
+and checkpoints are simply told anew a moment later.
 """
 
 from __future__ import annotations

@@ -52,29 +52,30 @@ class Fleet:
 
     def __init__(self, devices: list[str]) -> None:
         self._leaving = False
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by place: a device may be named twice
         self._devices = devices
 
     def supervise(self) -> None:
         """Until SIGTERM, which every process gets, too."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._leave)
-        for device in self._devices:
-            self._start(device)
+        for place in range(len(self._devices)):
+            self._start(place)
         while self._processes:
-            for device, process in list(self._processes.items()):
+            for place, process in list(self._processes.items()):
                 if process.poll() is None:
                     continue
-                del self._processes[device]
+                del self._processes[place]
                 if not self._leaving:
-                    logger.error("the worker on %s ended with %d, it is started again", device, process.returncode)
+                    ended = (self._devices[place], process.returncode)
+                    logger.error("the worker on %s ended with %d, it is started again", *ended)
                     time.sleep(PAUSE_S)
-                    self._start(device)
+                    self._start(place)
             time.sleep(0.1)
 
-    def _start(self, device: str) -> None:
-        environment = {**os.environ, "SMOOTHCERT_DEVICES": device}
-        self._processes[device] = subprocess.Popen([sys.executable, "-m", "workers"], env=environment)
+    def _start(self, place: int) -> None:
+        environment = {**os.environ, "SMOOTHCERT_DEVICES": self._devices[place]}
+        self._processes[place] = subprocess.Popen([sys.executable, "-m", "workers"], env=environment)
 
     def _leave(self, number: int, _frame: object) -> None:
         self._leaving = True

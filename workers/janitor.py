@@ -17,6 +17,7 @@ from rq.worker_registration import clean_worker_registry
 
 from store import bookkeeping, keys, transitions
 from store.commands import Call
+from store.presence import REMEMBERED, Offer
 from store.record import Record
 from workers.server import Server
 from workers.settings import WorkerSettings
@@ -48,7 +49,16 @@ class Janitor:
         for queue in self._queues:
             self._return_what_was_never_begun(queue)
             self._server.client.zremrangebyscore(bookkeeping.queue(queue).failed_job_registry.key, 0, time.time())
+        self._forget_ensembles()
         clean_worker_registry(bookkeeping.queue_at(self._queues[0], self._server.client))
+
+    def _forget_ensembles(self) -> None:
+        """Those that nobody has served for long."""
+        offers: dict[bytes, bytes] = self._server.client.hgetall(keys.ENSEMBLES)
+        oldest = time.time() - REMEMBERED
+        old = [name for name, text in offers.items() if Offer.model_validate_json(text).seen_at < oldest]
+        if old:
+            self._server.client.hdel(keys.ENSEMBLES, *old)
 
     def _bury_the_dead(self) -> None:
         expired = [entry for queue in self._queues for entry in self._expired(queue)]

@@ -1,8 +1,9 @@
 """The worker: takes certifications from a queue of RQ's, several at a time, and feeds them to one engine.
 
-Five threads, each with one thing to do: this one takes work; the engine owns the device; the clerk writes records; the
-pulse sends heartbeats and lets the janitor sweep; the watchdog sees that batches end. RQ's own thread listens for its
-commands. A thread that fails takes the process with it: a supervisor starts it anew, and nothing is lost.
+Threads, each with one thing to do: this one takes work; the engine owns the device; the clerk writes records; the
+pulse sends heartbeats and lets the janitor sweep; the watchdog sees that batches end; what is slow to begin is prepared
+apart. RQ's own thread listens for its commands. A thread that fails takes the process with it: a supervisor starts it
+anew, and nothing is lost.
 """
 
 from __future__ import annotations

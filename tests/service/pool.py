@@ -66,14 +66,15 @@ class Pool:
 
     def start(self) -> subprocess.Popen[bytes]:
         """A worker process, once it has announced itself."""
-        before = self._workers()
+        before = self.workers()
         process = subprocess.Popen([sys.executable, "-m", "workers"], cwd=ROOT, env=self.environment())
         self.processes.append(process)
-        wait_until(lambda: self._workers() - before or process.poll() is not None, "a worker")
+        wait_until(lambda: self.workers() - before or process.poll() is not None, "a worker")
         assert process.poll() is None, f"the worker ended with {process.returncode}"
         return process
 
-    def _workers(self) -> set[bytes]:
+    def workers(self) -> set[bytes]:
+        """The names of those alive."""
         found = set()
         for name in self.redis.zrange(keys.WORKERS, 0, -1):
             said = self.redis.get(keys.worker(name.decode()))

@@ -20,6 +20,7 @@ from smoothcert.certificate import verify
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Fixed, Sequential
 from store import bookkeeping, keys, transitions
+from store.presence import REMEMBERED, Offer
 from tests.service.networks import BREAK, HANG, POISON
 from tests.service.pool import Pool, flat, told, wait_until
 from tests.service.zoo import ALLOWED, SIGMA, make_zoo
@@ -57,6 +58,15 @@ def pool(server: EmbeddedServer, zoo: Path, request: pytest.FixtureRequest) -> I
     made = Pool(server, zoo, request.node.name[:60].replace("[", "-").replace("]", ""))
     yield made
     made.end()
+
+
+@pytest.fixture
+def alone(zoo: Path, tmp_path: Path) -> Iterator[Pool]:
+    """A pool with a server of its own, which may be killed or filled up."""
+    with EmbeddedServer(tmp_path / "server") as own:
+        made = Pool(own, zoo, "alone")
+        yield made
+        made.end()
 
 
 def undisturbed(zoo: Path, ensemble: str, question: Question, value: float) -> dict[str, object]:
@@ -262,65 +272,73 @@ def test_the_watchdog_ends_a_process_whose_device_does_not_move(pool: Pool) -> N
     assert worker.wait(60) == 70
 
 
-def test_redis_may_go_away_and_come_back_in_the_middle(zoo: Path, tmp_path: Path) -> None:
-    with EmbeddedServer(tmp_path / "server") as own:
-        pool = Pool(own, zoo, "alone")
-        try:
-            worker = pool.start()
-            job = pool.submit(flat(0.503), seed=SEED, **LONG)
-            wait_until(lambda: pool.record(job).samples_saved, "a checkpoint")
-            own.kill()
-            time.sleep(1)
-            own.start()
-            assert pool.ended(job).status == "succeeded"
-            assert [told(each) for each in pool.certificates(job)] == [fixed(zoo)]
-            assert worker.poll() is None
-        finally:
-            pool.end()
+def test_redis_may_go_away_and_come_back_in_the_middle(alone: Pool, zoo: Path) -> None:
+    worker = alone.start()
+    job = alone.submit(flat(0.503), seed=SEED, **LONG)
+    wait_until(lambda: alone.record(job).samples_saved, "a checkpoint")
+    alone.server.kill()
+    time.sleep(1)
+    alone.server.start()
+    assert alone.ended(job).status == "succeeded"
+    assert [told(each) for each in alone.certificates(job)] == [fixed(zoo)]
+    assert worker.poll() is None
 
 
-def test_a_full_redis_ends_no_worker_and_loses_nothing(zoo: Path, tmp_path: Path) -> None:
-    with EmbeddedServer(tmp_path / "server") as own:
-        pool = Pool(own, zoo, "full")
-        try:
-            worker = pool.start()
-            job = pool.submit(flat(0.503), seed=SEED, **LONG)
-            wait_until(lambda: pool.record(job).samples_saved, "a checkpoint")
-            pool.redis.config_set("maxmemory", 1)
-            time.sleep(2)
-            pool.redis.config_set("maxmemory", 0)
-            assert pool.ended(job).status == "succeeded"
-            assert [told(each) for each in pool.certificates(job)] == [fixed(zoo)]
-            assert worker.poll() is None
-        finally:
-            pool.end()
+def test_a_full_redis_ends_no_worker_and_loses_nothing(alone: Pool, zoo: Path) -> None:
+    worker = alone.start()
+    job = alone.submit(flat(0.503), seed=SEED, **LONG)
+    wait_until(lambda: alone.record(job).samples_saved, "a checkpoint")
+    alone.redis.config_set("maxmemory", 1)
+    time.sleep(2)
+    alone.redis.config_set("maxmemory", 0)
+    assert alone.ended(job).status == "succeeded"
+    assert [told(each) for each in alone.certificates(job)] == [fixed(zoo)]
+    assert worker.poll() is None
 
 
-def test_an_end_is_written_even_where_memory_is_full(zoo: Path, tmp_path: Path) -> None:
-    with EmbeddedServer(tmp_path / "server") as own:
-        pool = Pool(own, zoo, "full")
-        try:
-            pool.start()
-            job = pool.submit(flat(0.503), **LONG)
-            wait_until(lambda: pool.record(job).status == "running", "its beginning")
-            pool.redis.config_set("maxmemory", 1)
-            assert pool.ended(job).status == "succeeded"
-        finally:
-            pool.end()
+def test_an_end_is_written_even_where_memory_is_full(alone: Pool) -> None:
+    alone.start()
+    job = alone.submit(flat(0.503), **LONG)
+    wait_until(lambda: alone.record(job).status == "running", "its beginning")
+    alone.redis.config_set("maxmemory", 1)
+    assert alone.ended(job).status == "succeeded"
 
 
-def test_a_worker_leaves_even_where_redis_does_not_come_back(zoo: Path, tmp_path: Path) -> None:
-    with EmbeddedServer(tmp_path / "server") as own:
-        pool = Pool(own, zoo, "alone", drain_s=0.5)
-        try:
-            worker = pool.start()
-            job = pool.submit(flat(0.5), **LONG | {"procedure": {"name": "fixed", "n": 2_000_000}})
-            wait_until(lambda: pool.record(job).status == "running", "its beginning")
-            own.kill()
-            worker.terminate()
-            assert worker.wait(60) == 70
-        finally:
-            pool.end()
+def test_a_worker_leaves_even_where_redis_does_not_come_back(alone: Pool) -> None:
+    alone.settings["drain_s"] = 0.5
+    worker = alone.start()
+    job = alone.submit(flat(0.5), **LONG | {"procedure": {"name": "fixed", "n": 2_000_000}})
+    wait_until(lambda: alone.record(job).status == "running", "its beginning")
+    alone.server.kill()
+    worker.terminate()
+    assert worker.wait(60) == 70
+
+
+def test_a_list_of_devices_is_a_process_for_each(pool: Pool) -> None:
+    pool.settings["devices"] = "cpu,cpu"
+    fleet = pool.start()
+    wait_until(lambda: len(pool.workers()) == 2, "both workers")
+    first, second = pids(pool)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: pids(pool) - {first, second}, "another in its place")
+    assert pool.ended(pool.submit(flat(0.9))).status == "succeeded"
+    serving = pids(pool) - {first}
+    assert serving
+    fleet.terminate()
+    assert fleet.wait(60) == 0
+    assert not [pid for pid in serving if Path(f"/proc/{pid}").exists()]
+
+
+def pids(pool: Pool) -> set[int]:
+    return {int(pool.redis.hget(f"rq:worker:{name.decode()}", "pid")) for name in pool.workers()}
+
+
+def test_an_ensemble_that_nobody_serves_any_more_is_forgotten(steady: Pool) -> None:
+    said = Offer.model_validate_json(steady.redis.hget(keys.ENSEMBLES, "steady/trivial"))
+    old = said.model_copy(update={"seen_at": time.time() - REMEMBERED - 1})
+    steady.redis.hset(keys.ENSEMBLES, "gone/old", old.model_dump_json())
+    wait_until(lambda: not steady.redis.hexists(keys.ENSEMBLES, "gone/old"), "the janitor")
+    assert steady.redis.hexists(keys.ENSEMBLES, "steady/trivial")
 
 
 def test_what_is_slow_to_begin_keeps_nobody_waiting_and_is_not_thought_dead(steady: Pool) -> None:
