@@ -33,7 +33,7 @@ Real = Annotated[float, Field(allow_inf_nan=False)]
 class Record(BaseModel):
     """Certificates are read-only, and nothing unknown hides in them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class FamilyWise(Record):
@@ -168,7 +168,7 @@ class Certificate(Record):
         """
         try:
             certificate = cls.model_validate_json(text)
-            said = json.loads(text, object_pairs_hook=_without_repetition)
+            said = json.loads(text, object_pairs_hook=without_repetition)
         except ValidationError as error:
             raise CertificateError(f"not a certificate: {explain(error)}") from error
         except (ValueError, RecursionError) as error:
@@ -178,7 +178,8 @@ class Certificate(Record):
         return certificate
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads`: ValueError where a key comes twice."""
     keys = [key for key, _ in pairs]
     if twice := sorted({key for key in keys if keys.count(key) > 1}):
         raise ValueError(f"keys that come twice: {', '.join(twice)}")

@@ -21,7 +21,7 @@ Whole = Annotated[int, Field(ge=0)]
 class Wire(BaseModel):
     """What the service says: read-only; a client of an older version passes over what it does not know."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class Look(Wire):

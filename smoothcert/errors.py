@@ -87,8 +87,14 @@ def require_count(name: str, value: int, *, least: int = 1) -> None:
         raise DomainError(f"{name} must be from {least} to {MOST}, got {value!r}")
 
 
+MOST_NAMED = 1000
+"""Places that are named, where something is wrong with a text: each takes a kilobyte to tell."""
+
+
 def explain(error: ValidationError) -> str:
     """What pydantic found wrong, as a sentence that names each place and the value seen there."""
+    if (count := error.error_count()) > MOST_NAMED:
+        return f"{count:,} places are wrong, more than can be named"
     return "; ".join(
         f"{'.'.join(map(str, each['loc'])) or 'the text'}: {each['msg']}{_seen(each)}" for each in error.errors()
     )

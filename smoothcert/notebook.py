@@ -52,8 +52,8 @@ def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "radius", f"{certificate.radius:g}"
     if certificate.target_radius is not None:
         yield "target radius", f"{certificate.target_radius:g}"
-    if certificate.stages and (interval := _interval(certificate)):
-        yield "probability of the class", interval
+    if p_a := interval(certificate):
+        yield "probability of the class", "{:.6f} to {:.6f}".format(*p_a)
     yield "noise", f"{type(certificate.noise).__name__}, sigma {certificate.noise.sigma:g}"
     yield "procedure", f"{certificate.procedure.name}, alpha {certificate.alpha:g}, beta {certificate.beta:g}"
     evaluations = "" if certificate.evaluations is None else f", {certificate.evaluations:,} evaluations"
@@ -62,13 +62,15 @@ def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
         yield "ensemble", certificate.provenance.ensemble.name
 
 
-def _interval(certificate: Certificate) -> str:
-    """Where p_A lies by the last stage, on the sides that it bounds."""
+def interval(certificate: Certificate) -> tuple[float, float] | None:
+    """Where p_A lies by the last stage; None where it bounds neither side, or there was none."""
+    if not certificate.stages:
+        return None
     last = certificate.stages[-1]
     lower, upper = certificate.p_lower if last.p_lower is None else last.p_lower, last.p_upper
     if lower is None and upper is None:
-        return ""
-    return f"{0.0 if lower is None else lower:.6f} to {1.0 if upper is None else upper:.6f}"
+        return None
+    return 0.0 if lower is None else lower, 1.0 if upper is None else upper
 
 
 def _stages(certificate: Certificate) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smoothcert.errors import SmoothcertError
+from smoothcert.evaluation import Judged, certified_accuracy
 from smoothcert.plan import Plan, information_limit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from smoothcert.report import Report
 
 COLOURS = ("#6b7280", "#d97706", "#b45309", "#2563eb", "#059669", "#7c3aed")
 
@@ -49,6 +52,28 @@ def plot_plans(plans: Mapping[str, Plan], path: Path, *, alpha: float, beta: flo
     axes.set(xlabel="p_A, the probability of the chosen class under noise", ylabel="expected samples", yscale="log")
     axes.set(ylim=(80, 3 * top), title=f"Samples to decide radius {radius:g} (p0 = {p0:.6g}), selection included")
     finish(figure, axes, path)
+
+
+def plot_report(report: Report, path: Path) -> None:
+    """Certified accuracy over radius, and how many images took how many samples."""
+    figure, (accuracy, samples) = pyplot().subplots(1, 2, figsize=(10, 4.5), layout="constrained")
+    draw_accuracy(accuracy, report.judged, report.largest_radius, color=COLOURS[3], label=report.name)
+    draw_samples(samples, report.judged, color=COLOURS[3], label=report.name)
+    finish(figure, (accuracy, samples), path)
+
+
+def draw_accuracy(axes: Axes, judged: Sequence[Judged], largest_radius: float, **line: Any) -> None:
+    """A curve of certified accuracy over radius."""
+    radii = [largest_radius * i / 200 for i in range(201)]
+    axes.plot(radii, [certified_accuracy(judged, radius) for radius in radii], **line)
+    axes.set(xlabel="radius", ylabel="certified accuracy, %", ylim=(0, 100))
+
+
+def draw_samples(axes: Axes, judged: Sequence[Judged], **line: Any) -> None:
+    """A curve of the samples that so many of the images took at least."""
+    drawn = sorted((each.certificate.samples for each in judged), reverse=True)
+    axes.plot([100 * (i + 1) / len(drawn) for i in range(len(drawn))], drawn, **line)
+    axes.set(xlabel="share of images, %", ylabel="samples at least", yscale="log")
 
 
 def p_a_axis(p0: float) -> list[float]:

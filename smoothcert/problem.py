@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Failure(BaseModel):
     """Why a certification that had been accepted ended without an answer."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     code: str
     detail: str
@@ -19,7 +19,7 @@ class Failure(BaseModel):
 class FieldError(BaseModel):
     """One place of a request, and what is wrong there."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     field: str
     message: str
@@ -28,7 +28,7 @@ class FieldError(BaseModel):
 class Problem(BaseModel):
     """The body of every answer that is an error."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     type: str
     title: str
@@ -53,6 +53,7 @@ KINDS: dict[str, Kind] = {
     "malformed_multipart": Kind(400, "The body is not a multipart form"),
     "malformed_npy": Kind(400, "The body is not an npy array"),
     "unauthorized": Kind(401, "A valid API key is needed"),
+    "cross_site": Kind(403, "Not from a page of another site"),
     "not_found": Kind(404, "There is no such thing"),
     "unknown_ensemble": Kind(404, "There is no such ensemble"),
     "unknown_certification": Kind(404, "There is no such certification"),
@@ -66,6 +67,7 @@ KINDS: dict[str, Kind] = {
     "too_large": Kind(413, "The request is too large"),
     "too_many_images": Kind(413, "The request has too many images"),
     "unsupported_media_type": Kind(415, "Not a content type that is understood here"),
+    "misdirected": Kind(421, "Not a name of this service"),
     "invalid_request": Kind(422, "A field of the request is wrong"),
     "invalid_image": Kind(422, "An image cannot be certified as it is"),
     "sigma_mismatch": Kind(422, "The ensemble was trained for another sigma"),
@@ -75,8 +77,10 @@ KINDS: dict[str, Kind] = {
     "too_many_failures": Kind(429, "Too many requests with a wrong key"),
     "queue_full": Kind(429, "The queue is full"),
     "too_many_certifications": Kind(429, "Too many certifications of this key at a time"),
+    "head_too_large": Kind(431, "The head of the request is too large"),
     "internal": Kind(500, "A mistake of the service"),
     "unavailable": Kind(503, "The service is not available"),
+    "overloaded": Kind(503, "The service has too much in its hands"),
     "not_ready": Kind(503, "The service is not ready"),
 }
 """Every code that an answer can have."""

@@ -30,6 +30,7 @@ class CertificationRequest(BaseModel):
 
     model_config = ConfigDict(
         frozen=True,
+        use_attribute_docstrings=True,
         extra="forbid",
         json_schema_extra={
             "examples": [{"ensemble": "cifar10-resnet20-gaussian-0.25", "radius": 0.25, "procedure": "sequential"}]
@@ -59,7 +60,10 @@ class CertificationRequest(BaseModel):
     convert: Literal["none", "rgb", "grey"] = "none"
     """What to do with an image that has a palette, transparency or other channels than the ensemble takes."""
     labels: (
-        Annotated[tuple[Annotated[int, Field(strict=True, ge=0, le=10**6)], ...], Field(max_length=10**6)] | None
+        Annotated[
+            tuple[Annotated[int, Field(strict=True, ge=0, le=10**6)], ...], Field(max_length=10**6, fail_fast=True)
+        ]
+        | None
     ) = None
     """The true class of each image; kept beside the certificates, not used."""
     metadata: (
@@ -82,7 +86,7 @@ class CertificationRequest(BaseModel):
 class TensorImage(BaseModel):
     """An image as numbers: base64 of the raw values, little-endian, in the order C, H, W (or H, W, C)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     dtype: Literal["uint8", "float32", "float64"]
     shape: Annotated[tuple[WholeNumber, ...], Field(min_length=3, max_length=3)]
@@ -92,7 +96,7 @@ class TensorImage(BaseModel):
 class PostedRequest(CertificationRequest):
     """A question with its images, as JSON."""
 
-    images: Annotated[tuple[str | TensorImage, ...], Field(min_length=1)]
+    images: Annotated[tuple[str | TensorImage, ...], Field(fail_fast=True, json_schema_extra={"minItems": 1})]
     """Each is base64 of a PNG, JPEG or WebP file, or a tensor."""
 
 

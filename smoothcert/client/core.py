@@ -187,7 +187,7 @@ class Core:
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:
         """Cancel those certifications, or not; notes at the error what became of them."""
         for certification in certifications:
-            said = f"the certification {certification} goes on; client.certifications.wait({certification!r}) has it"
+            said = f"the certification {certification} goes on; `smoothcert watch {certification}` follows it"
             if leaving == "cancel":
                 try:
                     yield from Core(Exchange(self.exchange.address, Retries(most=0))).cancel(certification)

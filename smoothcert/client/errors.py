@@ -170,10 +170,13 @@ class BadRequestError(AnswerError):
 
     codes = (
         "bad_request",
+        "cross_site",
+        "head_too_large",
         "malformed_json",
         "malformed_multipart",
         "malformed_npy",
         "method_not_allowed",
+        "misdirected",
         "not_acceptable",
         "too_slow",
         "unsupported_media_type",
@@ -276,7 +279,7 @@ class InvalidCertificateError(InvalidRequestError):
 class BusyError(AnswerError):
     """The service has too much to do at the moment."""
 
-    codes = ("queue_full", "too_many_certifications")
+    codes = ("queue_full", "too_many_certifications", "overloaded")
 
 
 class ServerError(AnswerError):

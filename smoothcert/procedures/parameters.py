@@ -22,7 +22,7 @@ N0 = 100
 class Parameters(BaseModel, ABC):
     """What a procedure must say of itself; read-only, and nothing unknown is let through."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     n0: WholeNumber = N0
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +21,16 @@ from tests.unit.test_certificate import altered, certificate_of
 PNG = b"\x89PNG\r\n"
 
 
+COMMAND = (sys.executable, "-m", "smoothcert.cli")
+PLAN = ("plan", "--radius", "0.25", "--sigma", "0.25")
+ROOT = Path(__file__).parents[2]
+
+
 def smoothcert(*arguments: object, given: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "smoothcert.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, input=given, timeout=60)
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, input=given, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
 
 
 def test_plan_prints_a_table() -> None:
@@ -67,8 +80,16 @@ def test_bad_input_is_one_sentence_that_names_it(arguments: list[str], seen: str
     assert "Traceback" not in done.stderr
 
 
-def test_debug_shows_the_traceback() -> None:
-    assert "Traceback" in smoothcert("--debug", "plan", "--radius", -1, "--sigma", 1).stderr
+@pytest.mark.parametrize("place", [0, 1, 3, 5])
+def test_debug_shows_the_traceback_wherever_it_stands(place: int) -> None:
+    arguments = ["plan", "--radius", "-1", "--sigma", "1"]
+    assert "Traceback" in smoothcert(*arguments[:place], "--debug", *arguments[place:]).stderr
+
+
+def test_a_file_may_be_called_debug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("--debug").write_text(certificate_of(Adaptive(), 0.9).to_json())
+    assert smoothcert("verify", "--", "--debug").stdout == "consistent  --debug\n"
 
 
 def test_verify_accepts_a_certificate_and_names_what_was_altered(tmp_path: Path) -> None:
@@ -107,3 +128,167 @@ def test_verify_names_a_file_that_is_not_there() -> None:
 
 def test_the_version_is_told() -> None:
     assert smoothcert("--version").stdout.startswith("smoothcert 0.")
+
+
+# --- verify: whatever holds certificates
+
+GOOD = certificate_of(Adaptive(), 0.9).model_dump(mode="json")
+BAD = altered(certificate_of(Adaptive(), 0.9), ["samples"], 7, signed=True).model_dump(mode="json")
+
+
+def as_lines(*said: Any) -> str:
+    return "".join(json.dumps(each) + "\n" for each in said)
+
+
+def as_ledger(*certificates: Any) -> str:
+    return as_lines({"run": {"radius": 0.25}}, *({"image": "x", "certificate": each} for each in certificates))
+
+
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        (lambda *each: json.dumps({"id": "cert_1", "status": "succeeded", "certificates": each}), "certificates[1]"),
+        (lambda *each: json.dumps(each, indent=2), "certificates[1]"),
+        (as_lines, "line 2"),
+        (as_ledger, "line 3"),
+    ],
+    ids=["certification", "list", "lines", "ledger"],
+)
+def test_verify_checks_every_certificate_in_a_file(written: Callable[..., str], place: str) -> None:
+    done = smoothcert("verify", "-", given=written(GOOD, GOOD, GOOD))
+    assert (done.returncode, done.stdout) == (0, "consistent  - (3 certificates)\n")
+    done = smoothcert("verify", "-", given=written(GOOD, BAD, GOOD))
+    assert done.returncode == 1
+    assert done.stdout.startswith("wrong  - (3 certificates)\n")
+    assert f"\n  {place}: samples: is 7, the counts give {GOOD['samples']}" in done.stdout
+    said = json.loads(smoothcert("verify", "--json", "-", given=written(GOOD, BAD, GOOD)).stdout)
+    assert (said["certificates"], said["consistent"]) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("[]", "there is no certificate in it"),
+        ('{"certificates": []}', "there is no certificate in it"),
+        (as_lines({"run": {}}, {"run": {}}), "there is no certificate in it"),
+        (as_lines(GOOD) + '{"form', "line 2: not a certificate"),
+        (json.dumps([GOOD, 7]), "certificates[1]: not a certificate"),
+        (as_lines(GOOD, {"image": "x"}), "line 2: not a certificate"),
+        ('{"certificates": [], "certificates": [7]}', "keys that come twice: certificates"),
+        (json.dumps([GOOD]).replace('"radius"', '"radius": 9, "radius"', 1), "keys that come twice: radius"),
+        ("[" * 100_000, "not a certificate"),
+    ],
+)
+def test_verify_says_what_is_wrong_with_a_file(given: str, said: str) -> None:
+    done = smoothcert("verify", "-", given=given)
+    assert done.returncode == 1
+    assert said in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+# --- the process
+
+
+def test_the_exit_codes_are_in_the_help() -> None:
+    shown = smoothcert("--help").stdout
+    for words in ("0  all is well", "1  an error", "2  the command line", "3  certify and watch", "130  Ctrl-C"):
+        assert words in shown
+
+
+@pytest.mark.parametrize("arguments", [["nix"], ["plan"], ["plan", "--radius", "x", "--sigma", "1"], ["certify"], []])
+def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
+    assert smoothcert(*arguments).returncode == 2
+
+
+def test_the_help_imports_nothing_slow() -> None:
+    script = (
+        "import sys, smoothcert.cli.app\n"
+        "slow = {'numpy', 'scipy', 'pydantic', 'httpx', 'matplotlib', 'torch'}\n"
+        "assert not slow & set(sys.modules), slow & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("arguments", [PLAN, (*PLAN, "--json"), ("--help",)])
+def test_a_reader_who_leaves_is_no_error_to_speak_of(arguments: tuple[str, ...]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*COMMAND, *arguments], stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("arguments", [PLAN, (*PLAN, "--json")])
+def test_a_full_disk_is_told(arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
+
+
+def test_output_that_is_closed_is_written_nowhere() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join([*COMMAND, *PLAN])} >&-"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_letters_that_the_output_does_not_have_are_replaced() -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*COMMAND, "plan", "--radius", "1", "--sigma", ".25"], capture_output=True, env=env, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_ctrl_c_is_no_traceback() -> None:
+    read, write = os.pipe()  # of which nothing ever comes
+    process = subprocess.Popen(
+        [*COMMAND, "verify", "--json", "/dev/null", "-"],
+        stdin=read,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run in the background
+    )
+    assert process.stdout is not None
+    assert "/dev/null" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    os.close(read)
+    os.close(write)
+    assert (process.returncode, err) == (130, "stopped\n")
+
+
+# --- completion
+
+SMOOTHCERT = Path(sys.executable).with_name("smoothcert")
+
+
+def bash(script: str, home: Path) -> str:
+    shell = shutil.which("bash")
+    if shell is None or not SMOOTHCERT.exists():
+        pytest.skip("completion is tried in bash with smoothcert installed")
+    env = {**os.environ, "HOME": str(home), "PATH": f"{SMOOTHCERT.parent}:{os.environ['PATH']}"}
+    done = subprocess.run([shell, "--norc", "-c", script], capture_output=True, text=True, env=env, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def completed(*words: str) -> str:
+    """A script that prints what bash would offer in the place of the last word."""
+    listed = " ".join(map(shlex.quote, words))
+    return (
+        f"COMP_WORDS=({listed}); COMP_CWORD={len(words) - 1}; _smoothcert_completion smoothcert; echo ${{COMPREPLY[*]}}"
+    )
+
+
+def test_the_shell_completes_commands_and_options(tmp_path: Path) -> None:
+    show = 'eval "$(smoothcert --show-completion)"'
+    lines = [show, completed("smoothcert", "e"), completed("smoothcert", "certify", "--fam")]
+    assert bash("\n".join(lines), tmp_path).split("\n")[:2] == ["evaluate ensembles", "--family-wise"]
+
+
+def test_completion_is_installed_for_good(tmp_path: Path) -> None:
+    bash("smoothcert --install-completion; true", tmp_path)
+    script = f"source {tmp_path}/.bashrc\n{completed('smoothcert', 'wat')}"
+    assert bash(script, tmp_path) == "watch\n"

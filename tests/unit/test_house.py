@@ -86,7 +86,7 @@ def test_the_wheel_holds_smoothcert_alone(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"smoothcert"}
-    assert {"smoothcert/cli.py", "smoothcert/procedures/adaptive.py", "smoothcert/py.typed"} <= set(names)
+    assert {"smoothcert/cli/app.py", "smoothcert/procedures/adaptive.py", "smoothcert/py.typed"} <= set(names)
     assert wheel.stat().st_size < 200_000
 
 

@@ -1,63 +1,23 @@
-"""The command `smoothcert`.
-
-Exit codes: 0 all is well; 1 an error, or a certificate that does not hold; 2 the command line itself is wrong.
-"""
+"""`smoothcert plan`."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
-from smoothcert import __version__
-from smoothcert.certificate import Certificate, verify
-from smoothcert.errors import DomainError, SmoothcertError, explain
-from smoothcert.noise import Gaussian
-from smoothcert.plan import Plan, plan, recommended_stages
-from smoothcert.plot import plot_plans
-from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
+from smoothcert.cli.options import AsJson
+from smoothcert.cli.screen import note, out, table
+from smoothcert.errors import DomainError
 
-cli = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+if TYPE_CHECKING:
+    from smoothcert.plan import Plan
+    from smoothcert.procedures import AnyProcedure
 
 
-def main() -> None:
-    """Run the command; an error is one sentence, unless --debug asks for the traceback."""
-    try:
-        cli()
-    except (SmoothcertError, ValidationError) as error:
-        if "--debug" in sys.argv:
-            raise
-        said = explain(error) if isinstance(error, ValidationError) else str(error)
-        err.print("[bold red]error:[/]", end=" ")
-        err.print(said, markup=False)
-        raise SystemExit(1) from None
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        out.print(f"smoothcert {__version__}")
-        raise typer.Exit
-
-
-@cli.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
-    debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
-) -> None:
-    """Certified robustness by randomized smoothing."""
-
-
-@cli.command("plan")
-def plan_command(
+def plan(
     radius: Annotated[float, typer.Option(help="target radius (l2, pixels in [0, 1])")],
     sigma: Annotated[float, typer.Option(help="standard deviation of the noise")],
     alpha: Annotated[float, typer.Option(help="chance of a false certificate")] = 0.001,
@@ -67,9 +27,13 @@ def plan_command(
     max_samples: Annotated[int, typer.Option(help="budget of the sequential procedure")] = 131_100,
     p_a: Annotated[list[float] | None, typer.Option(help="expected samples at this p_A; repeatable")] = None,
     plot: Annotated[Path | None, typer.Option(help="write a picture (.png, .svg, .pdf)")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """What each procedure can prove and what it will cost, before any sample is drawn."""
+    from smoothcert import plan as planning
+    from smoothcert.noise import Gaussian
+    from smoothcert.procedures import Adaptive, Fixed, Sequential
+
     schedule = _whole_numbers(stages)
     procedures: dict[str, AnyProcedure] = {
         "fixed": Fixed(n=n),
@@ -79,7 +43,7 @@ def plan_command(
         "sequential, lost-certificate": Sequential(max_samples=max_samples, abandon="lost-certificate"),
     }
     noise = Gaussian(sigma)
-    plans = {name: plan(each, noise, radius, alpha=alpha, beta=beta) for name, each in procedures.items()}
+    plans = {name: planning.plan(each, noise, radius, alpha=alpha, beta=beta) for name, each in procedures.items()}
     p_as = p_a or _telling_p_as(noise.probability(radius))
     if as_json:
         print(json.dumps({name: _plan_as_json(each, p_as) for name, each in plans.items()}, indent=2))
@@ -87,8 +51,10 @@ def plan_command(
         _print_plans(plans, p_as)
         out.print(f"Stages that lose no radius of fixed (Theorem 2(3)): {_recommendation(n, alpha)}")
     if plot:
+        from smoothcert.plot import plot_plans
+
         plot_plans(plans, plot, alpha=alpha, beta=beta)
-        err.print(f"picture: {plot}")
+        note(f"picture: {plot}")
 
 
 def _whole_numbers(text: str) -> tuple[int, ...]:
@@ -112,18 +78,13 @@ def _plan_as_json(each: Plan, p_as: list[float]) -> dict[str, Any]:
 
 
 def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
-    proved = Table(
+    proved = table(
         "procedure",
         "provable",
-        box=box.SIMPLE,
+        numbers=("largest radius", "fewest", "most samples"),
         title="What can be proved, and with how many samples",
-        title_justify="left",
     )
-    priced = Table("procedure", box=box.SIMPLE, title="Expected samples by p_A", title_justify="left")
-    for heading in ("largest radius", "fewest", "most samples"):
-        proved.add_column(heading, justify="right")
-    for p in p_as:
-        priced.add_column(f"{p:g}", justify="right")
+    priced = table("procedure", numbers=tuple(f"{p:g}" for p in p_as), title="Expected samples by p_A")
     for name, each in plans.items():
         provable = "[green]yes[/]" if each.feasible else "[red]no[/]"
         fewest = f"{each.fewest_samples:,}" if each.fewest_samples else "–"
@@ -138,40 +99,9 @@ def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
 
 
 def _recommendation(n: int, alpha: float) -> str:
+    from smoothcert.plan import recommended_stages
+
     try:
         return " ".join(f"{stage:,}" for stage in recommended_stages(n, alpha=alpha))
     except DomainError as error:
         return str(error)
-
-
-@cli.command("verify")
-def verify_command(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="certificates as JSON; - for standard input")],
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-) -> None:
-    """Recompute everything that follows from a certificate's counts; exit 1 if anything is wrong."""
-    wrong = 0
-    for file in files:
-        problems = _problems_in(file)
-        wrong += bool(problems)
-        if as_json:
-            print(json.dumps({"file": str(file), "consistent": not problems, "problems": problems}))
-            continue
-        out.print("[bold red]wrong[/]" if problems else "[bold green]consistent[/]", end="  ")
-        out.print(file, markup=False, soft_wrap=True)
-        for problem in problems:
-            out.print(f"  {problem}", markup=False, soft_wrap=True)
-    if wrong:
-        raise typer.Exit(1)
-
-
-def _problems_in(file: Path) -> list[str]:
-    try:
-        text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        return [str(problem) for problem in verify(Certificate.from_json(text)).problems]
-    except (OSError, SmoothcertError) as error:
-        return [str(error)]
-
-
-if __name__ == "__main__":
-    main()

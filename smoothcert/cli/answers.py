@@ -1,0 +1,54 @@
+"""Certificates as a command answers them: a table or JSON lines, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from smoothcert.cli.codes import ABSTAINED
+from smoothcert.cli.screen import out, plain, table
+
+if TYPE_CHECKING:
+    from smoothcert.certificate import Certificate
+
+
+def json_lines(found: Sequence[Certificate]) -> str:
+    """A line for each certificate, as `smoothcert verify` reads them."""
+    return "".join(each.model_dump_json() + "\n" for each in found)
+
+
+def answer(found: Sequence[Certificate], names: Sequence[object], *, as_json: bool) -> None:
+    """Print the certificates of the images of these names."""
+    if as_json:
+        print(json_lines(found), end="")
+    else:
+        _print_table(found, names)
+
+
+def end(found: Sequence[Certificate]) -> None:
+    """With the exit code that they deserve."""
+    if any(each.decision == "abstain" for each in found):
+        raise typer.Exit(ABSTAINED)
+
+
+def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
+    from smoothcert.notebook import interval, sentence
+
+    shown = table("image", "decision", "class", numbers=("radius", "p_A", "samples", "evaluations"), tight=True)
+    shown.columns[1].no_wrap = True
+    for name, each in zip(names, found, strict=True):
+        certified, p_a = each.decision == "certified", interval(each)
+        shown.add_row(
+            plain(name),
+            "[green]certified[/]" if certified else "[yellow]abstain[/]",
+            plain((each.class_name or each.class_index) if certified else "–"),
+            f"{each.radius:g}" if certified else "–",
+            "{:.4f} to {:.4f}".format(*p_a) if p_a else "–",
+            f"{each.samples:,}",
+            "–" if each.evaluations is None else f"{each.evaluations:,}",
+        )
+    out.print(shown)
+    if len(found) == 1:
+        out.print(plain(sentence(found[0])), soft_wrap=True)

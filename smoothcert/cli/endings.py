@@ -1,0 +1,77 @@
+"""However it ends, no traceback: one sentence says what went wrong and what to do. `codes.py` has the exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from smoothcert.cli.codes import ERROR, INTERRUPTED
+from smoothcert.cli.screen import err, plain
+
+REMEDIES = {
+    "expired": "certify the images again",
+    "too_large": "give fewer images at a time",
+    "too_many_failures": "give the key with --api-key or in SMOOTHCERT_API_KEY",
+    "too_many_images": "give fewer images at a time",
+    "unauthorized": "give the key with --api-key or in SMOOTHCERT_API_KEY",
+    "unknown_certification": "is the id whole, and is this the key that it was submitted with?",
+}
+"""What to do on a command line about an error of the client, by its code."""
+
+
+@contextmanager
+def explained(*, debug: bool) -> Iterator[None]:
+    """Whatever is raised becomes a sentence and an exit code; with `debug`, errors go on as they are."""
+    try:
+        yield
+        sys.stdout.flush()  # here a full disk can still be told
+    except KeyboardInterrupt as interrupt:
+        _complain("stopped", "", interrupt)
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:  # whoever read has seen enough
+        _let_go_of_output()
+        raise typer.Exit(ERROR) from None
+    except Exception as error:
+        if debug or hasattr(error, "exit_code"):  # typer's own have one
+            raise
+        _complain("error: ", _sentence(error), error)
+        _let_go_of_output()
+        raise typer.Exit(ERROR) from None
+
+
+def _complain(what: str, sentence: str, error: BaseException) -> None:
+    err.print(what, style="bold red", end="")
+    err.print(plain(sentence))
+    for said in getattr(error, "__notes__", ()):
+        err.print(plain(f"  {said}"))
+
+
+def _sentence(error: Exception) -> str:
+    from pydantic import ValidationError
+
+    from smoothcert.client.errors import ClientError
+    from smoothcert.errors import SmoothcertError, explain
+
+    match error:
+        case ClientError():
+            later = "" if error.retry_after is None else f"try again in {error.retry_after:g} s"
+            return "; ".join(filter(None, (error.detail, REMEDIES.get(error.code), later)))
+        case SmoothcertError():
+            return str(error)
+        case ValidationError():
+            return explain(error)
+        case OSError():
+            return f"{error.filename or 'standard output'}: {error.strerror or error}"
+    return f"{type(error).__name__}: {error}; this is a mistake of smoothcert, and --debug shows where"
+
+
+def _let_go_of_output() -> None:
+    """What was not written by now never will be; else the interpreter would try again at its end, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

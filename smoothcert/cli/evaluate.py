@@ -1,0 +1,177 @@
+"""`smoothcert evaluate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smoothcert.cli import dataset
+from smoothcert.cli.bar import bar
+from smoothcert.cli.files import write
+from smoothcert.cli.options import (
+    Alpha,
+    AnySigma,
+    ApiKey,
+    AsJson,
+    Beta,
+    Consensus,
+    Convert,
+    EnsembleName,
+    ProcedureText,
+    Radius,
+    Sigma,
+    Url,
+    VotingName,
+    asked,
+    connected,
+)
+from smoothcert.cli.screen import note, table
+from smoothcert.cli.screen import out as screen
+from smoothcert.errors import SmoothcertError
+
+if TYPE_CHECKING:
+    from smoothcert.certificate import Certificate
+    from smoothcert.client import Client
+    from smoothcert.published import ServedEnsemble
+    from smoothcert.report import Report
+
+CERTIFICATES = "certificates.jsonl"
+
+
+def evaluate(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER|NPZ",
+            help="subfolders of images named after their class; or a .npz with the arrays images and labels",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="for the report")],
+    labels: Annotated[
+        Path | None, typer.Option(help="of a FOLDER: CSV with lines of file,label; of an NPZ: a .npy")
+    ] = None,
+    radius: Radius = None,
+    ensemble: EnsembleName = None,
+    sigma: Sigma = None,
+    allow_sigma_mismatch: AnySigma = False,
+    alpha: Alpha = 0.001,
+    beta: Beta = 0.001,
+    procedure: ProcedureText = "adaptive",
+    voting: VotingName = None,
+    consensus: Consensus = None,
+    convert: Convert = "none",
+    url: Url = None,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Certify a whole data set and judge it: ACR, certified accuracy, plots.
+
+    The report is report.md, curve.csv, images.csv, report.png, and certificates.jsonl, by which a second run goes on.
+
+    Labels are names of the ensemble's classes, or their numbers.
+    """
+    question = asked(
+        radius=radius,
+        ensemble=ensemble,
+        sigma=sigma,
+        allow_sigma_mismatch=allow_sigma_mismatch,
+        alpha=alpha,
+        beta=beta,
+        procedure=procedure,
+        voting=voting,
+        consensus=consensus,
+        convert=convert,
+    )
+    from smoothcert.evaluation import Judged
+    from smoothcert.report import Report
+
+    with connected(url, api_key) as client:
+        served = _served(client, ensemble)
+        data = dataset.read(source, labels, served.classes)
+        found = _certified(client, served, data.images, question, out / CERTIFICATES)
+        judged = [Judged(certificate, label) for certificate, label in zip(found, data.labels, strict=True)]
+    report = Report(f"{source.resolve().name} by {served.name}", data.names, judged)
+    _write(report, out)
+    if as_json:
+        print(json.dumps(report.as_json()))
+    else:
+        _print(report)
+
+
+def _served(client: Client, name: str | None) -> ServedEnsemble:
+    """The ensemble that is asked, whose classes the labels are of."""
+    if name is not None:
+        return client.ensembles.get(name)
+    served = client.ensembles.list()
+    if len(served) != 1:
+        names = ", ".join(each.name for each in served) or "none"
+        raise SmoothcertError(f"--ensemble is needed: the service offers {names}")
+    return served[0]
+
+
+def _certified(
+    client: Client, served: ServedEnsemble, images: Any, question: dict[str, Any], ledger: Path
+) -> Iterator[Certificate]:
+    """A certificate for each image, with a bar that knows the time left."""
+    from smoothcert.client.errors import ClientError
+
+    before, total = _finished_before(ledger), len(images)
+    with bar() as shown:
+        task = shown.add_task("certifying", total=total, completed=before)  # which say nothing of the time that is left
+        try:
+            for done, certificate in enumerate(client.certify_many(iter(images), out=ledger, **question), 1):
+                _require_same(certificate, served, ledger)
+                if done == before:
+                    note(f"{before:,} of {total:,} images were finished before")
+                shown.update(task, completed=max(done, before))
+                yield certificate
+        except (KeyboardInterrupt, ClientError) as error:
+            if isinstance(error, KeyboardInterrupt) or error.passing:
+                error.add_note(f"what is finished is in {ledger}, and the same command goes on from there")
+            raise
+
+
+def _finished_before(ledger: Path) -> int:
+    """Lines of an earlier run, but for the first; whether they are of this one, certify_many finds out."""
+    try:
+        return max(0, ledger.read_bytes().count(b"\n") - 1)
+    except OSError:
+        return 0
+
+
+def _require_same(certificate: Certificate, served: ServedEnsemble, ledger: Path) -> None:
+    if certificate.provenance and certificate.provenance.ensemble.digest != served.digest:
+        raise SmoothcertError(
+            f"{ledger} has certificates of another ensemble than {served.name} as it is served now; name another --out"
+        )
+
+
+def _write(report: Report, folder: Path) -> None:
+    from smoothcert.plot import plot_report, pyplot
+
+    write(folder / "report.md", report.markdown())
+    write(folder / "curve.csv", report.curve_csv())
+    write(folder / "images.csv", report.images_csv())
+    try:
+        pyplot()
+    except SmoothcertError as missing:
+        note(f"the report has no picture: {missing}")
+    else:
+        plot_report(report, folder / "report.png")
+    note(f"report: {folder / 'report.md'}")
+
+
+def _print(report: Report) -> None:
+    from smoothcert.report import show
+
+    figures, curve = table("figure", numbers=("",)), table(numbers=("radius", "certified accuracy, %"))
+    for name, value in report.figures.items():
+        figures.add_row(name, show(value))
+    for radius, accuracy in report.curve:
+        curve.add_row(show(radius), show(accuracy))
+    screen.print(figures)
+    screen.print(curve)

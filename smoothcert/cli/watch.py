@@ -1,0 +1,103 @@
+"""`smoothcert watch`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+
+from smoothcert.cli.answers import answer, end
+from smoothcert.cli.options import ApiKey, AsJson, Url, connected
+from smoothcert.cli.screen import err, note, plain, table
+
+if TYPE_CHECKING:
+    from smoothcert.certification import CertificationSummary, Progress
+    from smoothcert.client import Client
+    from smoothcert.client.events import Event
+
+MOST_IMAGES = 12
+"""Rows of images under way."""
+
+
+def watch(
+    certification: Annotated[str, typer.Argument(metavar="ID", help="of the certification: cert_...")],
+    url: Url = None,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Follow a certification to its end, and print its certificates.
+
+    Ctrl-C ends the watching alone: the certification goes on. Exit code 3 where images were abstained from.
+    """
+    from smoothcert.client.outcome import certificates
+
+    with connected(url, api_key) as client:
+        try:
+            _follow(client, certification)
+            ended = client.certifications.wait(certification, progress=False)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"the certification goes on; `smoothcert watch {certification}` follows it again")
+            raise
+    found = certificates(ended)
+    answer(found, [each.index for each in found], as_json=as_json)
+    end(found)
+
+
+def _follow(client: Client, certification: str) -> None:
+    """Show every event: a view that changes on a terminal, a line for each change of the status elsewhere."""
+    view = View(certification)
+    with Live(console=err, transient=True) if err.is_terminal else nullcontext() as live:
+        for event in client.certifications.events(certification):
+            changed = view.hear(event)
+            if live:
+                live.update(view.render())
+            elif changed:
+                note(f"{certification}: {view.status}")
+
+
+class View:
+    """What is known of a certification under way."""
+
+    def __init__(self, certification: str) -> None:
+        self.certification, self.status = certification, ""
+        self._progress: Progress | None = None
+
+    def hear(self, event: Event) -> bool:
+        """Take it in; says whether the status is another one."""
+        before = self.status
+        if event.name in ("status", "completed"):
+            self.status = _status(event.data)  # type: ignore[arg-type]
+        self._progress = event.progress or self._progress
+        return self.status != before
+
+    def render(self) -> RenderableType:
+        """For the screen."""
+        lines: list[RenderableType] = [plain(f"{self.certification}: {self.status}")]
+        if (progress := self._progress) is not None:
+            done = f"{progress.images_done} of {progress.images_total} images done"
+            lines.append(f"{done}, {progress.samples:,} samples, {progress.evaluations:,} evaluations")
+            if progress.images:
+                lines.append(_under_way(progress))
+        return Group(*lines)
+
+
+def _status(summary: CertificationSummary) -> str:
+    waiting = summary.queue_position
+    return summary.status if waiting is None else f"{summary.status}, {waiting} before it"
+
+
+def _under_way(progress: Progress) -> RenderableType:
+    shown = table("image", "stage", numbers=("samples", "class", "on the class", "p_A"), tight=True)
+    for each in progress.images[:MOST_IMAGES]:
+        shown.add_row(
+            str(each.index),
+            str(each.stage) if each.stage else "choosing the class",
+            f"{each.samples:,}",
+            "–" if each.class_index is None else str(each.class_index),
+            f"{each.count:,} of {each.n:,}",
+            "–" if each.p_interval is None else "{:.4f} to {:.4f}".format(*each.p_interval),
+        )
+    return shown

@@ -1,0 +1,90 @@
+"""The command `smoothcert` as a process of its own."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "smoothcert.cli"]
+QUICKLY = ("--ensemble", "trivial", "--radius", "0.02", "--procedure", "sequential")
+"""Answered in a moment."""
+ENDLESSLY = ("--ensemble", "moody", "--procedure", '{"name": "fixed", "n": 1000000}')
+"""Takes minutes: long enough to leave in the middle."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Without what whoever runs the tests has set."""
+    foreign = ("SMOOTHCERT_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return {**clean, "PYTHONPATH": str(ROOT), "TERM": "xterm", **more}
+
+
+def smoothcert(*arguments: object, url: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    more: Mapping[str, str] = options.pop("env", {})
+    env = environment(**({"SMOOTHCERT_URL": url} if url else {}), **more)
+    streams = {} if "stdout" in options else {"capture_output": True}
+    return subprocess.run([*COMMAND, *map(str, arguments)], text=True, env=env, timeout=120, **streams, **options)
+
+
+def begun(*arguments: object, url: str) -> subprocess.Popen[str]:
+    """Start it; it hears Ctrl-C even where the tests run in the background and do not."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        text=True,
+        env=environment(SMOOTHCERT_URL=url),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=hear_ctrl_c,
+    )
+
+
+def hear_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def on_a_terminal(
+    *arguments: object, url: str = "", seeing: Callable[[str], object] = len, **more: str
+) -> tuple[int, str]:
+    """Run it on a terminal; gives the exit code and all that came to the screen. `seeing` is told what came so far."""
+    ours, theirs = pty.openpty()
+    env = environment(SMOOTHCERT_URL=url, COLUMNS="120", **more)
+    process = subprocess.Popen([*COMMAND, *map(str, arguments)], env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            seen += chunk
+            seeing(seen.decode(errors="ignore"))
+    except OSError:  # which is how Linux says that nobody is on the other side any more
+        pass
+    finally:
+        os.close(ours)
+    return process.wait(120), seen.decode()
+
+
+def one_sentence(done: subprocess.CompletedProcess[str], *said: str, code: int = 1) -> None:
+    """It failed with this code, and said so in one line on standard error."""
+    assert done.returncode == code, (done.stdout, done.stderr)
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    assert "mistake of smoothcert" not in done.stderr
+    for words in said:
+        assert words in done.stderr.splitlines()[0]
+
+
+def png(value: int, size: tuple[int, int] = (8, 8), mode: str = "RGB") -> bytes:
+    """A file with an image in which every pixel is the same."""
+    file = io.BytesIO()
+    Image.new(mode, size, (value,) * len(mode)).save(file, "PNG")
+    return file.getvalue()

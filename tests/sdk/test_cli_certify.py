@@ -1,0 +1,278 @@
+"""`smoothcert certify`, `ensembles` and `watch`, against a whole service."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smoothcert import Client, __version__
+from smoothcert.certificate import Certificate, verify
+from smoothcert.problem import KINDS, type_uri
+from tests.sdk.command import ENDLESSLY, QUICKLY, begun, on_a_terminal, one_sentence, png, smoothcert
+from tests.sdk.questions import DARK, ENDLESS, LIGHT, QUICK
+from tests.sdk.rogue import Rogue, changed, drop, refuse, reply
+from tests.service import eventually
+
+ESCAPE = "\x1b"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a few images."""
+    for name, value in (("dark", 0), ("light", 255), ("grey", 122)):
+        (tmp_path / f"{name}.png").write_bytes(png(value))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a table, without its heading."""
+    lines = [line.strip() for line in table.splitlines() if re.match(r"^ [^ ─]", line)]
+    return [re.split(r"\s{2,}", line) for line in lines[1:]]
+
+
+def newest(client: Client) -> Any:
+    return next(client.certifications.list(), None)
+
+
+def problem(code: str, detail: str) -> Any:
+    status, title = KINDS[code].status, KINDS[code].title
+    said = {"type": type_uri(code), "title": title, "status": status, "detail": detail, "code": code}
+    return reply(status, {**said, "request_id": "r1", "errors": []})
+
+
+# --- certify
+
+
+def test_a_row_for_each_image_in_their_order(service: str, folder: Path) -> None:
+    done = smoothcert("certify", "light.png", "dark.png", *QUICKLY, url=service)
+    assert done.returncode == 0, done.stderr
+    light, dark = rows(done.stdout)
+    assert light == ["light.png", "certified", "light", "0.02", "0.8413 to 1.0000", "164", "328"]
+    assert dark[:4] == ["dark.png", "certified", "dark", "0.02"]
+    assert ESCAPE not in done.stdout + done.stderr
+
+
+def test_one_image_is_also_told_in_words(service: str, folder: Path) -> None:
+    done = smoothcert("certify", "light.png", *QUICKLY, url=service)
+    assert "No perturbation of Euclidean length below 0.02 changes the answer 'light'" in done.stdout
+
+
+def test_an_abstention_has_an_exit_code_of_its_own(service: str, folder: Path) -> None:
+    done = smoothcert("certify", "dark.png", "grey.png", *QUICKLY, "--radius", 0.05, url=service)
+    assert done.returncode == 3, done.stderr
+    assert [row[1] for row in rows(done.stdout)] == ["certified", "abstain"]
+    assert not done.stderr
+
+
+def test_json_is_what_verify_reads(service: str, folder: Path) -> None:
+    done = smoothcert("certify", "dark.png", "light.png", *QUICKLY, "--json", "--out", "kept.jsonl", url=service)
+    found = [Certificate.from_json(line) for line in done.stdout.splitlines()]
+    assert [each.class_name for each in found] == ["dark", "light"]
+    assert all(map(verify, found))
+    assert Path("kept.jsonl").read_text() == done.stdout
+    checked = smoothcert("verify", "kept.jsonl")
+    assert (checked.returncode, checked.stdout) == (0, "consistent  kept.jsonl (2 certificates)\n")
+
+
+def test_everything_that_is_asked_arrives(service: str, client: Client, folder: Path) -> None:
+    options = {"sigma": 0.02, "alpha": 0.002, "beta": 0.003, "voting": "hard", "consensus": 1, "convert": "rgb"}
+    flags = [word for name, value in options.items() for word in (f"--{name}", value)]
+    procedure = {"name": "adaptive", "stages": [100, 5000]}
+    asked = ("--ensemble", "trivial", "--radius", 0.01, "--procedure", json.dumps(procedure))
+    done = smoothcert("certify", "dark.png", *asked, *flags, "--family-wise", "--allow-sigma-mismatch", url=service)
+    assert done.returncode == 0, done.stderr
+    said = newest(client).request
+    assert {name: getattr(said, name) for name in options} == options
+    assert (said.radius, said.family_wise, said.allow_sigma_mismatch) == (0.01, True, True)
+    assert said.procedure.stages == (100, 5000)
+
+
+def test_the_address_may_be_an_option(service: str, folder: Path) -> None:
+    away = {"SMOOTHCERT_URL": "http://127.0.0.1:9"}
+    assert smoothcert("certify", "dark.png", *QUICKLY, "--url", service, env=away).returncode == 0
+
+
+def test_the_key_may_be_an_option_or_in_the_environment(rogue: Rogue) -> None:
+    smoothcert("ensembles", "--api-key", "one", url=rogue.url)
+    smoothcert("ensembles", url=rogue.url, env={"SMOOTHCERT_API_KEY": "two"})
+    headers = [{name.lower(): value for name, value in seen.headers.items()} for seen in rogue.seen]
+    assert [each["authorization"] for each in headers] == ["Bearer one", "Bearer two"]
+
+
+def test_a_terminal_sees_a_bar_and_colours(service: str, folder: Path) -> None:
+    code, seen = on_a_terminal("certify", "dark.png", *QUICKLY, url=service)
+    assert code == 0
+    assert f"{ESCAPE}[32mcertified" in seen
+    assert "certifying" in seen
+    _, without = on_a_terminal("certify", "dark.png", *QUICKLY, url=service, NO_COLOR="1")
+    assert f"{ESCAPE}[32m" not in without
+
+
+def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: Path) -> None:
+    odd = ["[red]x.png", "\x1b[2Jx.png", b"\xff.png".decode(errors="surrogateescape")]
+    for name in odd:
+        Path(name).write_bytes(png(0))
+    done = smoothcert("certify", *odd, *QUICKLY, url=service)
+    assert done.returncode == 0, done.stderr
+    assert [row[0] for row in rows(done.stdout)] == ["[red]x.png", "?[2Jx.png", "?.png"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing.png", *QUICKLY], "cannot read the image 'nothing.png': No such file"),
+        (["words.png", *QUICKLY], "images.0 (words.png): cannot be decoded"),
+        (["dark.png", "wide.png", *QUICKLY], "images.1 (wide.png): is 9 x 8 (width x height), wanted 8 x 8"),
+        (["clear.png", *QUICKLY], "`convert`: 'rgb' allows to change that"),
+        (["dark.png", "--radius", "0.02"], "ensemble: must be named where not exactly one is served"),
+        (["dark.png", *QUICKLY, "--ensemble", "none"], "there is no ensemble 'none'; there are: moody, trivial"),
+        (["dark.png", *QUICKLY, "--radius", "1"], "the largest that can be proved"),
+        (["dark.png", "--ensemble", "trivial"], "the adaptive procedure needs a target radius"),
+        (["dark.png", *QUICKLY, "--sigma", "0.5"], "sigma: is 0.5, but trivial was trained for 0.02"),
+        (["dark.png", *QUICKLY, "--voting", "loud"], "voting: Input should be 'soft', 'softmax', 'hard' or 'weighted'"),
+        (["dark.png", *QUICKLY, "--procedure", "magic"], "'fixed', 'adaptive', 'sequential', got {'name': 'magic'}"),
+        (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is no JSON"),
+        (["dark.png", *QUICKLY, "--out", "no/such/x.json"], "cannot write no/such/x.json: is its folder there"),
+        (["dark.png", *QUICKLY, "--out", "."], "cannot write .: it is a folder"),
+        (["dark.png", *QUICKLY, "--url", "here:80"], "must look like http://127.0.0.1:8000"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(service: str, folder: Path, arguments: list[str], said: str) -> None:
+    Path("words.png").write_text("no image")
+    Path("wide.png").write_bytes(png(0, (9, 8)))
+    Path("clear.png").write_bytes(png(0, mode="RGBA"))
+    one_sentence(smoothcert("certify", *arguments, url=service), said)
+
+
+def test_a_server_that_is_away_is_named(folder: Path) -> None:
+    done = smoothcert("ensembles", url="http://127.0.0.1:9")
+    one_sentence(done, "no answer from http://127.0.0.1:9", "is it running, and is SMOOTHCERT_URL right?")
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("unauthorized", "--api-key or in SMOOTHCERT_API_KEY"),
+        ("expired", "certify the images again"),
+        ("too_many_images", "give fewer images at a time"),
+    ],
+)
+def test_a_refusal_says_what_to_do_here(rogue: Rogue, folder: Path, code: str, remedy: str) -> None:
+    rogue.plan("POST", problem(code, "so it is"))
+    done = smoothcert("certify", "dark.png", *QUICKLY, url=rogue.url)
+    one_sentence(done, "so it is; ", remedy)
+    assert "Client(" not in done.stderr
+
+
+def test_a_server_of_another_version_is_told(rogue: Rogue) -> None:
+    rogue.plan("/v1/ensembles", changed(lambda said: said["data"][0].pop("digest")))
+    rogue.plan("/v1/version", reply(200, {"smoothcert": "9.9.9", "api": "1", "certificate": "x"}))
+    done = smoothcert("ensembles", url=rogue.url)
+    one_sentence(done, "smoothcert 9.9.9", f"this is {__version__}", "pip install smoothcert==9.9.9")
+
+
+def test_something_else_at_the_address_is_told(rogue: Rogue) -> None:
+    rogue.plan("", refuse(200), refuse(200))
+    one_sentence(smoothcert("ensembles", url=rogue.url), "is that the address of a smoothcert service")
+
+
+def test_a_connection_that_is_cut_is_mended(rogue: Rogue, folder: Path) -> None:
+    rogue.plan("POST", drop, times=2)
+    assert smoothcert("certify", "dark.png", *QUICKLY, url=rogue.url).returncode == 0
+
+
+def test_a_full_disk_is_told_after_the_table(service: str, folder: Path) -> None:
+    done = smoothcert("certify", "dark.png", *QUICKLY, "--out", "/dev/full", url=service)
+    one_sentence(done, "cannot write /dev/full: No space left on device")
+    assert rows(done.stdout)[0][1] == "certified"
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_ctrl_c_cancels_or_leaves(service: str, client: Client, folder: Path, leave: bool) -> None:
+    before = newest(client)
+    process = begun("certify", "dark.png", *ENDLESSLY, *["--leave"] * leave, url=service)
+    submitted = eventually(lambda: (found := newest(client)) and found != before and found)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    if leave:
+        said = f"the certification {submitted.id} goes on; `smoothcert watch {submitted.id}` follows it"
+        assert client.certifications.cancel(submitted.id).status in ("canceling", "canceled")
+    else:
+        said = f"the certification {submitted.id} was canceled"
+    assert err.splitlines() == ["stopped", f"  {said}"]
+    assert client.certifications.wait(submitted.id).status == "canceled"
+
+
+def test_a_timeout_says_how_far_it_came(service: str, client: Client, folder: Path) -> None:
+    done = smoothcert("certify", "dark.png", *ENDLESSLY, "--wait-timeout", 0.5, url=service)
+    one_sentence(done, "has not ended after 0.5 s", "0 of 1 images done")
+    assert done.stderr.splitlines()[1] == f"  the certification {newest(client).id} was canceled"
+
+
+# --- ensembles
+
+
+def test_ensembles_are_listed(service: str) -> None:
+    names, shapes = zip(*((row[0], row[2]) for row in rows(smoothcert("ensembles", url=service).stdout)), strict=True)
+    assert (names, shapes) == (("moody", "trivial"), ("3 x 8 x 8",) * 2)
+    said = [json.loads(line) for line in smoothcert("ensembles", "--json", url=service).stdout.splitlines()]
+    assert [each["classes"] for each in said] == [["dark", "light"]] * 2
+
+
+# --- watch
+
+
+def test_watch_ends_with_the_certificates(service: str, client: Client) -> None:
+    submitted = client.submit([DARK, LIGHT], **QUICK)
+    done = smoothcert("watch", submitted.id, url=service)
+    assert done.returncode == 0, done.stderr
+    assert [row[:3] for row in rows(done.stdout)] == [["0", "certified", "dark"], ["1", "certified", "light"]]
+    assert done.stderr.splitlines()[-1] == f"{submitted.id}: succeeded"
+
+
+def test_watch_gives_the_certificates_as_json(service: str, client: Client) -> None:
+    submitted = client.submit([DARK, LIGHT], **QUICK)
+    lines = smoothcert("watch", submitted.id, "--json", url=service).stdout.splitlines()
+    assert [Certificate.from_json(line) for line in lines] == [*client.certifications.get(submitted.id).certificates]
+
+
+def test_watch_shows_a_terminal_how_it_comes_along(service: str, client: Client) -> None:
+    submitted = client.submit(DARK, **ENDLESS)
+    wanted = (f"{submitted.id}: running", "0 of 1 images done", "on the class", " to 1.0000")
+    ending: list[str] = []
+
+    def end_it_when_all_is_there(seen: str) -> None:
+        if not ending and all(words in seen for words in wanted):
+            ending.append(client.certifications.cancel(submitted.id).status)
+
+    code, seen = on_a_terminal("watch", submitted.id, url=service, seeing=end_it_when_all_is_there)
+    assert ending
+    assert code == 1
+    assert "the certification is canceled" in seen
+
+
+def test_ctrl_c_leaves_what_is_watched_alone(service: str, client: Client) -> None:
+    submitted = client.submit(DARK, **ENDLESS)
+    process = begun("watch", submitted.id, url=service)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith(submitted.id)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.endswith(f"stopped\n  the certification goes on; `smoothcert watch {submitted.id}` follows it again\n")
+    assert client.certifications.get(submitted.id).status in ("queued", "running")
+    client.certifications.cancel(submitted.id)
+
+
+def test_what_cannot_be_watched_is_told(service: str, rogue: Rogue) -> None:
+    one_sentence(smoothcert("watch", "cert_none", url=service), "there is no certification 'cert_none'", "the id whole")
+    one_sentence(smoothcert("watch", "a/b", url=service), "'a/b' is no name")
+    rogue.plan("/events", problem("expired", "it has been forgotten"))
+    one_sentence(smoothcert("watch", "cert_old", url=rogue.url), "forgotten; certify the images again")

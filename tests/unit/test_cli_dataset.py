@@ -1,0 +1,97 @@
+"""Data sets as `smoothcert evaluate` takes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smoothcert.cli.dataset import DataSetError, read
+
+CLASSES = ("dark", "light", "0")
+IMAGES: Any = np.zeros((2, 8, 8, 3), np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory, with images that nobody reads here."""
+    for name in ("light/b.png", "dark/c.JPG", "dark/deep/a.webp", "dark/notes.txt"):
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.chdir(tmp_path)
+
+
+def test_folders_are_classes() -> None:
+    found = read(Path("data"), None, CLASSES)
+    assert found.names == ["dark/c.JPG", "dark/deep/a.webp", "light/b.png"]
+    assert found.images == [Path("data") / name for name in found.names]
+    assert found.labels == [0, 0, 1]
+
+
+@pytest.mark.parametrize("heading", ["", "file,label\r\n", "\ufefffile,label\n"])
+def test_a_file_of_labels_says_which_images_and_in_which_order(heading: str) -> None:
+    outside = Path("outside.png").absolute()
+    Path("labels.csv").write_text(f"{heading}light/b.png,1\n\n{outside}, dark\n", encoding="utf-8")
+    found = read(Path("data"), Path("labels.csv"), CLASSES)
+    assert found.names == ["light/b.png", str(outside)]
+    assert found.images == [Path("data/light/b.png"), outside]
+    assert found.labels == [1, 0]
+
+
+@pytest.mark.parametrize("labels", [[1, 2], np.array([1, 2], np.uint8), ["light", "0"], ["1", "0"]])
+def test_a_name_goes_before_a_number(labels: Any) -> None:
+    np.savez("data.npz", images=IMAGES, labels=labels)
+    assert read(Path("data.npz"), None, CLASSES).labels == [1, 2]
+    np.save("labels.npy", labels)
+    assert read(Path("data.npz"), Path("labels.npy"), CLASSES).labels == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("source", "labels", "said"),
+    [
+        ("nowhere", None, "nowhere: no such file or folder; wanted a folder of images, or a .npz"),
+        ("semicolon.csv", None, "semicolon.csv: this is neither"),
+        ("data/dark", None, "c.JPG has no label: put it into a subfolder named after its class, or give --labels FILE"),
+        ("empty", None, "empty: there are no images"),
+        ("data", "semicolon.csv", "semicolon.csv, line 1: wanted file,label, got 'light/b.png;1'"),
+        ("data", "nowhere.csv", "cannot read the labels in nowhere.csv"),
+        ("data", "data", "cannot read the labels in data"),
+        ("data", "binary.npz", "cannot read the labels in binary.npz"),
+        ("data", "wrong.csv", "light/b.png: the label 'ship' is none of the ensemble's 3 classes (dark, light, 0)"),
+        ("nowhere.npz", None, "nowhere.npz: no such file or folder"),
+        ("broken.npz", None, "broken.npz: this is neither"),
+        ("cut.npz", None, "cut.npz: this is neither"),
+        ("single.npz", None, "single.npz: this is neither"),
+        ("images.npz", None, "there is no array 'labels', but images; --labels FILE.npy has them elsewhere"),
+        ("other.npz", None, "there is no array 'images', but x, y"),
+        ("flat.npz", None, "flat.npz: images has shape [2], wanted [N, H, W, C]"),
+        ("short.npz", None, "short.npz: the labels have shape [1], wanted a label for each of the 2 images"),
+        ("images.npz", "short.npz", "short.npz: these are several arrays, wanted a .npy with the labels"),
+        ("images.npz", "semicolon.csv", "cannot read semicolon.csv: it is no file of numpy arrays"),
+        ("real.npz", None, "image 0: the label '0.5' is none of"),
+        ("negative.npz", None, "image 1: the label '-1' is none of"),
+        ("pickle.npz", None, "pickle.npz: the array 'images' cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, said: str) -> None:
+    Path("empty").mkdir()
+    Path("semicolon.csv").write_text("light/b.png;1\n")
+    Path("wrong.csv").write_text("light/b.png,ship\n")
+    Path("broken.npz").write_text("no arrays")
+    Path("binary.npz").write_bytes(b"\xff\xfe")
+    np.savez("images.npz", images=IMAGES)
+    np.savez("other.npz", x=IMAGES, y=[0, 1])
+    np.savez("flat.npz", images=np.zeros(2), labels=[0, 1])
+    np.savez("short.npz", images=IMAGES, labels=[0])
+    np.savez("real.npz", images=IMAGES, labels=[0.5, 1])
+    np.savez("negative.npz", images=IMAGES, labels=[0, -1])
+    np.savez("pickle.npz", images=np.array([{}, {}]), labels=[0, 0])
+    Path("cut.npz").write_bytes(Path("images.npz").read_bytes()[:300])
+    np.save("single.npy", IMAGES)
+    Path("single.npy").rename("single.npz")
+    with pytest.raises(DataSetError) as caught:
+        read(Path(source), labels and Path(labels), CLASSES)
+    assert said in str(caught.value)
