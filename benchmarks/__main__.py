@@ -10,7 +10,7 @@ from pathlib import Path
 
 from smoothcert.errors import SmoothcertError
 
-NAMES = ("accuracy", "boundaries", "engine", "evaluate", "peers", "samples", "service")
+NAMES = ("accuracy", "boundaries", "engine", "evaluate", "load", "peers", "samples", "service")
 """Each is a module here with `configure(parser)` and `run(options) -> Report`."""
 
 
@@ -44,11 +44,12 @@ def command_line(arguments: list[str]) -> str:
 
 
 def portable(argument: str) -> str:
-    """An argument with its absolute path made relative, or, outside this folder, cut to its name."""
+    """An argument with its path made relative, or, outside this folder, cut to its name."""
     option, equals, value = argument.rpartition("=")
     path = Path(value)
-    if not path.is_absolute():
+    if not path.is_absolute() and ".." not in path.parts:
         return argument
+    path = path.resolve()
     here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else Path("PATH/TO", path.name)
     return f"{option}{equals}{here}"
 

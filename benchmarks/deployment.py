@@ -14,11 +14,13 @@ from pathlib import Path
 from types import TracebackType
 
 import torch
+from redis import Redis
 from torch import nn
 
 from app.embedded import EmbeddedServer
 from models.addition import Addition, add
 from models.registry import ZOO
+from store import bookkeeping
 
 TRIVIAL = "trivial"
 SHAPE = (3, 8, 8)
@@ -33,6 +35,7 @@ class Deployment:
         self._workers, self._settings = workers, settings
         self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._server: EmbeddedServer
 
     @property
     def url(self) -> str:
@@ -41,8 +44,8 @@ class Deployment:
 
     def __enter__(self) -> Deployment:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="smoothcert-")))
-        server = self._stack.enter_context(EmbeddedServer(folder / "server"))
-        said = {"redis_url": server.url, "zoo": make_zoo(folder / "zoo"), "port": self.port, **self._settings}
+        self._server = self._stack.enter_context(EmbeddedServer(folder / "server"))
+        said = {"redis_url": self._server.url, "zoo": make_zoo(folder / "zoo"), "port": self.port, **self._settings}
         environment = {**os.environ, **{f"SMOOTHCERT_{name.upper()}": str(value) for name, value in said.items()}}
         self._start("API", ["-m", "app"], environment, folder)
         for number in range(self._workers):
@@ -55,9 +58,21 @@ class Deployment:
     ) -> None:
         self._stack.close()
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the server, the API and the workers."""
+        with Redis.from_url(self._server.url) as redis:
+            server = redis.info("server")["process_id"]  # its own: what was started is its guard
+        return {"server": server, **{name: process.pid for name, process in self.processes.items()}}
+
+    def waiting(self) -> int:
+        """Certifications that no worker has taken yet."""
+        with Redis.from_url(self._server.url) as redis:
+            return int(redis.llen(bookkeeping.waiting_key(bookkeeping.queue_name("default"))))
+
     def resident_bytes(self, name: str) -> int:
         """The memory that a process has now."""
-        status = Path(f"/proc/{self.processes[name].pid}/status").read_text()
+        status = Path(f"/proc/{self.pids[name]}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
 

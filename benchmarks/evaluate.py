@@ -66,6 +66,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alpha", type=float, default=0.001)
     parser.add_argument("--beta", type=float, default=0.001)
     parser.add_argument("--n", type=int, default=100_000, help="samples of the fixed procedure")
+    parser.add_argument(
+        "--stages", default="100,1000,10000,120000", help="of the adaptive procedure; the sequential ones get their sum"
+    )
     parser.add_argument("--timed", type=int, default=2_000, help="samples that measure what one of Certify's costs")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=256)
@@ -78,17 +81,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 PROCEDURES = ("fixed", "adaptive", "kept", "strict", "lost")
 
 
-def procedure_of(name: str, n: int) -> AnyProcedure:
+def procedure_of(name: str, n: int, stages: tuple[int, ...]) -> AnyProcedure:
     """A procedure by its short name."""
     match name:
         case "fixed":
             return Fixed(n=n)
         case "adaptive" | "kept":
-            return Adaptive(keep_samples=name == "kept")
+            return Adaptive(stages=stages, keep_samples=name == "kept")
         case "strict":
-            return Sequential(abandon="strict")
+            return Sequential(max_samples=sum(stages), abandon="strict")
         case "lost":
-            return Sequential(abandon="lost-certificate")
+            return Sequential(max_samples=sum(stages), abandon="lost-certificate")
     raise SystemExit(f"--procedure {name!r} is none of {', '.join(PROCEDURES)}")
 
 
@@ -176,10 +179,11 @@ def computed(setting: Setting, lines: list[dict[str, Any]], pace: float) -> Eval
 def settings(options: argparse.Namespace, ensemble: Ensemble) -> Iterator[Setting]:
     """Every combination asked for; the fixed procedure appears once for each choice of members."""
     noise = Gaussian(options.sigma or ensemble.sigma or 0.0)
+    stages = tuple(int(n) for n in options.stages.split(","))
     for (members, view), name in itertools.product(views(options, ensemble).items(), options.procedure.split(",")):
         radii = [None] if name == "fixed" else [float(r) for r in options.radius.split(",")]
         for radius in radii:
-            question = Question(noise, procedure_of(name, options.n), radius, options.alpha, options.beta)
+            question = Question(noise, procedure_of(name, options.n, stages), radius, options.alpha, options.beta)
             yield Setting(name, members, view, question)
 
 

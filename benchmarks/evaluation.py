@@ -22,7 +22,7 @@ from smoothcert.evaluation import (
     sample_reduction,
     stage_shares,
 )
-from smoothcert.plot import COLOURS, finish, pyplot
+from smoothcert.plot import COLOURS, draw_accuracy, draw_samples, finish, pyplot
 from smoothcert.procedures import Fixed
 from workers.certification import Question
 
@@ -182,16 +182,12 @@ def plot(evaluated: list[Evaluated], path: Path) -> None:
     for each, colour in zip(evaluated, itertools.cycle(COLOURS), strict=False):
         line = {"color": colour, "label": each.setting.label, "linestyle": "--" if each.setting.alone else "-"}
         target = each.setting.question.radius
-        radii = [(largest(each.setting.question) if target is None else target) * i / 200 for i in range(201)]
-        accuracy.plot(radii, [certified_accuracy(each.judged, r) for r in radii], **line)
-        drawn = sorted((certificate.samples for certificate in each.certificates), reverse=True)
-        samples.plot([100 * (i + 1) / len(drawn) for i in range(len(drawn))], drawn, **line)
+        draw_accuracy(accuracy, each.judged, largest(each.setting.question) if target is None else target, **line)
+        draw_samples(samples, each.judged, **line)
     for (name, alone), same in grouped(evaluated).items():
         points = sorted((each.k, average_certified_radius(each.judged)) for each in same)
         acr.plot(*zip(*points, strict=True), "x" if alone else "o-", label=f"{name}, each alone" if alone else name)
-    accuracy.set(xlabel="radius", ylabel="certified accuracy, %", ylim=(0, 100))
     acr.set(xlabel="members k", ylabel="average certified radius", xticks=sorted({each.k for each in evaluated}))
-    samples.set(xlabel="share of images, %", ylabel="samples at least", yscale="log")
     finish(figure, (accuracy, acr, samples), path)
 
 

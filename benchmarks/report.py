@@ -15,6 +15,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from smoothcert.report import markdown_table, show
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -84,8 +86,7 @@ class Report:
     def write_markdown(self, path: Path, *, command: str) -> None:
         """The table as it is committed, with the command that makes it."""
         lines = [f"# {self.name}", "", self.compares, "", f"Made by `{command}` on {self.machine}.", ""]
-        lines += ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
-        lines += ["| " + " | ".join(map(show, row)) + " |" for row in self.rows]
+        lines += markdown_table(self.columns, self.rows)
         if self.figures:
             lines += ["", "| figure | measured | goal | |", "|---|---|---|---|"]
         for figure in self.figures:
@@ -95,13 +96,6 @@ class Report:
             lines += ["", note]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(lines).rstrip() + "\n")
-
-
-def show(value: object) -> str:
-    """A number with the digits that matter."""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def machine() -> str:

@@ -111,7 +111,7 @@ def test_a_check_of_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("--check", "--check"),
         ("0::20", "0::20"),
-        ("../shared/data", "../shared/data"),
+        ("../data/cifar10", "PATH/TO/cifar10"),
         ("/somewhere/else/cifar10:0::20", "PATH/TO/cifar10:0::20"),
         ("--data=/somewhere/else/cifar10", "--data=PATH/TO/cifar10"),
         (f"{Path.cwd()}/benchmarks/results", "benchmarks/results"),
