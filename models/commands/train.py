@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,7 @@ def train(
     preset: Annotated[str, typer.Option(help=", ".join(PRESETS))] = "paper",
     jobs: Annotated[int, typer.Option(help="members trained at the same time")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda:0, ...")] = "cpu",
+    resume: Annotated[bool, typer.Option(help="go on from what --out holds, or refuse to")] = True,
     ensemble: Annotated[str | None, typer.Option(help="make an ensemble of this name of the trained members")] = None,
     zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
 ) -> None:
@@ -44,11 +46,20 @@ def train(
         out.mkdir(parents=True, exist_ok=True)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     tasks = [Task(data, out, architecture, method, sigma, preset, seed, threads, device) for seed in _seeds(seeds)]
+    if not resume:
+        _require_new(tasks)
     train_members(tasks, jobs=jobs)
     if ensemble:
         made = Addition(classes=load_cifar10(data, train=False).classes)
         added = add(ensemble, [task.weights for task in tasks], made, zoo=zoo)
         typer.echo(f"{ensemble}: {len(added.members)} members, digest {added.digest}")
+
+
+def _require_new(tasks: Sequence[Task]) -> None:
+    """Hours of training are never overwritten."""
+    for file in (file for task in tasks for file in (task.weights, task.checkpoint)):
+        if file.exists():
+            raise TrainingError(f"{file} exists: go on from it with --resume, or choose another --out")
 
 
 def _seeds(text: str) -> list[int]:

@@ -60,6 +60,11 @@ class Task:
         return self.out / f"{self.method}-{self.seed}.safetensors"
 
     @property
+    def checkpoint(self) -> Path:
+        """Where it is after the last finished epoch."""
+        return self.weights.with_suffix(".checkpoint")
+
+    @property
     def finished(self) -> bool:
         """Whether its weights are there; those of another run are refused, not taken for its own."""
         if not self.weights.exists():
@@ -94,7 +99,7 @@ class Task:
             images,
             holdout,
             seed=self.seed,
-            checkpoint=self.weights.with_suffix(".checkpoint"),
+            checkpoint=self.checkpoint,
             report=lambda progress: reports.put((self.seed, progress)),
             device=self.device,
         )

@@ -329,3 +329,11 @@ def test_a_full_disk_leaves_no_half_of_an_ensemble(zoo: Path, data: Path, tmp_pa
     assert "File too large" in done.stderr
     assert [entry.name for entry in zoo.iterdir()] == ["three"]
     assert models("add", "one", file, "--zoo", zoo).returncode == 0
+
+
+def test_without_resume_nothing_that_is_there_is_overwritten(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "gaussian-1.checkpoint").write_bytes(b"hours of training")
+    done = models("train", "--data", data, "--out", tmp_path, "--seeds", "0,1", "--no-resume")
+    assert done.returncode == 1
+    assert "gaussian-1.checkpoint exists: go on from it with --resume" in done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["gaussian-1.checkpoint"]
