@@ -1,4 +1,4 @@
-"""`python -m app` serves the API; `python -m app key NAME` makes an API key."""
+"""`python -m app` serves the API; `key NAME` makes an API key, `reference` prints the HTTP reference."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
-from app import access, logs
+from app import access, logs, openapi
 from app.access import Keys, KeysError
 from app.main import create_app
+from app.protocol import Protocol
+from app.reference import markdown
 from app.settings import Settings
 from smoothcert.errors import explain
 
@@ -33,12 +35,14 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 loop="uvloop",
-                http="httptools",
+                http=_protocol(settings),
                 ws="none",
                 lifespan="on",
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=bool(settings.proxies),  # else whoever reaches it could choose an address
+                forwarded_allow_ips=settings.proxies,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
@@ -47,6 +51,14 @@ class Server(uvicorn.Server):
         """Let the waiting go, then wait for the rest."""
         self._changes.close()
         await super().shutdown(sockets)
+
+
+def _protocol(settings: Settings) -> type[Protocol]:
+    class Bounded(Protocol):
+        most_connections = settings.connections
+        head_seconds = settings.head_seconds
+
+    return Bounded
 
 
 def serve() -> int:
@@ -100,7 +112,10 @@ def main(arguments: Sequence[str]) -> int:
             return serve()
         case ["key", name]:
             return make_key(name)
-    return _refuse("usage: python -m app [key NAME]") + 1
+        case ["reference"]:
+            print(markdown(openapi.document(create_app(Settings()))))
+            return 0
+    return _refuse("usage: python -m app [key NAME | reference]") + 1
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
-"""The body of a request: read whole, but never more of it than allowed nor for longer; JSON that reads one way only."""
+"""The body of a request: read whole, but never more of it than allowed nor for longer; JSON that reads one way only.
+
+All bodies of a process together take so much memory and no more: `Bodies` counts them, and a few threads work on them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,13 +21,61 @@ from app.settings import Settings
 
 SMALL = 65_536
 """Bytes that are read in less time than it takes to hand them to a thread."""
+THREADS = 4
+"""Bodies that are worked on at a time: each has copies of its own then."""
+MOST_VALUES = 100_000
+"""Of a text in JSON: each takes some twenty times its bytes, and the words for what is wrong with it a thousand."""
+RETRY_SECONDS = 2
 JSON = "application/json"
 
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")
 
 
-async def read(request: Request, settings: Settings) -> bytes:
+class Bodies:
+    """The bytes that the requests of this process hold, of which there is a limit."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.held = most, 0
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="body")
+
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """The share of one request, given back in the end."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            self.held -= share.size
+
+    async def beside(self, size: int, work: Callable[[], Result]) -> Result:
+        """The work on so many bytes; in a thread where it would keep other requests waiting."""
+        return work() if size <= SMALL else await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(cancel_futures=True)
+
+
+class Share:
+    """What one request holds."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies, self.size = bodies, 0
+
+    def take(self, size: int) -> None:
+        """So many bytes more; ProblemError where that is too much, for one alone or for all together."""
+        most = self._bodies.most
+        if self.size + size > most:
+            raise ProblemError("too_large", f"the request takes {self.size + size:,} bytes, there is room for {most:,}")
+        if self._bodies.held + size > most:
+            detail = f"the requests under way hold {self._bodies.held:,} bytes of {most:,}; try again in a moment"
+            raise ProblemError("overloaded", detail, retry_after=RETRY_SECONDS)
+        self.size += size
+        self._bodies.held += size
+
+
+async def read(request: Request, settings: Settings, share: Share) -> bytes:
     """All bytes of the body; Content-Length is not believed, unless it owns up to too many."""
     if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
         raise ProblemError("unsupported_media_type", f"bodies are taken as they are, not with encoding {encoding!r}")
@@ -32,7 +85,7 @@ async def read(request: Request, settings: Settings) -> bytes:
         raise ProblemError("too_large", detail, headers={"Connection": "close"})
     try:
         async with asyncio.timeout(settings.request_seconds):
-            return await _up_to(settings.request_bytes, request)
+            return await _up_to(settings.request_bytes, request, share)
     except TimeoutError:
         detail = f"the body had not arrived after {settings.request_seconds:g} s"
         raise ProblemError("too_slow", detail, headers={"Connection": "close"}) from None
@@ -40,14 +93,14 @@ async def read(request: Request, settings: Settings) -> bytes:
         raise ProblemError("bad_request", "the connection ended before the body did") from None
 
 
-async def _up_to(most: int, request: Request) -> bytes:
-    chunks, size = [], 0
+async def _up_to(most: int, request: Request, share: Share) -> bytes:
+    body = bytearray()  # and no list of chunks: those of two bytes take twenty times as much
     async for chunk in request.stream():
-        size += len(chunk)
-        if size > most:
+        if len(body) + len(chunk) > most:
             raise ProblemError("too_large", f"the body has more than {most:,} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
+        share.take(len(chunk))
+        body += chunk
+    return bytes(body)
 
 
 def content_type(request: Request, *known: str) -> str:
@@ -59,16 +112,12 @@ def content_type(request: Request, *known: str) -> str:
     return essence
 
 
-async def beside(size: int, work: Callable[[], Result]) -> Result:
-    """The work on so many bytes; in a thread where it would keep other requests waiting."""
-    return work() if size <= SMALL else await asyncio.to_thread(work)
-
-
-async def read_json(request: Request, settings: Settings, model: type[Model]) -> Model:
+async def read_json(request: Request, settings: Settings, bodies: Bodies, model: type[Model]) -> Model:
     """A body of JSON alone."""
     content_type(request, JSON)
-    body = await read(request, settings)
-    return await beside(len(body), lambda: parse(body, model))
+    with bodies.share() as share:
+        body = await read(request, settings, share)
+        return await bodies.beside(len(body), lambda: parse(body, model))
 
 
 def parse(body: bytes, model: type[Model]) -> Model:
@@ -77,12 +126,15 @@ def parse(body: bytes, model: type[Model]) -> Model:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        code = "malformed_json" if error.errors()[0]["type"] == "json_invalid" else "invalid_request"
+        alone = error.error_count() == 1
+        code = "malformed_json" if alone and error.errors()[0]["type"] == "json_invalid" else "invalid_request"
         raise invalid_fields(error, code=code) from None
 
 
 def require_one_reading(body: bytes) -> None:
     """That this is JSON, without NaN, and no key comes twice: readers differ in which of the two they take."""
+    if (values := sum(map(body.count, (b",", b"[", b"{")))) > MOST_VALUES:  # or so many commas in its texts
+        raise ProblemError("too_large", f"the JSON has up to {values:,} values, wanted no more than {MOST_VALUES:,}")
     try:
         json.loads(body.decode(), object_pairs_hook=_without_repetition, parse_constant=_no_constant)
     except RecursionError:

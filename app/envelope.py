@@ -20,10 +20,12 @@ from app.metrics import Traffic
 PROBES = frozenset({"/healthz", "/readyz"})
 """Asked every second or so: their answers would fill the log."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_HEADERS = [
+HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
     (
         b"content-security-policy",
@@ -31,6 +33,7 @@ _HEADERS = [
         b"base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     ),
 ]
+"""On every answer."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ class Envelope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_HEADERS, (b"x-request-id", request_id.encode())]
+                message["headers"] = [*message["headers"], *HEADERS, (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
+from smoothcert.errors import MOST_NAMED, explain
 from smoothcert.problem import KINDS, FieldError, Problem, type_uri
 
 MEDIA_TYPE = "application/problem+json"
@@ -62,6 +63,8 @@ def invalid(field: str, message: str, *, code: str = "invalid_request") -> Probl
 
 def invalid_fields(error: ValidationError | RequestValidationError, *, code: str = "invalid_request") -> ProblemError:
     """What pydantic found wrong; each message names the value that was seen."""
+    if isinstance(error, ValidationError) and error.error_count() > MOST_NAMED:
+        return ProblemError(code, explain(error))
     found = [_field_error(each) for each in error.errors()[:MOST_ERRORS]]
     detail = "; ".join(f"{each.field}: {each.message}" if each.field else each.message for each in found)
     return ProblemError(code, detail, errors=found)

@@ -11,9 +11,10 @@ import base64
 import binascii
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,6 +30,9 @@ MODES = {1: "L", 3: "RGB"}
 CONVERSIONS = {"rgb": "RGB", "grey": "L"}
 ORIENTATION, UPRIGHT = 0x0112, 1  # of EXIF
 PNG_BIT_DEPTH = 24  # its offset in a PNG file
+PNG, JPEG, SCAN = b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"\xff\xda"
+MOST_PIECES, PIECE = 100, 2048
+"""Chunks or scans that a file may have, and bytes for each one more."""
 
 Sent = str | bytes | TensorImage | Pixels
 """Base64 of a file, a file, a tensor, or an array."""
@@ -51,15 +55,28 @@ class ImageError(ValueError):
 
 def decode(images: Sequence[Sent] | Pixels, wanted: Wanted) -> Pixels:
     """[N, C, H, W], uint8 where every image has 8 bits, otherwise float32 in [0, 1]; names the image that is wrong."""
-    decoded = []
+    decoded = np.empty((len(images), wanted.channels, wanted.height, wanted.width), _dtype(images))
     for index, image in enumerate(images):
         try:
-            decoded.append(_decoded(image, wanted))
+            pixels = _decoded(image, wanted)
         except ImageError as error:
             raise invalid(f"images.{index}", str(error), code="invalid_image") from None
-    if not all(pixels.dtype == np.uint8 for pixels in decoded):
-        decoded = [_as_float32(pixels) for pixels in decoded]
-    return np.stack(decoded)
+        decoded[index] = pixels if decoded.dtype == np.uint8 else _as_float32(pixels)
+    return decoded
+
+
+def decoded_bytes(images: Sequence[Sent] | Pixels, wanted: Wanted) -> int:
+    """What `decode` will take, whatever was sent: files may be much smaller than their pixels."""
+    return len(images) * wanted.channels * wanted.height * wanted.width * _dtype(images).itemsize
+
+
+def _dtype(images: Sequence[Sent] | Pixels) -> np.dtype[Any]:
+    """The one for all of them: a single image of numbers makes numbers of all."""
+    if isinstance(images, np.ndarray):
+        whole = images.dtype == np.uint8
+    else:
+        whole = all(isinstance(image, str | bytes) or image.dtype == "uint8" for image in images)
+    return np.dtype(np.uint8 if whole else np.float32)
 
 
 def _decoded(image: Sent, wanted: Wanted) -> Pixels:
@@ -126,6 +143,7 @@ def _channels_first(array: Pixels, wanted: Wanted) -> Pixels:
 
 def _from_file(data: bytes, wanted: Wanted) -> Pixels:
     """The pixels of a file, which is decoded only once its header has passed every check."""
+    _require_few_pieces(data)
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             mode = _mode(image, data, wanted)
@@ -135,6 +153,31 @@ def _from_file(data: bytes, wanted: Wanted) -> Pixels:
         raise
     except Exception as error:  # whatever a decoder makes of bytes that somebody sent
         raise ImageError(f"cannot be decoded as PNG, JPEG or WebP: {_without_address(error)}") from None
+
+
+def _require_few_pieces(data: bytes) -> None:
+    """That a file is not cut into tiny pieces: a decoder takes its time for each, be it empty."""
+    few = MOST_PIECES + len(data) // PIECE
+    if sum(1 for _ in islice(_pieces(data), few + 1)) > few:
+        raise ImageError(f"has {len(data):,} bytes in more than {few:,} chunks, segments or scans, wanted larger ones")
+
+
+def _pieces(data: bytes) -> Iterator[int]:
+    """Where the chunks of a PNG begin, and the segments and scans of a JPEG; in a WebP they cost nothing."""
+    if data.startswith(PNG):
+        offset = len(PNG)
+        while offset + 4 <= len(data):
+            yield offset
+            offset += 12 + int.from_bytes(data[offset : offset + 4])
+    elif data.startswith(JPEG):
+        offset = len(JPEG)
+        while offset + 4 <= len(data) and not data.startswith(SCAN, offset):
+            yield offset
+            marked = data[offset] == 0xFF and 0xC0 <= data[offset + 1] < 0xFF
+            offset += 2 + int.from_bytes(data[offset + 2 : offset + 4]) if marked else 1
+        while (offset := data.find(SCAN, offset)) >= 0:
+            yield offset
+            offset += len(SCAN)
 
 
 def _mode(image: Image.Image, data: bytes, wanted: Wanted) -> str:

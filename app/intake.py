@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from app import admission, npy
 from app.admission import Question
-from app.body import beside
+from app.body import Bodies, Share
 from app.errors import ProblemError
-from app.images import Wanted, decode
+from app.images import Wanted, decode, decoded_bytes
 from app.queue import Queue, Receipt
 from app.settings import Settings
 from app.submission import Submission
@@ -38,7 +38,22 @@ class Intake:
     high: bool
 
 
-async def admit(posted: Submission, offer: Offer, *, owner: str, key: str | None, settings: Settings) -> Intake:
+def new_id() -> str:
+    """Of a certification: 128 random bits, as nobody can guess it."""
+    return f"cert_{secrets.token_hex(16)}"
+
+
+async def admit(
+    certification: str,
+    posted: Submission,
+    offer: Offer,
+    *,
+    owner: str,
+    key: str | None,
+    settings: Settings,
+    bodies: Bodies,
+    share: Share,
+) -> Intake:
     """ProblemError where the request cannot be answered by this ensemble, or its images are not such as it takes."""
     card, count = offer.card, len(posted.images)
     question = admission.settle(
@@ -52,9 +67,12 @@ async def admit(posted: Submission, offer: Offer, *, owner: str, key: str | None
     admission.require_provable(question)
     wanted = _wanted(question, card, settings)
     _require_room(count, wanted, settings)
-    pixels = await beside(posted.size, lambda: npy.write(decode(posted.images, wanted)))
-    idempotency = (key, await beside(posted.size, posted.digest)) if key else None
-    return Intake(_record(question, offer, owner, count), pixels, idempotency, question.request.priority == "high")
+    share.take(size := decoded_bytes(posted.images, wanted))
+    pixels = await bodies.beside(posted.size + size, lambda: npy.write(decode(posted.images, wanted)))
+    idempotency = (key, await bodies.beside(posted.size, posted.digest)) if key else None
+    return Intake(
+        _record(certification, question, offer, owner, count), pixels, idempotency, question.request.priority == "high"
+    )
 
 
 def _wanted(question: Question, card: EnsembleCard, settings: Settings) -> Wanted:
@@ -72,10 +90,10 @@ def _require_room(count: int, wanted: Wanted, settings: Settings) -> None:
         )
 
 
-def _record(question: Question, offer: Offer, owner: str, images: int) -> Record:
+def _record(certification: str, question: Question, offer: Offer, owner: str, images: int) -> Record:
     now, deadline = time.time(), question.request.deadline_s
     return Record(
-        id=f"cert_{secrets.token_hex(16)}",
+        id=certification,
         owner=owner,
         status="queued",
         pool=offer.pool,

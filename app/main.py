@@ -10,6 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app import errors, openapi
 from app.access import Door
+from app.body import Bodies
 from app.calculator import Calculator
 from app.envelope import Envelope
 from app.metrics import Traffic
@@ -17,6 +18,7 @@ from app.queue import Queue
 from app.routes import certifications, ensembles, operation, pages, planning, verification
 from app.service import Service
 from app.settings import Settings
+from app.visitors import Visitors
 from store.transitions import Limits
 
 ROUTERS = (certifications, ensembles, planning, verification, operation, pages)
@@ -28,8 +30,9 @@ def create_app(settings: Settings) -> FastAPI:
     limits = Limits(waiting=settings.queue_length, active=settings.active_certifications)
     service = Service(
         settings=settings,
-        queue=Queue(settings.redis_url, limits, result_ttl=settings.result_ttl),
+        queue=Queue(settings.redis_address, limits, result_ttl=settings.result_ttl),
         traffic=Traffic(),
+        bodies=Bodies(settings.bodies_mb * 1_000_000),
         planner=Calculator(),
         verifier=Calculator(),
     )
@@ -40,6 +43,7 @@ def create_app(settings: Settings) -> FastAPI:
             yield
         service.planner.close()
         service.verifier.close()
+        service.bodies.close()
 
     app = FastAPI(
         title=openapi.TITLE,
@@ -60,5 +64,7 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=["*"],
             expose_headers=EXPOSED,
         )
+    if not settings.keys:
+        app.add_middleware(Visitors, names=settings.names, origins=settings.origins)
     app.add_middleware(Envelope, traffic=service.traffic)  # the last one added is the outermost
     return app

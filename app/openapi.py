@@ -64,9 +64,17 @@ class Operation:
     takes: type[BaseModel] | None = None
 
 
-AUTHORISED = ("unauthorized", "too_many_failures")
+AUTHORISED = ("unauthorized", "too_many_failures", "misdirected", "cross_site")
 ALWAYS = ("internal",)
-BODY = ("malformed_json", "bad_request", "too_slow", "too_large", "unsupported_media_type", "invalid_request")
+BODY = (
+    "malformed_json",
+    "bad_request",
+    "too_slow",
+    "too_large",
+    "unsupported_media_type",
+    "invalid_request",
+    "overloaded",
+)
 QUESTION = ("unknown_ensemble", "sigma_mismatch", "too_many_samples")
 HEADERS = {
     "Location": "Where the certification is found.",

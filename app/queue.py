@@ -146,6 +146,12 @@ class Queue:
 
     async def find(self, certification: str) -> Found | None:
         """A certification, if there is one of this id."""
+        found = await self._look(certification)
+        if found is not None and await self._fail_if_missed(found.record):
+            found = await self._look(certification)
+        return found
+
+    async def _look(self, certification: str) -> Found | None:
         with _answering():
             text = await self._redis.eval(*transitions.read(certification).arguments)
         data, certificates, position = json.loads(text)
@@ -178,7 +184,14 @@ class Queue:
         record = Record.read(data)
         if record is None:
             return None
+        if await self._fail_if_missed(record):
+            return await self.news(certification, told=told)
         return News(record, await self._position(record), [text.decode() for text in texts if text is not None])
+
+    async def _fail_if_missed(self, record: Record) -> bool:
+        """End a certification whose deadline has passed while it waits, as a worker would, were there one."""
+        now = time.time()
+        return record.missed(now) and await self._guarded(transitions.miss(record, now=now, ttl=self._result_ttl))
 
     async def cancel(self, record: Record) -> bool:
         """Cancel a certification that waits, or ask its worker to stop; False where it has changed in the meantime."""

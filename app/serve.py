@@ -3,6 +3,7 @@
     SMOOTHCERT_HOST, SMOOTHCERT_PORT   where the API listens: 127.0.0.1, 8000
     SMOOTHCERT_DATA                    the folder of all that must outlast a restart: .smoothcert
     SMOOTHCERT_REDIS_URL               a Redis or Valkey of one's own; then none is embedded
+    SMOOTHCERT_DRAIN_S                 seconds for the worker to finish what it has: 20
 
 Whatever ends this process ends the others with it (`guard.py`). The first Ctrl-C or SIGTERM lets the worker finish what
 it has, the second does not.
@@ -11,6 +12,7 @@ it has, the second does not.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import socket
@@ -34,7 +36,8 @@ COMMANDS = {"API": (sys.executable, "-m", "app"), "worker": (sys.executable, "-m
 PAUSES = (1.0, 3.0, 10.0, 30.0)  # seconds before a part starts again, after its first, second, ... short life in a row
 SHORT_LIFE = 60.0
 MOST_FAILURES = 5  # in a row, without becoming ready
-DRAIN_SECONDS = 30.0
+DRAIN_SECONDS = 30.0  # at least, for all parts to end
+FAREWELL_SECONDS = 10.0  # what a worker may take after its own time to drain
 LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 5.0
 
@@ -56,6 +59,7 @@ class Settings:
     data: Path = Path(".smoothcert")
     redis_url: str | None = None
     """A server that runs already; None embeds one."""
+    drain_s: float = 20.0
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -64,12 +68,21 @@ class Settings:
         port = said.get("SMOOTHCERT_PORT", "8000")
         if not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
             raise ServeError(f"SMOOTHCERT_PORT is a number from 1 to 65535, not {port!r}")
+        drain_s = said.get("SMOOTHCERT_DRAIN_S", "20")
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", drain_s):
+            raise ServeError(f"SMOOTHCERT_DRAIN_S is a number of seconds, not {drain_s!r}")
         return cls(
             host=said.get("SMOOTHCERT_HOST", cls.host),
             port=int(port),
             data=Path(said.get("SMOOTHCERT_DATA", cls.data)),
             redis_url=said.get("SMOOTHCERT_REDIS_URL"),
+            drain_s=float(drain_s),
         )
+
+    @property
+    def patience(self) -> float:
+        """Seconds for all parts to end: a worker is not killed before its own time to drain is over."""
+        return max(DRAIN_SECONDS, self.drain_s + FAREWELL_SECONDS)
 
     @property
     def reachable_host(self) -> str:
@@ -176,7 +189,7 @@ def serve(settings: Settings, commands: Mapping[str, Sequence[str]], terminal: T
         try:
             watch([*parts, *children], settings, terminal, greeting=greeting(settings, sample))
         finally:
-            drain(children, terminal)
+            drain(children, terminal, seconds=settings.patience)
 
 
 def watch(parts: Sequence[Part], settings: Settings, terminal: Terminal, *, greeting: str) -> NoReturn:
@@ -195,8 +208,8 @@ def watch(parts: Sequence[Part], settings: Settings, terminal: Terminal, *, gree
         time.sleep(LOOK_SECONDS)
 
 
-def drain(children: Sequence[Part], terminal: Terminal) -> None:
-    """Let the children finish what they have, for a while or until the next signal; then end them.
+def drain(children: Sequence[Part], terminal: Terminal, *, seconds: float) -> None:
+    """Let the children finish what they have, for so long or until the next signal; then end them.
 
     What is left to do after that is short, and further signals do not disturb it.
     """
@@ -206,7 +219,7 @@ def drain(children: Sequence[Part], terminal: Terminal) -> None:
             terminal.say("ending: the worker finishes what it has; Ctrl-C again ends it at once")
         for process in running:
             process.terminate()
-        deadline = time.monotonic() + DRAIN_SECONDS
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not all(process.ended for process in running):
             time.sleep(0.05)
     except KeyboardInterrupt:

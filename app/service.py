@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.body import Bodies
 from app.calculator import Calculator
 from app.errors import ProblemError
 from app.metrics import Traffic
@@ -22,6 +23,7 @@ class Service:
     settings: Settings
     queue: Queue
     traffic: Traffic
+    bodies: Bodies
     planner: Calculator
     verifier: Calculator
 

@@ -6,20 +6,17 @@ from ipaddress import ip_address
 from typing import Annotated
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.access import Keys
+from store.settings import RedisSettings
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
-class Settings(BaseSettings):
+class Settings(RedisSettings):
     """Each field is the environment variable SMOOTHCERT_ and its name."""
 
-    model_config = SettingsConfigDict(env_prefix="SMOOTHCERT_", extra="ignore", frozen=True)
-
-    redis_url: Annotated[str, Field(repr=False)] = "redis://127.0.0.1:6379/0"
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8000
     api_keys: Annotated[str, Field(repr=False)] = ""
@@ -28,7 +25,17 @@ class Settings(BaseSettings):
     """Serve everybody on any address, without keys."""
     cors_origins: str = ""
     """Origins of pages that may call from a browser, separated by commas."""
+    allowed_hosts: str = ""
+    """Names by which a service without keys may be called, beside addresses and its own host, separated by commas."""
+    proxies: str = ""
+    """Addresses of reverse proxies whose X-Forwarded-For is believed, separated by commas."""
 
+    connections: Count = 1000
+    """That are open at a time."""
+    bodies_mb: Count = 256
+    """Megabytes of all bodies that are being read or decoded, and of their pixels."""
+    head_seconds: Seconds = 10.0
+    """For the head of a request to arrive, once there is a connection or the last answer was given."""
     request_bytes: Count = 32_000_000
     request_seconds: Seconds = 60.0
     """For the body of a request to arrive."""
@@ -57,7 +64,12 @@ class Settings(BaseSettings):
     @property
     def origins(self) -> list[str]:
         """The origins, one by one."""
-        return [origin.strip() for origin in self.cors_origins.split(",") if origin.strip()]
+        return _listed(self.cors_origins)
+
+    @property
+    def names(self) -> list[str]:
+        """The names by which the service may be called."""
+        return [self.host, *_listed(self.allowed_hosts)]
 
     @property
     def loopback(self) -> bool:
@@ -66,3 +78,7 @@ class Settings(BaseSettings):
             return ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+
+def _listed(said: str) -> list[str]:
+    return [each.strip() for each in said.split(",") if each.strip()]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from app import body, multipart, npy
+from app.body import Bodies, Share
 from app.errors import ProblemError, invalid
 from app.images import Sent
 from app.npy import Pixels
@@ -47,10 +48,10 @@ def _bytes(image: Sent) -> bytes:
             return f"{image.dtype.str}{image.shape}".encode() + image.tobytes()
 
 
-async def read(request: Request, settings: Settings) -> Submission:
+async def read(request: Request, settings: Settings, bodies: Bodies, share: Share) -> Submission:
     """What was posted; ProblemError where it cannot be understood."""
     kind = body.content_type(request, body.JSON, multipart.MEDIA_TYPE, npy.MEDIA_TYPE)
-    data = await body.read(request, settings)
+    data = await body.read(request, settings, share)
 
     def parse() -> Submission:
         match kind:
@@ -63,12 +64,12 @@ async def read(request: Request, settings: Settings) -> Submission:
         _require_count(len(parsed.images), most=settings.request_images)
         return parsed
 
-    return await body.beside(len(data), parse)
+    return await bodies.beside(len(data), parse)
 
 
 def _require_count(count: int, *, most: int) -> None:
     if not count:
-        raise invalid("images", "there must be at least one, got none")
+        raise invalid("images", "there must be at least one, got 0")
     if count > most:
         raise ProblemError("too_many_images", f"a request may have {most:,} images, got {count:,}")
 

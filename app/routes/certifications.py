@@ -12,7 +12,7 @@ from app import answer, events, headers, logs, submission
 from app.access import Owner
 from app.cursor import Cursor
 from app.errors import ProblemError, shown
-from app.intake import admit, require_taken
+from app.intake import admit, new_id, require_taken
 from app.queue import Found, Queue, Receipt
 from app.service import TheService
 from smoothcert.certification import Status
@@ -26,19 +26,30 @@ router = APIRouter(prefix="/v1/certifications", tags=["certifications"])
 async def create(request: Request, service: TheService, owner: Owner) -> Response:
     """Ask whether the answer of an ensemble on each image is stable within a radius."""
     wait, key = headers.wait_seconds(request), headers.idempotency_key(request)
-    queue, settings = service.queue, service.settings
-    posted = await submission.read(request, settings)
-    offer = await service.offer(posted.request.ensemble)
-    intake = await admit(posted, offer, owner=owner, key=key, settings=settings)
-    with queue.changes.watch(intake.record.id, for_the_end=True) as watch:
-        receipt = await queue.submit(intake.record, intake.pixels, idempotency=intake.idempotency, high=intake.high)
-        await require_taken(receipt, queue, offer.pool, settings)
+    queue, certification = service.queue, new_id()
+    with queue.changes.watch(certification, for_the_end=True) as watch:
+        accepted, receipt = await _take_in(certification, request, service, owner=owner, key=key)
         logs.note(certification_id=receipt.certification)
         if receipt.outcome == "replay":
             return _created(await _replayed(receipt, owner, queue, wait), wait, replayed=True)
-        accepted = Found(intake.record, {}, 0 if intake.high else receipt.count)
         found = _still_there(await queue.wait(accepted, watch, wait or 0), receipt.certification)
     return _created(found, wait, replayed=False)
+
+
+async def _take_in(
+    certification: str, request: Request, service: TheService, *, owner: str, key: str | None
+) -> tuple[Found, Receipt]:
+    """From the body to the queue. Apart, so that nothing of the body is held by who waits for an answer."""
+    queue, settings, bodies = service.queue, service.settings, service.bodies
+    with bodies.share() as share:
+        posted = await submission.read(request, settings, bodies, share)
+        offer = await service.offer(posted.request.ensemble)
+        intake = await admit(
+            certification, posted, offer, owner=owner, key=key, settings=settings, bodies=bodies, share=share
+        )
+        receipt = await queue.submit(intake.record, intake.pixels, idempotency=intake.idempotency, high=intake.high)
+        await require_taken(receipt, queue, offer.pool, settings)
+    return Found(intake.record, {}, 0 if intake.high else receipt.count), receipt
 
 
 async def _replayed(receipt: Receipt, owner: str, queue: Queue, wait: int | None) -> Found:

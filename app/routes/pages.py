@@ -1,7 +1,8 @@
-"""For people: the page, and the documentation, which loads nothing from other hosts."""
+"""For people: the page, its sample images, and the documentation; nothing is loaded from other hosts."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from fastapi import APIRouter, Request
@@ -9,9 +10,10 @@ from starlette.responses import JSONResponse, Response
 
 from app import openapi
 from app.errors import ProblemError, shown
+from app.samples import png, samples
 
 PAGE = Path(__file__).parents[1] / "page"
-KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 router = APIRouter(include_in_schema=False)
 _files = {path.name: path for path in PAGE.iterdir() if path.suffix in KINDS}
@@ -33,6 +35,21 @@ async def docs() -> Response:
 async def part(name: str) -> Response:
     """What the pages need."""
     return _file(name)
+
+
+@router.get("/samples")
+async def sample_list() -> Response:
+    """The images that come with the service: their shape and classes."""
+    return Response(samples().to_json(), media_type="application/json")
+
+
+@router.get("/samples/{name}")
+async def sample(name: str) -> Response:
+    """One of them."""
+    match = re.fullmatch(r"([0-9]{1,6})\.png", name)
+    if match is None or int(match[1]) >= len(samples().labels):
+        raise ProblemError("not_found", f"there is no sample image {shown(name)}")
+    return Response(png(int(match[1])), media_type="image/png")
 
 
 @router.get("/openapi.json")

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1/plan", tags=["planning"], dependencies=[AUTHORISE
 @router.post("", operation_id="plan")
 async def create(request: Request, service: TheService) -> Response:
     """Whether a radius can be proved at all, with how many samples, and in what time."""
-    asked = await body.read_json(request, service.settings, PlanRequest)
+    asked = await body.read_json(request, service.settings, service.bodies, PlanRequest)
     offer = await service.offer(asked.ensemble)
     question = admission.settle(
         asked,

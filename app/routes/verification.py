@@ -23,8 +23,9 @@ router = APIRouter(prefix="/v1/verify", tags=["verification"], dependencies=[AUT
 async def create(request: Request, service: TheService) -> Response:
     """Recompute the digest and all that the counts determine; say which fields are wrong."""
     body.content_type(request, body.JSON)
-    data = await body.read(request, service.settings)
-    verified = await service.verifier.run(lambda: _answer(data, service.settings.sequential_samples))
+    with service.bodies.share() as share:
+        data = await body.read(request, service.settings, share)
+        verified = await service.verifier.run(lambda: _answer(data, service.settings.sequential_samples))
     return Response(verified.model_dump_json(), media_type="application/json")
 
 

@@ -417,7 +417,7 @@ def test_an_array_needs_four_axes_and_some_images(client: httpx.Client, player: 
         b'{"radius": -Infinity}',
         b'{"radius": 0.1, "radius": 0.2}',
         b'{"metadata": {"a": "1", "a": "1"}}',
-        b"[" * 100_000,
+        b"[" * 10_000,
         b'{"a":' * 1000 + b"1" + b"}" * 1000,
         b'{"radius": ' + b"9" * 5000 + b"}",
         '{"radius": 0.1}'.encode("utf-16"),
@@ -538,7 +538,7 @@ def test_images_have_so_many_pixels(strict: Api, player: Player) -> None:
 
 def test_a_body_must_arrive_in_time(strict: Api) -> None:
     with socket.create_connection(("127.0.0.1", strict.port)) as connection:
-        head = f"POST {URL} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+        head = f"POST {URL} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
         connection.sendall(head.encode())
         started = time.monotonic()
         connection.settimeout(10)
@@ -562,7 +562,7 @@ def test_a_shape_that_no_array_has_is_refused(client: httpx.Client, shape: str) 
 def test_a_body_that_owns_up_to_its_size_is_refused_at_once(api: Api) -> None:
     with socket.create_connection(("127.0.0.1", api.port), timeout=20) as connection:
         connection.sendall(
-            b"POST /v1/certifications HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"POST /v1/certifications HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 999999999999\r\n\r\n"
         )
         assert b" 413 " in connection.recv(4096)

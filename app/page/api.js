@@ -1,0 +1,100 @@
+// The server, and the key that opens it; there is no other host. What it answers instead of an answer is a Problem.
+
+const KEY = "smoothcert.key";
+let wanted = null;
+let askForKey = null;
+
+export class Problem extends Error {
+  constructor(said) {
+    super(said.detail || said.title);
+    Object.assign(this, { title: "", detail: "", code: "", status: 0, request_id: "", errors: [] }, said);
+  }
+}
+
+export const storedKey = () => sessionStorage.getItem(KEY);
+export const forgetKey = () => sessionStorage.removeItem(KEY);
+
+// `show(problem, attempt)` asks the person; `attempt(key)` gives the problem that the server has with it, or null.
+export function onKeyWanted(show) {
+  askForKey = show;
+}
+
+function newKey(problem) {
+  wanted ??= new Promise((resolve) => {
+    askForKey(problem, async (key) => {
+      const answer = await send("/v1/ensembles", {}, key);
+      if (answer.status === 401 || answer.status === 429) return problemOf(answer);
+      sessionStorage.setItem(KEY, key);
+      wanted = null;
+      resolve();
+      return null;
+    });
+  });
+  return wanted;
+}
+
+async function send(path, options, key) {
+  const headers = { ...options.headers };
+  if (key) headers.Authorization = `Bearer ${key}`;
+  try {
+    return await fetch(path, { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem({ title: "The server cannot be reached", detail: String(error.message), code: "unreachable" });
+  }
+}
+
+async function problemOf(answer) {
+  const text = await answer.text();
+  try {
+    return new Problem(JSON.parse(text));
+  } catch {
+    return new Problem({ title: `The server answered ${answer.status}`, detail: text.slice(0, 500), code: "unknown" });
+  }
+}
+
+async function answered(path, options = {}) {
+  for (;;) {
+    const answer = await send(path, options, storedKey());
+    if (answer.ok) return answer;
+    const problem = await problemOf(answer);
+    if (answer.status !== 401) throw problem;
+    await newKey(problem);
+  }
+}
+
+export async function get(path, options) {
+  return (await answered(path, options)).json();
+}
+
+export async function blob(path) {
+  return (await answered(path)).blob();
+}
+
+export async function post(path, body, options = {}) {
+  const form = body instanceof FormData;
+  const headers = form ? options.headers : { "Content-Type": "application/json", ...options.headers };
+  const sent = form ? body : JSON.stringify(body);
+  return (await answered(path, { ...options, method: "POST", headers, body: sent })).json();
+}
+
+// Server-sent events, read by hand: an EventSource cannot send a key.
+export async function* events(path, last, signal) {
+  const headers = { Accept: "text/event-stream", "Last-Event-ID": last };
+  const answer = await answered(path, { headers, signal });
+  if (answer.status === 204) return;
+  const reader = answer.body.getReader(), decoder = new TextDecoder();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += decoder.decode(value, { stream: true });
+    const blocks = text.split("\n\n");
+    text = blocks.pop();
+    for (const block of blocks) {
+      const fields = block.split("\n").filter((line) => !line.startsWith(":")).map((line) => line.split(/: (.*)/s));
+      const event = Object.fromEntries(fields);
+      if (event.data) yield { name: event.event, id: event.id, data: JSON.parse(event.data) };
+    }
+  }
+}

@@ -1,0 +1,46 @@
+// Elements, made by hand: text only ever becomes text.
+
+export function element(name, attributes = {}, ...content) {
+  return filled(document.createElement(name), attributes, content);
+}
+
+export function svg(name, attributes = {}, ...content) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, content);
+}
+
+function filled(made, attributes, content) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(key, value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...content.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
+  return made;
+}
+
+export function fill(place, ...content) {
+  place.replaceChildren(...content.flat(Infinity).filter((each) => each));
+}
+
+export function columns(names) {
+  return element("thead", {}, element("tr", {}, names.map((name) => element("th", { scope: "col" }, name))));
+}
+
+export function figure(name, value) {
+  return element("div", {}, element("dt", {}, name), element("dd", {}, value));
+}
+
+export function download(value, name) {
+  const url = URL.createObjectURL(new Blob([JSON.stringify(value, null, 2)], { type: "application/json" }));
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+export const byId = (id) => document.getElementById(id);
+
+const live = byId("said");
+
+// To those who listen: one sentence at a time, in the page's live region.
+export function say(text) {
+  if (live && live.textContent !== text) live.textContent = text;
+}

@@ -1,0 +1,158 @@
+// The images of a question: files that were dropped or picked, or samples that come with the service.
+
+import { blob, get } from "./api.js";
+import { byId, element, fill } from "./dom.js";
+import { whole } from "./words.js";
+
+const SHOWN = 12;
+const MOST_METADATA = 256;
+const remembered = new Map();
+
+const sampleUrl = (index) => `/samples/${index}.png`;
+
+const reading = (file) => new Promise((resolve) => {
+  const reader = new FileReader();
+  reader.onload = () => resolve(reader.result);
+  reader.onerror = () => resolve("");
+  reader.readAsDataURL(file);
+});
+
+// 0,1,2,7 as "0-2,7": short enough for the request's metadata.
+export function ranges(numbers) {
+  const runs = [];
+  for (const number of numbers) {
+    if (runs.length && number === runs.at(-1)[1] + 1) runs.at(-1)[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([from, to]) => (from === to ? `${from}` : `${from}-${to}`)).join(",");
+}
+
+export function fromRanges(text) {
+  return text.split(",").flatMap((run) => {
+    const [from, to = from] = run.split("-").map(Number);
+    const count = Number.isInteger(from) && to - from < 10_000 ? to - from + 1 : 0;
+    return Array.from({ length: count }, (_, i) => from + i);
+  });
+}
+
+export class Images {
+  constructor(changed) {
+    this.chosen = [];
+    this.samples = { shape: [], classes: [], labels: [] };
+    this.changed = changed;
+    const input = byId("files");
+    input.addEventListener("change", () => this.take(input.files).then(() => (input.value = "")));
+    byId("clear").addEventListener("click", () => (this.choose([]), input.focus()));
+    byId("one-of-each").addEventListener("click", () => this.choose(this.firsts()));
+    byId("all").addEventListener("click", () => this.choose(this.samples.labels.map((_, i) => this.sample(i))));
+    this.takeDrops(byId("drop"));
+  }
+
+  takeDrops(zone) {
+    const over = (event) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      zone.classList.toggle("over", event.type === "dragover");
+    };
+    for (const name of ["dragover", "dragleave", "drop"]) document.addEventListener(name, over);
+    document.addEventListener("drop", (event) => this.take(event.dataTransfer.files));
+  }
+
+  async take(files) {
+    const urls = await Promise.all([...files].map(reading));
+    if (urls.length) this.choose(urls.map((url, i) => ({ name: files[i].name, file: files[i], url })));
+  }
+
+  sample(index) {
+    const label = this.samples.labels[index];
+    return { name: `${this.samples.classes[label]} ${index}`, label, sample: index, url: sampleUrl(index) };
+  }
+
+  firsts() {
+    const { classes, labels } = this.samples;
+    return classes.map((_, label) => labels.indexOf(label)).filter((i) => i >= 0).map((i) => this.sample(i));
+  }
+
+  choose(chosen) {
+    this.chosen = chosen;
+    this.show();
+    this.changed();
+  }
+
+  async load() {
+    this.samples = await get("/samples");
+  }
+
+  // Samples are offered to ensembles that know their classes.
+  offer(ensemble) {
+    const { shape, classes, labels } = this.samples;
+    const fits = labels.length && String([shape, classes]) === String([ensemble?.input_shape, ensemble?.classes]);
+    byId("samples").hidden = !fits;
+    byId("all").textContent = `all ${labels.length}`;
+    if (!fits) {
+      if (this.chosen.some(({ sample }) => sample !== undefined)) this.choose([]);
+      return;
+    }
+    fill(byId("thumbs"), this.firsts().map((each) => element("button", {
+      type: "button", class: "thumb", "data-sample": each.sample, click: (event) => this.toggle(each, event),
+    }, element("img", { src: each.url, alt: "", width: 48, height: 48 }), element("span", {}, classes[each.label]))));
+    this.show();
+  }
+
+  toggle(sample, { ctrlKey, metaKey, shiftKey }) {
+    const others = this.chosen.filter((each) => each.sample !== sample.sample);
+    if (!(ctrlKey || metaKey || shiftKey)) this.choose([sample]);
+    else this.choose(others.length < this.chosen.length ? others : [...others, sample]);
+  }
+
+  show() {
+    const { chosen } = this;
+    const pressed = new Set(chosen.map(({ sample }) => sample));
+    for (const thumb of byId("thumbs").children) {
+      thumb.setAttribute("aria-pressed", pressed.has(Number(thumb.dataset.sample)));
+    }
+    byId("chosen").hidden = !chosen.length;
+    const name = chosen.length === 1 ? chosen[0].name : `${whole(chosen.length)} images`;
+    fill(byId("chosen-images"), chosen.slice(0, SHOWN).map(({ url }) => picture(url, 40)));
+    byId("chosen-name").textContent = name;
+  }
+
+  // What of them goes into the request itself.
+  said() {
+    const { chosen } = this;
+    const said = {};
+    if (chosen.every(({ label }) => label !== undefined)) said.labels = chosen.map(({ label }) => label);
+    const samples = ranges(chosen.map(({ sample }) => sample));
+    if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) said.metadata = { samples };
+    else if (chosen.length === 1) said.metadata = { file: chosen[0].name.slice(0, MOST_METADATA) };
+    return said;
+  }
+
+  async form(request) {
+    const form = new FormData();
+    form.append("request", JSON.stringify(request));
+    const files = await Promise.all(this.chosen.map(({ file, url }) => file ?? blob(url)));
+    files.forEach((file, i) => form.append("images", file, this.chosen[i].name));
+    return form;
+  }
+
+  remember(id) {
+    remembered.set(id, this.chosen);
+  }
+}
+
+// The image at this place of a certification, as far as it is known: by name, and by its pixels.
+export function imageOf({ id, summary }, index, classes) {
+  const chosen = remembered.get(id)?.[index];
+  if (chosen) return chosen;
+  const { metadata, labels } = summary.request;
+  const sample = metadata?.samples ? fromRanges(metadata.samples)[index] : undefined;
+  const label = labels?.[index];
+  if (sample !== undefined) return { name: `${classes?.[label] ?? "sample"} ${sample}`, url: sampleUrl(sample), label };
+  return { name: metadata?.file ?? `image ${index + 1}`, url: null, label };
+}
+
+export function picture(url, size, alt = "") {
+  if (!url) return element("span", { class: "no-picture", "aria-hidden": "true" });
+  return element("img", { class: "picture", src: url, alt, width: size, height: size, loading: "lazy" });
+}

@@ -1,0 +1,98 @@
+// The page: the question stays, beside it stands what the address names.
+//
+//   #/                           the plan for the question
+//   #/certifications/ID[/INDEX]  a certification, or one image of it
+//   #/history                    all of one's own
+
+import { Answer } from "./answer.js";
+import { forgetKey, onKeyWanted, storedKey } from "./api.js";
+import { byId, fill, say } from "./dom.js";
+import { History } from "./history.js";
+import { Images } from "./images.js";
+import { PlanView } from "./plan.js";
+import { Question } from "./question.js";
+import { problemBox } from "./words.js";
+
+const place = byId("answer");
+const form = byId("question");
+const images = new Images(() => question.plan());
+const question = new Question({ form, images, planned });
+let shown = { close() {} };
+let latestPlan = [];
+
+function planned(plan, request) {
+  latestPlan = [plan, request];
+  if (shown instanceof PlanView) shown.show(plan, request);
+}
+
+function route({ focus }) {
+  const [kind, id, index] = location.hash.replace(/^#\/?/, "").split("/");
+  shown.close();
+  const { ensembles } = question;
+  const one = index ? Number(index) : null;
+  if (kind === "certifications" && id) shown = new Answer(place, { id, index: one, ensembles });
+  else if (kind === "history") shown = new History(place);
+  else shown = new PlanView(place, latestPlan);
+  for (const link of document.querySelectorAll("nav a[href^='#']"))
+    if (link.getAttribute("href") === `#/${kind === "history" ? kind : ""}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  if (focus) place.querySelector("h2")?.focus();
+}
+
+form.addEventListener("input", () => fill(byId("refused")));
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const trouble = byId("refused");
+  fill(trouble);
+  if (!images.chosen.length) {
+    fill(trouble, problemBox({ title: "There is no image yet", detail: "Drop one, choose a file, or pick a sample." }));
+    return byId("files").focus();
+  }
+  const button = byId("certify");
+  button.disabled = true;
+  say("Sending the question");
+  try {
+    location.hash = `#/certifications/${await question.submit()}`;
+  } catch (problem) {
+    question.mark(problem.errors ?? []);
+    if (byId("plan").querySelector(".problem")) fill(byId("plan"));
+    fill(trouble, problemBox(problem));
+  } finally {
+    button.disabled = false;
+  }
+});
+
+onKeyWanted((problem, attempt) => {
+  const box = byId("key");
+  const show = (said) => fill(byId("key-problem"), problemBox(said));
+  box.hidden = false;
+  show(problem);
+  byId("key-field").focus();
+  box.onsubmit = async (event) => {
+    event.preventDefault();
+    const wrong = await attempt(byId("key-field").value.trim()).catch((error) => error);
+    if (wrong) return show(wrong);
+    box.hidden = true;
+    byId("key-field").value = "";
+    showKey();
+  };
+});
+
+function showKey() {
+  byId("forget-key").hidden = !storedKey();
+}
+
+byId("forget-key").addEventListener("click", () => {
+  forgetKey();
+  location.reload();
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  place.focus();
+});
+window.addEventListener("hashchange", () => route({ focus: true }));
+
+showKey();
+question.load()
+  .catch((problem) => fill(byId("plan"), problemBox(problem)))
+  .finally(() => route({ focus: false }));

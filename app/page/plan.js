@@ -1,0 +1,68 @@
+// The plan: what a question could prove and what it costs, before any sample is drawn.
+
+import { Chart } from "./chart.js";
+import { columns, element, figure, fill } from "./dom.js";
+import { planReading } from "./reading.js";
+import { procedureName, seconds, short, whole } from "./words.js";
+
+// At length, with the boundaries.
+export class PlanView {
+  constructor(place, latest) {
+    this.chart = new Chart();
+    this.body = element("div");
+    this.table = element("div");
+    fill(place, element("header", { class: "answer-head" }, element("div", {},
+      element("h2", { class: "title", tabindex: -1 }, "The plan"),
+      element("p", { class: "quiet" }, "Samples are drawn until the count crosses a boundary. "
+        + "Where the boundaries lie is known before the first one."))), this.body);
+    if (latest.length) this.show(...latest);
+  }
+
+  show(plan, request) {
+    if (!plan?.boundaries.length) {
+      const why = plan ? `None: ${plan.reason}.` : "None for this question, as it is.";
+      return fill(this.body, element("p", { class: "quiet" }, why));
+    }
+    if (!this.chart.figure.isConnected) fill(this.body, this.chart.figure, this.table);
+    this.chart.show(planReading(plan, request));
+    fill(this.table, expectations(plan, request.procedure));
+  }
+
+  close() {}
+}
+
+function range(values) {
+  const [least, most] = [Math.min(...values), Math.max(...values)].map(whole);
+  return !values.length ? "–" : least === most ? least : `${least} – ${most}`;
+}
+
+// In short, beside the question.
+export function planBox({ feasible, reason, largest_radius, fewest_samples, most_samples, expected, seconds: takes }) {
+  return [
+    element("p", { class: feasible ? "feasible" : "infeasible" },
+      element("strong", {}, feasible ? "Can be proved. " : "Can never be proved. "),
+      reason.replace(/^./, (letter) => letter.toUpperCase()), "."),
+    element("dl", { class: "figures small" },
+      figure("largest radius", short(largest_radius, 6)),
+      figure("samples expected", range(expected.map(({ samples }) => samples))),
+      figure("fewest samples", fewest_samples === null ? "–" : whole(fewest_samples)),
+      figure("most samples", whole(most_samples))),
+    takes && feasible
+      ? element("p", {}, `One image alone takes ${seconds(takes.best)} to ${seconds(takes.worst)}.`) : null,
+  ];
+}
+
+// What happens to images that are more or less sure of their class.
+function expectations(plan, procedure) {
+  return element("table", { class: "numbers" },
+    element("caption", {}, `Expected samples, ${procedureName(procedure)}`),
+    columns(["p_A of the image", "certified", "abandoned", "samples"]),
+    element("tbody", {}, plan.expected.map(({ p_a, certify, abandon, samples }) => element("tr", {},
+      [short(p_a, 4), share(certify), share(abandon), whole(samples)].map((text) => element("td", {}, text))))));
+}
+
+// Neither 0 % nor 100 % unless it is so.
+function share(p) {
+  if (p > 0 && p < 0.0005) return "< 0.1 %";
+  return p < 1 && p > 0.9995 ? "> 99.9 %" : `${(100 * p).toFixed(1)} %`;
+}

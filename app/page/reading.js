@@ -1,0 +1,50 @@
+// What a chart shows of one image: its boundaries, and what is known of its count.
+
+// Whether a look counts all samples so far, or those of its own stage alone.
+const isPooled = ({ name, keep_samples }) => name !== "adaptive" || keep_samples;
+
+const NOTHING = { n: 0, count: 0 };
+
+// Before any sample.
+export function planReading(plan, { procedure, alpha }) {
+  return {
+    looks: plan.boundaries, p0: plan.p0, alpha, pooled: isPooled(procedure), points: [], way: [], bars: [], end: null,
+    note: `${plan.boundaries.length} looks at the count; between the boundaries sampling goes on.`,
+  };
+}
+
+// Of an image under way, or of its certificate; the plan may be missing, and then a certificate's own boundaries serve.
+export function imageReading({ plan, request, certificate, underWay, ended, of }) {
+  const pooled = isPooled(request.procedure);
+  const points = (certificate?.stages ?? underWay?.looks ?? []).map(({ n, count }) => ({ n, count }));
+  const trail = underWay?.trail ?? [];
+  return {
+    looks: plan?.boundaries ?? certificate?.stages.filter(({ certify_at }) => certify_at !== null) ?? [],
+    p0: plan?.p0 ?? certificate?.p_lower ?? 0.5,
+    alpha: certificate?.alpha ?? request.alpha,
+    pooled,
+    points,
+    ...(pooled ? together(points, trail) : apart(points, trail, Boolean(certificate))),
+    end: certificate?.stop_reason ?? (ended ? "exhausted" : null),
+    of,
+    note: ended ? "" : underWay ? "Choosing the class …" : "Waiting for the first samples …",
+  };
+}
+
+// One count from the beginning to the end.
+function together(points, trail) {
+  const counts = new Map([...trail, ...points].map(({ n, count }) => [n, { n, count }]));
+  const way = [...counts.values()].sort((a, b) => a.n - b.n);
+  return { way, bars: way };
+}
+
+// A count of its own in every stage: the way is that of the newest one.
+function apart(points, trail, done) {
+  const before = (done ? points.slice(0, -1) : points)
+    .reduce((sum, each) => ({ n: sum.n + each.n, count: sum.count + each.count }), NOTHING);
+  const stage = done ? points.length : points.length + 1;
+  const own = trail.filter((each) => each.stage === stage)
+    .map(({ n, count }) => ({ n: n - before.n, count: count - before.count }))
+    .filter(({ n }) => n > 0);
+  return { way: done ? [...own, ...points.slice(-1)] : own, bars: done ? points : [...points, ...own.slice(-1)] };
+}

@@ -1,0 +1,166 @@
+// One image of a certification: its chart while it is sampled, its certificate in words when it is done.
+
+import { post } from "./api.js";
+import { Chart } from "./chart.js";
+import { columns, download, element, figure, fill, say } from "./dom.js";
+import { imageOf, picture } from "./images.js";
+import { perturbed } from "./perturbed.js";
+import { imageReading } from "./reading.js";
+import {
+  chosenClass, claim, inPixels, meaning, problemBox, procedureName, saved, short, STATUS, time, whole,
+} from "./words.js";
+
+const COLUMNS = {
+  n: "samples", count: "count", certify_at: "certify at", abandon_at: "abandon at",
+  p_lower: "p lower", p_upper: "p upper", outcome: "outcome",
+};
+
+export class Single {
+  constructor(answer, index) {
+    this.answer = answer;
+    this.index = index;
+    this.told = false;
+    this.chart = new Chart();
+    fill(answer.parts.main, this.chart.figure);
+    fill(answer.parts.face, picture(this.image.url, 72, "the image"));
+    this.plan = null;
+    this.askForPlan();
+  }
+
+  // The boundaries; an ensemble that is no longer served has none to tell.
+  async askForPlan() {
+    const { summary, total } = this.answer.certification;
+    const { labels, metadata, ...request } = summary.request;
+    this.plan = await post("/v1/plan", { ...request, image_count: total }).catch(() => null);
+    this.show();
+  }
+
+  get image() {
+    return imageOf(this.answer.certification, this.index, this.answer.ensemble?.classes);
+  }
+
+  get certificate() {
+    return this.answer.certification.certificates.get(this.index);
+  }
+
+  get underWay() {
+    return this.answer.certification.underWay(this.index);
+  }
+
+  // The class in question; null until it is chosen.
+  get className() {
+    const { certificate, underWay } = this;
+    const index = certificate ? chosenClass(certificate) : underWay?.class_index ?? null;
+    if (index === null) return null;
+    return certificate?.class_name ?? this.answer.ensemble?.classes[index] ?? `class ${index}`;
+  }
+
+  show() {
+    const { certificate, answer, underWay, className } = this;
+    const { parts, certification } = answer;
+    const { ended, summary } = certification;
+    parts.title.textContent = this.title();
+    parts.title.className = `title ${certificate?.decision ?? ""}`;
+    const of = className && `‘${className}’`;
+    this.chart.show(imageReading({ plan: this.plan, request: summary.request, certificate, underWay, ended, of }));
+    fill(parts.figures, this.figures());
+    if (certificate && !this.told) this.tell(certificate);
+  }
+
+  title() {
+    const { certificate, answer, image } = this;
+    const { ended, summary, total } = answer.certification;
+    if (certificate) return certificate.decision === "certified" ? "Certified" : "Abstained";
+    if (ended) return STATUS[summary.status].replace(/^./, (letter) => letter.toUpperCase());
+    return total > 1 ? image.name : "Is the answer stable?";
+  }
+
+  figures() {
+    const { certificate, underWay, className, answer } = this;
+    const { progress, summary, total } = answer.certification;
+    const samples = certificate?.samples ?? (total === 1 ? progress.samples : underWay?.samples ?? 0);
+    const evaluations = certificate?.evaluations ?? (total === 1 ? progress.evaluations : null);
+    const { consensus } = summary.request;
+    const spared = saved({ samples, evaluations, members: answer.ensemble?.members, consensus });
+    const proved = certificate?.decision === "certified" ? String(certificate.radius) : "none";
+    const stage = underWay ? String(underWay.stage || "choosing the class") : "–";
+    return [
+      figure("answer", className ?? "–"),
+      certificate ? figure("radius proved", proved) : figure("stage", stage),
+      figure("samples", whole(samples)),
+      figure("evaluations", evaluations === null ? "–" : whole(evaluations)),
+      figure("saved by consensus", spared ? `${whole(spared.evaluations)} (${spared.percent} %)` : "–"),
+    ];
+  }
+
+  tell(certificate) {
+    this.told = true;
+    const { parts, ensemble } = this.answer;
+    const { label, url } = this.image;
+    fill(parts.words, element("p", { class: `claim ${certificate.decision}` }, claim(certificate)),
+      meaning(certificate, label, ensemble?.classes).map((text) => element("p", { class: "quiet" }, text)));
+    const shape = certificate.provenance?.input.shape;
+    if (certificate.radius > 0 && shape?.length === 3) fill(parts.pixels, inPicture(certificate.radius, shape, url));
+    fill(parts.table, atLength(certificate));
+    say(parts.words.firstChild.textContent);
+  }
+
+  actions() {
+    const { certificate, index, answer } = this;
+    if (!certificate) return {};
+    return {
+      Verify: () => this.verify(certificate),
+      "Download JSON": () => download(certificate, `${answer.certification.id}-${index}.json`),
+    };
+  }
+
+  async verify(certificate) {
+    const { answer } = this;
+    try {
+      const { consistent, problems } = await post("/v1/verify", certificate);
+      const wrong = problems.map(({ field, message }) => element("li", {}, `${field} ${message}`));
+      answer.tell(consistent
+        ? element("span", { class: "good" }, "Verified: everything in it follows from its counts.")
+        : element("ul", { class: "wrong" }, wrong));
+    } catch (problem) {
+      answer.tell(problemBox(problem));
+    }
+  }
+}
+
+function inPicture(radius, shape, url) {
+  return [
+    element("h3", {}, `A length of ${radius}, in pixels`),
+    element("p", { class: "quiet" },
+      "Any of these changes is as long, and so are countless others; none that is shorter changes the answer."),
+    element("ul", { class: "changes" }, inPixels(radius, shape).map(({ name, text }) =>
+      element("li", {}, url ? perturbed(url, { name, radius, shape, text }) : null, element("span", {}, text)))),
+  ];
+}
+
+function atLength({ stages, samples, procedure, digest, provenance, selection }) {
+  const shown = Object.entries(COLUMNS).filter(([key]) => stages.some((stage) => stage[key] !== null));
+  const drawn = selection.reduce((sum, each) => sum + each, 0);
+  const facts = {
+    "class chosen from": `${whole(drawn)} samples of their own`,
+    "samples in all": whole(samples),
+    procedure: procedureName(procedure),
+    finished: time(provenance?.finished_at),
+    seed: provenance?.sampling.seed ?? "–",
+    digest,
+  };
+  const title = `${whole(stages.length)} ${stages.length === 1 ? "stage" : "stages"}, counts and provenance`;
+  return element("details", {}, element("summary", {}, title),
+    element("div", { class: "scroll" }, element("table", { class: "numbers" },
+      columns(shown.map(([, name]) => name)),
+      element("tbody", {}, stages.map((stage) =>
+        element("tr", {}, shown.map(([key]) => element("td", {}, cell(stage[key])))))))),
+    element("dl", { class: "provenance" },
+      Object.entries(facts).map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])));
+}
+
+function cell(value) {
+  if (typeof value !== "number") return value ?? "";
+  if (!Number.isInteger(value)) return short(value, 6);
+  return value < 0 ? "never" : whole(value);
+}

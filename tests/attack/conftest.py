@@ -1,0 +1,41 @@
+"""The service as its own tests have it, and a whole one: Valkey, API and a real worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.embedded import EmbeddedServer
+from tests.attack.whole import Whole
+from tests.service.api import Api
+from tests.service.conftest import api, client, player, valkey  # noqa: F401
+from tests.service.test_access import ENTRIES
+
+
+@pytest.fixture(scope="session")
+def odd(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:  # noqa: F811
+    """Other names, other origins, little patience, room for little."""
+    settings = {
+        "allowed_hosts": "api, Smooth.Example",
+        "cors_origins": "https://good.example",
+        "head_seconds": 0.5,
+        "connections": 20,
+        "bodies_mb": 16,
+        "request_bytes": 4_000_000,
+    }
+    with Api(valkey.url, tmp_path_factory.mktemp("odd"), **settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def locked(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:  # noqa: F811
+    """With keys."""
+    with Api(valkey.url, tmp_path_factory.mktemp("locked"), api_keys=",".join(ENTRIES)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    with Whole(tmp_path_factory.mktemp("whole")) as running:
+        yield running

@@ -1,0 +1,34 @@
+"""A real Chromium, driven by Playwright; why there is none, where there is none."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+if find_spec("playwright") is None:
+    MISSING = "Playwright is not installed: `make setup` brings it"
+elif EXECUTABLE is None:
+    MISSING = "there is no Chromium: `apt-get install chromium` brings it"
+else:
+    MISSING = ""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser; while it runs no other event loop can run in this thread."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()

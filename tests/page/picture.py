@@ -1,0 +1,39 @@
+"""The picture of the page for the README: `python -m tests.page.picture docs/page.png`."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+from tests.page.chromium import MISSING, chromium
+from tests.page.shipped import shipped
+from tests.page.visit import Visit
+
+SAMPLE, RADIUS = "cat", "0.36"
+"""Certified for sure, and not at the first look."""
+COLOURS = 128
+
+
+def draw(path: Path) -> None:
+    """Certify a sample on the page, and keep what is seen of it."""
+    with tempfile.TemporaryDirectory() as folder, shipped(Path(folder)) as api, chromium() as browser:
+        address = f"http://127.0.0.1:{api.port}/"
+        with Visit(browser, address, viewport={"width": 1200, "height": 1060}, color_scheme="light") as visit:
+            visit.page.click(f".thumb:has-text('{SAMPLE}')")
+            visit.ask(radius=RADIUS)
+            visit.page.wait_for_selector(f"#plan :text('adius {RADIUS} is proved')")
+            visit.certify()
+            visit.page.wait_for_selector(".claim", timeout=600_000)
+            visit.page.evaluate("document.activeElement.blur()")
+            seen = Image.open(io.BytesIO(visit.page.screenshot()))
+    seen.convert("RGB").quantize(COLOURS).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    if MISSING:
+        sys.exit(MISSING)
+    draw(Path(sys.argv[1]))

@@ -1,0 +1,64 @@
+"""The page with the shipped ensemble and its sample images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from models.data import load_images
+from models.registry import ZOO
+from tests.page.shipped import NAME, shipped
+from tests.page.visit import Visit
+from tests.service.api import Api
+
+SHEET = load_images(ZOO / "cifar10-test-100.json")
+SHIP = 4
+
+
+@pytest.fixture(scope="module")
+def api(browser: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with shipped(tmp_path_factory.mktemp("samples")) as running:
+        yield running
+
+
+@pytest.fixture
+def here(visit: Callable[..., Visit], api: Api) -> Visit:
+    opened = visit(f"http://127.0.0.1:{api.port}/")
+    opened.page.wait_for_selector(".thumb")
+    return opened
+
+
+def test_a_sample_is_certified_and_its_label_is_known(here: Visit, api: Api) -> None:
+    assert here.page.locator(".thumb").all_inner_texts() == list(SHEET.classes)
+    here.page.click(".thumb:has-text('ship')")
+    here.certify()
+    assert here.text(".claim") == (
+        "No perturbation of Euclidean length below 0.25 changes the answer ‘ship’, with 99.9 % confidence."
+    )
+    assert "The answer is right" in here.text(".words")
+    assert "every one of the 3,072 values by 1.15 levels" in here.text(".changes")
+    said = api.client.get(f"/v1/certifications/{here.certification}").json()
+    (certificate,) = said["certificates"]
+    everybody = 5 * certificate["samples"]
+    assert here.figure("saved by consensus").startswith(f"{everybody - certificate['evaluations']:,} (")
+    assert (said["ensemble"], said["request"]["labels"], said["request"]["consensus"]) == (NAME, [8], 2)
+    here.page.reload()
+    assert here.page.locator(".face img").get_attribute("src") == f"/samples/{SHIP}.png"
+
+
+def test_a_batch_of_samples_has_its_certified_accuracy(here: Visit, api: Api) -> None:
+    here.page.click("#one-of-each")
+    assert here.page.locator(".thumb[aria-pressed=true]").count() == 10
+    for name in SHEET.classes[:7]:
+        here.page.click(f".thumb:has-text('{name}')", modifiers=["Control"])
+    here.ask(procedure="adaptive", samples="50 60", radius="0.1")
+    here.certify()
+    here.page.wait_for_selector(".status.succeeded")
+    said = api.client.get(f"/v1/certifications/{here.certification}").json()
+    labels, certificates = said["request"]["labels"], said["certificates"]
+    assert labels == [7, 8, 9]
+    right = sum(each["class_index"] == label for each, label in zip(certificates, labels, strict=True))
+    assert f"certified accuracy: {right} of 3 images" in here.text(".readout")
+    assert here.page.locator(".curve path.fall").count() == 2
+    assert here.page.locator(".batch tbody tr").count() == 3
