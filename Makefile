@@ -2,12 +2,13 @@
 # make serve   the whole service in this terminal: embedded Valkey, API and worker
 # make check   format, lint and types
 # make test    all of it: environment, then every test
+# make audit   known weaknesses of the pinned packages; asks the index of packages, so it needs a network
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup serve check test format clean
+.PHONY: setup serve check test format audit clean
 
 setup: $(READY)
 
@@ -33,5 +34,11 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+audit:
+	$(PYTHON) -m venv .audit
+	.audit/bin/python -m pip install --quiet pip-audit
+	.audit/bin/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip --progress-spinner off \
+	  || { echo 'audit: a package has a known weakness, or (with "not found") the index could not be asked: see above'; exit 1; }
+
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .audit dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

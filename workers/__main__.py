@@ -1,4 +1,7 @@
-"""`python -m workers`: a worker process for each device, around one Redis. `replay` repeats a certificate."""
+"""`python -m workers`: a worker process for each device, around one Redis.
+
+`replay` repeats a certificate; `health` says whether a worker on this host is alive.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,14 @@ def replay(
     from workers.replay import command
 
     command(certificate, image, zoo)
+
+
+@cli.command()
+def health() -> None:
+    """Exit with 0 if a worker on this host has sent a heartbeat lately."""
+    from workers.health import check
+
+    check()
 
 
 def run() -> None:

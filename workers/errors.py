@@ -9,6 +9,7 @@ WorkerError
 ├── InputLostError                    the images of a certification are no longer there
 ├── LateError                         the deadline of a certification has passed
 ├── ReplayError                       a certificate that cannot be repeated here
+├── HealthError                       no worker of this host is alive
 ├── CanceledError                     somebody canceled the certification
 └── ClosedError                       the engine was closed
 """
@@ -50,6 +51,10 @@ class LateError(WorkerError):
 
 class ReplayError(WorkerError):
     """A certificate that cannot be repeated here."""
+
+
+class HealthError(WorkerError):
+    """No worker of this host is alive."""
 
 
 class CanceledError(WorkerError):

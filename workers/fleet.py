@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 from pydantic import ValidationError
@@ -24,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 PAUSE_S = 1.0
 """Before a process that ended is started again."""
+PR_SET_PDEATHSIG = 1
 
 
 def serve() -> None:
@@ -44,7 +47,7 @@ def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
     """This process works with one device."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    CertificationWorker(Server(settings.redis_url), settings, Holdings.load(settings, device)).serve()
+    CertificationWorker(Server(settings.redis_address), settings, Holdings.load(settings, device)).serve()
 
 
 class Fleet:
@@ -75,9 +78,25 @@ class Fleet:
 
     def _start(self, place: int) -> None:
         environment = {**os.environ, "SMOOTHCERT_DEVICES": self._devices[place]}
-        self._processes[place] = subprocess.Popen([sys.executable, "-m", "workers"], env=environment)
+        self._processes[place] = subprocess.Popen(
+            [sys.executable, "-m", "workers"], env=environment, preexec_fn=_leave_with(os.getpid())
+        )
 
     def _leave(self, number: int, _frame: object) -> None:
         self._leaving = True
         for process in self._processes.values():
             process.send_signal(number)
+
+
+def _leave_with(parent: int) -> Callable[[], None] | None:
+    """What a child does before it becomes a worker, so that the system asks it to leave should its parent be killed."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+
+    def leave_with_parent() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it ended before we asked
+            os._exit(1)
+
+    return leave_with_parent

@@ -6,17 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from models.registry import ZOO
+from store.settings import RedisSettings
 
 
-class WorkerSettings(BaseSettings):
+class WorkerSettings(RedisSettings):
     """Each field is the environment variable SMOOTHCERT_ and its name."""
 
-    model_config = SettingsConfigDict(env_prefix="SMOOTHCERT_", extra="ignore")
-
-    redis_url: str = "redis://127.0.0.1:6379/0"
     pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "default"
     """Workers of a pool hold the same ensembles and share a queue."""
     zoo: Path = ZOO

@@ -1,0 +1,58 @@
+# Two images of one tree: `api`, without torch, and `worker`, with the shipped ensembles.
+#
+# Everything in them belongs to root and the processes do not run as root, so that they cannot write their own code.
+# They write to /tmp alone: run them with a read-only root file system and a tmpfs there.
+FROM python:3.11-slim-bookworm AS base
+ENV PATH=/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+WORKDIR /srv
+
+# What is installed changes seldom, so it comes before the sources.
+FROM base AS packages
+# An index that has CPU builds of torch makes the worker's image some gigabytes smaller; the versions stay the same.
+ARG PIP_EXTRA_INDEX_URL
+ENV PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_QUIET=1
+COPY pyproject.toml constraints.txt ./
+RUN --mount=type=cache,target=/root/.cache/pip python -m venv /venv && python -m pip install pip
+RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+    > requirements.txt
+
+FROM packages AS api-packages
+RUN --mount=type=cache,target=/root/.cache/pip pip install --requirement requirements.txt --group api
+
+FROM packages AS worker-packages
+RUN --mount=type=cache,target=/root/.cache/pip pip install --requirement requirements.txt --group worker
+
+# Readable by all whatever the umask of the clone was; compiled, since nothing can be compiled later.
+FROM base AS sources
+COPY smoothcert smoothcert
+COPY store store
+COPY app app
+COPY models models
+COPY workers workers
+RUN chmod -R u=rwX,go=rX . && python -m compileall -q .
+
+FROM base AS service
+ENV SMOOTHCERT_CACHE=/tmp/smoothcert
+USER 10001:10001
+
+FROM service AS api
+COPY --from=api-packages /venv /venv
+COPY --from=sources /srv/smoothcert smoothcert
+COPY --from=sources /srv/store store
+COPY --from=sources /srv/app app
+COPY --from=sources /srv/models/zoo/cifar10-test-100.* models/zoo/
+ENV SMOOTHCERT_HOST=0.0.0.0
+EXPOSE 8000
+HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --start-interval=1s \
+    CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
+CMD ["python", "-m", "app"]
+
+FROM service AS worker
+COPY --from=worker-packages /venv /venv
+COPY --from=sources /srv/smoothcert smoothcert
+COPY --from=sources /srv/store store
+COPY --from=sources /srv/models models
+COPY --from=sources /srv/workers workers
+HEALTHCHECK --interval=15s --timeout=10s --start-period=120s --start-interval=2s \
+    CMD ["python", "-m", "workers", "health"]
+CMD ["python", "-m", "workers"]

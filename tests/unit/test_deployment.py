@@ -1,0 +1,324 @@
+"""The images, the compose files and the manifests say what they should; tests/compose/smoke.sh runs them for real."""
+
+from __future__ import annotations
+
+import re
+import stat
+import subprocess
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from app.__main__ import GRACE_SECONDS
+from app.access import Keys, digest
+from app.settings import Settings
+from store import bookkeeping
+from workers.settings import WorkerSettings
+from workers.worker import FAREWELL_S
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+GPU = yaml.safe_load((ROOT / "docker-compose.gpu.yml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+MANIFESTS = {
+    f"{path.stem} {each['kind']}": each
+    for path in sorted(KUBERNETES.glob("*.yaml"))
+    for each in yaml.safe_load_all(path.read_text())
+}
+KEDA = {name: each for name, each in MANIFESTS.items() if each["apiVersion"].startswith("keda.sh/")}
+CORE = {name: each for name, each in MANIFESTS.items() if name not in KEDA and name != "kustomization Kustomization"}
+PODS = {name.split()[0]: each["spec"]["template"]["spec"] for name, each in CORE.items() if "template" in str(each)}
+CONTAINERS = {name: pod["containers"][0] for name, pod in PODS.items()}
+
+
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """The stages of the Dockerfile: the instructions of each, in their order."""
+    lines = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", DOCKERFILE, flags=re.MULTILINE)).splitlines()
+    found: dict[str, list[tuple[str, str]]] = {}
+    for line in filter(None, lines):
+        instruction, _, rest = line.partition(" ")
+        if instruction == "FROM":
+            stage = rest.split()[-1]
+            found[stage] = []
+        found[stage].append((instruction, rest.strip()))
+    return found
+
+
+def lineage(stage: str) -> list[tuple[str, str]]:
+    """The instructions of a stage after those of the stages that it starts from."""
+    base = stages()[stage][0][1].split()[0]
+    return (lineage(base) if base in stages() else []) + stages()[stage]
+
+
+# --- images
+
+
+@pytest.mark.parametrize("target", ["api", "worker"])
+def test_an_image_runs_without_a_shell_as_somebody_else_than_root_and_tells_its_health(target: str) -> None:
+    last = dict(lineage(target))  # of each instruction, the last one counts
+    uid = last["USER"].split(":")[0]
+    assert uid.isdigit()
+    assert int(uid) > 0
+    assert last["CMD"].startswith('["python", "-m"')
+    assert ' CMD ["python", ' in last["HEALTHCHECK"]
+
+
+def test_the_image_of_the_api_takes_nothing_from_the_workers() -> None:
+    copied = " ".join(rest for instruction, rest in lineage("api") if instruction == "COPY")
+    assert "worker" not in copied
+    assert "--group api" in str(stages()["api-packages"])
+
+
+def test_packages_are_installed_before_the_sources_are_looked_at_and_as_the_constraints_say() -> None:
+    for target in ("api", "worker"):
+        steps = lineage(f"{target}-packages")
+        assert [rest for instruction, rest in steps if instruction == "COPY"] == ["pyproject.toml constraints.txt ./"]
+        assert any("PIP_CONSTRAINT=constraints.txt" in rest for _, rest in steps)
+
+
+def test_building_needs_no_other_image_than_that_of_python() -> None:
+    assert "syntax=" not in DOCKERFILE
+    pulled = {steps[0][1].split()[0] for steps in stages().values()} - set(stages())
+    assert len(pulled) == 1
+    assert pulled.pop().startswith("python:3.11-")
+
+
+def test_the_context_of_the_build_is_what_is_named_and_nothing_else() -> None:
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert lines[0] == "*"
+    copied = {
+        rest.split()[0]
+        for steps in stages().values()
+        for instruction, rest in steps
+        if instruction == "COPY" and "--from" not in rest
+    }
+    assert {line[1:] for line in lines if line.startswith("!")} == copied | {"constraints.txt"}
+
+
+# --- compose
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_confined_limited_and_started_again(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["restart"] == "unless-stopped"
+    assert set(service["deploy"]["resources"]["limits"]) == {"cpus", "memory", "pids"}
+    assert "container_name" not in service
+
+
+def test_redis_can_be_reached_from_inside_alone_and_only_the_api_from_outside() -> None:
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
+    assert SERVICES["api"]["ports"] == ["${SMOOTHCERT_PUBLISH:-127.0.0.1:8000}:8000"]
+    assert COMPOSE["networks"]["inside"] == {"internal": True}
+    assert SERVICES["redis"]["networks"] == SERVICES["worker"]["networks"] == ["inside"]
+
+
+def test_redis_writes_before_it_answers_evicts_nothing_and_has_a_password_everywhere() -> None:
+    said = [SERVICES["redis"]["command"][-1], MANIFESTS["redis ConfigMap"]["data"]["redis.conf"]]
+    said[1] += CONTAINERS["redis"]["args"][0]
+    for configuration in said:
+        for line in ("appendonly yes", "appendfsync always", "maxmemory-policy noeviction", "requirepass $"):
+            assert line in configuration
+    assert SERVICES["redis"]["volumes"] == ["redis:/data"]
+    assert SERVICES["redis"]["healthcheck"]["test"]
+
+
+def test_secrets_come_from_files_that_git_and_the_images_never_see() -> None:
+    folders = {Path(secret["file"]).parent.as_posix() for secret in COMPOSE["secrets"].values()}
+    assert folders == {"deploy/secrets"}
+    assert "secrets/" in (ROOT / "deploy" / ".gitignore").read_text().splitlines()
+    assert not [name for name in SERVICES if "PASSWORD=" in str(SERVICES[name].get("environment", ""))]
+
+
+def test_a_gpu_belongs_to_one_worker() -> None:
+    workers = GPU["services"]
+    assert workers["worker-two"]["extends"] == {"file": "docker-compose.yml", "service": "worker"}
+    devices = [
+        device["device_ids"]
+        for worker in workers.values()
+        for device in worker["deploy"]["resources"]["reservations"]["devices"]
+    ]
+    assert devices == [["0"], ["1"]]
+    assert {worker["environment"]["SMOOTHCERT_DEVICES"] for worker in workers.values()} == {"cuda:0"}
+
+
+# --- what compose and Kubernetes share
+
+
+def environments() -> Iterator[tuple[str, dict[str, str]]]:
+    for name, service in [*SERVICES.items(), *GPU["services"].items()]:
+        yield name.partition("-")[0], service.get("environment", {})
+    for name, container in CONTAINERS.items():
+        yield name, {each["name"]: each["value"] for each in container.get("env", [])}
+
+
+def test_every_variable_that_is_set_is_a_setting_of_that_process() -> None:
+    known = {"api": Settings.model_fields, "worker": WorkerSettings.model_fields, "redis": {}}
+    for process, said in environments():
+        assert {name.removeprefix("SMOOTHCERT_").lower() for name in said} <= set(known[process]), process
+
+
+def test_a_process_is_given_the_time_that_it_takes_to_leave() -> None:
+    drain = {process: said["SMOOTHCERT_DRAIN_S"] for process, said in environments() if "SMOOTHCERT_DRAIN_S" in said}
+    worker = float(drain["worker"]) + 2 * FAREWELL_S
+    for process, least in (("worker", worker), ("api", GRACE_SECONDS)):
+        assert float(SERVICES[process]["stop_grace_period"].removesuffix("s")) > least
+        before = PODS[process]["containers"][0].get("lifecycle", {}).get("preStop", {}).get("sleep", {})
+        assert PODS[process]["terminationGracePeriodSeconds"] - before.get("seconds", 0) > least
+
+
+def test_secrets_are_made_once_and_fit_together(tmp_path: Path) -> None:
+    script = tmp_path / "secrets.sh"
+    script.write_text((ROOT / "deploy" / "secrets.sh").read_text())
+    made = []
+    for _ in range(2):
+        subprocess.run(["sh", script], check=True)
+        made.append({path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()})
+    assert made[0] == made[1]
+    assert set(made[0]) == {"redis_password", "api_key", "api_keys"}
+    assert re.fullmatch("[0-9a-f]{64}", made[0]["redis_password"])
+    assert Keys.read(str(tmp_path / "secrets" / "api_keys")).digests == (("compose", digest(made[0]["api_key"])),)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "secrets").iterdir()}
+    assert modes == {"redis_password": 0o444, "api_key": 0o600, "api_keys": 0o444}
+    assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
+
+
+# --- Kubernetes
+
+VERSIONS = ("1.31", kubernetes_validate.latest_version())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", CORE)
+def test_a_manifest_follows_the_schema_of_kubernetes(name: str, version: str) -> None:
+    kubernetes_validate.validate(CORE[name], version, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("replicas",), "two"), (("template", "spec", "containers", 0, "livenesProbe"), {}), (("template",), "api")],
+)
+def test_a_manifest_with_a_mistake_is_found(path: tuple[Any, ...], value: Any) -> None:
+    wrong = deepcopy(MANIFESTS["api Deployment"])
+    place = wrong["spec"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_is_confined_as_the_restricted_profile_asks(name: str) -> None:
+    pod, container = PODS[name], CONTAINERS[name]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "memory" in container["resources"]["limits"]
+    assert {"startupProbe", "readinessProbe"} <= set(container)
+
+
+def test_pods_run_as_the_user_of_their_image() -> None:
+    for name in ("api", "worker"):
+        uid, gid = dict(lineage(name))["USER"].split(":")
+        context = PODS[name]["securityContext"]
+        assert (context["runAsUser"], context["runAsGroup"]) == (int(uid), int(gid))
+
+
+def test_every_manifest_is_applied_but_the_example_of_a_secret() -> None:
+    files = {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
+    assert set(MANIFESTS["kustomization Kustomization"]["resources"]) == files
+
+
+def test_secrets_that_are_mounted_are_in_the_example() -> None:
+    keys = set(MANIFESTS["secret.example Secret"]["stringData"])
+    assert keys == set(COMPOSE["secrets"])
+    for _, said in environments():
+        named = {value for value in said.values() if value.startswith("/run/secrets/")}
+        assert {Path(value).name for value in named} <= keys
+
+
+# The fields that KEDA documents for these kinds, as far as they are used here, with the type of each.
+SCALED_OBJECT = {
+    "scaleTargetRef": {"name": str},
+    "pollingInterval": int,
+    "minReplicaCount": int,
+    "maxReplicaCount": int,
+    "advanced": {"horizontalPodAutoscalerConfig": {"behavior": dict}},
+    "triggers": [
+        {
+            "type": str,
+            "metadata": {"address": str, "listName": str, "listLength": str, "databaseIndex": str},
+            "authenticationRef": {"name": str},
+        }
+    ],
+}
+TRIGGER_AUTHENTICATION = {"secretTargetRef": [{"parameter": str, "name": str, "key": str}]}
+
+
+def misfits(value: Any, shape: Any, place: str = "spec") -> list[str]:
+    """Where a value is not of a shape: fields unknown or missing, and types that are others."""
+    if isinstance(shape, dict) and isinstance(value, dict):
+        wrong = [f"{place}.{name}" for name in value.keys() ^ shape.keys()]
+        return wrong + [
+            each
+            for name in value.keys() & shape.keys()
+            for each in misfits(value[name], shape[name], f"{place}.{name}")
+        ]
+    if isinstance(shape, list) and isinstance(value, list):
+        return [each for i, item in enumerate(value) for each in misfits(item, shape[0], f"{place}[{i}]")]
+    return [] if isinstance(shape, type) and type(value) is shape else [place]
+
+
+def test_the_scaler_has_the_fields_that_keda_documents() -> None:
+    assert misfits(KEDA["scaler ScaledObject"]["spec"], SCALED_OBJECT) == []
+    assert misfits(KEDA["scaler TriggerAuthentication"]["spec"], TRIGGER_AUTHENTICATION) == []
+    behavior = KEDA["scaler ScaledObject"]["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "worker"},
+        "spec": {"maxReplicas": 8, "scaleTargetRef": {"kind": "Deployment", "name": "worker"}, "behavior": behavior},
+    }
+    kubernetes_validate.validate(autoscaler, VERSIONS[-1], strict=True)
+
+
+def test_a_scaler_with_a_mistake_is_found() -> None:
+    wrong = deepcopy(KEDA["scaler ScaledObject"]["spec"])
+    wrong["triggers"][0]["metadata"]["listLength"] = 4
+    wrong["minReplicas"] = wrong.pop("minReplicaCount")
+    assert sorted(misfits(wrong, SCALED_OBJECT)) == [
+        "spec.minReplicaCount",
+        "spec.minReplicas",
+        "spec.triggers[0].metadata.listLength",
+    ]
+
+
+def test_the_scaler_counts_the_queue_of_the_workers_that_it_scales() -> None:
+    spec = KEDA["scaler ScaledObject"]["spec"]
+    (trigger,) = spec["triggers"]
+    pool = WorkerSettings.model_fields["pool"].default
+    assert trigger["metadata"]["listName"] == bookkeeping.waiting_key(bookkeeping.queue_name(pool))
+    assert "SMOOTHCERT_POOL" not in str(CONTAINERS["worker"]["env"])
+    assert spec["scaleTargetRef"]["name"] == MANIFESTS["worker Deployment"]["metadata"]["name"]
+    assert "replicas" not in MANIFESTS["worker Deployment"]["spec"]
+    service, namespace, _ = trigger["metadata"]["address"].split(".", 2)
+    assert (service, namespace) == ("redis", MANIFESTS["kustomization Kustomization"]["namespace"])
+    (reference,) = KEDA["scaler TriggerAuthentication"]["spec"]["secretTargetRef"]
+    assert reference["key"] in MANIFESTS["secret.example Secret"]["stringData"]
+    assert spec["minReplicaCount"] >= 1

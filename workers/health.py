@@ -1,0 +1,40 @@
+"""Whether a worker on this host is alive, as Redis sees it: for the health check of a container."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import redis
+from pydantic import ValidationError
+
+from smoothcert.errors import explain
+from store import keys
+from store.settings import RedisSettings
+from workers.errors import HealthError
+
+ANSWER_S = 4
+
+
+def check() -> None:
+    """HealthError unless a worker that was started here has sent a heartbeat lately."""
+    host = socket.gethostname()
+    if host not in {_host(name) for name in _alive()}:
+        raise HealthError(f"no worker on {host!r} has sent a heartbeat lately: it is starting, or it is gone")
+
+
+def _alive() -> list[str]:
+    try:
+        address = RedisSettings().redis_address
+        with redis.Redis.from_url(address, socket_connect_timeout=ANSWER_S, socket_timeout=ANSWER_S) as client:
+            names: list[bytes] = client.zrangebyscore(keys.WORKERS, time.time(), "+inf")
+    except ValidationError as error:
+        raise HealthError(f"the settings are wrong: {explain(error)}") from error
+    except redis.exceptions.RedisError as error:
+        raise HealthError(f"Redis does not say which workers are alive: {error}") from error
+    return [name.decode() for name in names]
+
+
+def _host(name: str) -> str:
+    """Of a worker, which is called after its host and a number of its own."""
+    return name.rpartition("-")[0]
