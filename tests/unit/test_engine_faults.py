@@ -175,6 +175,16 @@ def test_memory_that_is_never_enough_is_an_error(delicate: Ensemble) -> None:
         engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
 
 
+def test_memory_that_is_never_enough_for_one_leaves_the_next_its_full_batches(delicate: Ensemble) -> None:
+    with Engine(delicate, batch=32) as engine:
+        Delicate.most = 0
+        with pytest.raises(torch.OutOfMemoryError):
+            engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+        Delicate.most = 10**9
+        after = engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+    assert [(shape.start, shape.stop, shape.rows) for shape in after.shapes] == [(0, 64, 32)]
+
+
 def test_a_fault_in_the_device_fails_its_certifications_and_the_engine_goes_on(delicate: Ensemble) -> None:
     with Engine(delicate, batch=32) as engine:
         Delicate.broken = True

@@ -1,0 +1,42 @@
+"""The blocks of code in a Markdown file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FENCE = re.compile(
+    r"(?:^<!-- (?P<note>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One of them."""
+
+    file: str
+    line: int
+    language: str
+    text: str
+    note: str
+    """What a comment right above it says: who runs it, where that is another test."""
+
+    @property
+    def commands(self) -> list[str]:
+        """What is typed after each `$ `; a backslash goes on in the next line."""
+        joined = self.text.replace("\\\n", " ")
+        return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def blocks(path: Path, root: Path) -> list[Block]:
+    """All of a file, in their order."""
+    text = path.read_text()
+    name = str(path.relative_to(root))
+    return [
+        Block(name, text[: found.start("text")].count("\n"), found["language"], found["text"], found["note"] or "")
+        for found in FENCE.finditer(text)
+    ]

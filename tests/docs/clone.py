@@ -1,0 +1,89 @@
+"""A clone as a reader has it: the tree, the environment, and a service that `make serve` started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+READY_S = 120
+RUN_S = 300
+
+
+class Clone:
+    """A folder in which commands of the documentation run; what serves is ended by `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "smoothcert"
+        files = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT, capture_output=True, check=True, text=True,
+        ).stdout  # fmt: skip
+        for name in filter(None, files.split("\0")):
+            if (ROOT / name).exists():
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.folder / name)
+        (self.folder / ".venv").symlink_to(ROOT / ".venv")
+        self.port = free_port()
+        path = f"{self.folder}/.venv/bin:{os.environ['PATH']}"
+        url = f"http://127.0.0.1:{self.port}"
+        said = {"PATH": path, "SMOOTHCERT_PORT": str(self.port), "SMOOTHCERT_URL": url, "COLUMNS": "80"}
+        said |= {"PYTHONPATH": str(self.folder)}  # its own tree, not the one that the environment points to
+        self.environment = {**os.environ, **said}
+        self._serving: subprocess.Popen[bytes] | None = None
+
+    def run(self, command: str) -> str:
+        """What a command prints; an error where it fails. `make serve` goes on in the background."""
+        command = command.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
+        if "make serve" in command:
+            self.serve(command)
+            return ""
+        return self._finished(["bash", "-euo", "pipefail", "-c", command])
+
+    def python(self, code: str) -> str:
+        """What a program prints."""
+        return self._finished(["python", "-c", code.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")])
+
+    def serve(self, command: str) -> None:
+        """As if it were typed in another terminal; one that runs already is ended."""
+        self.close()
+        log = (self.folder / "serve.log").open("wb")
+        self._serving = subprocess.Popen(
+            ["bash", "-c", re.sub(r"\bmake serve\b", "exec make serve", command)],
+            cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline and self._serving.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5):
+                    return
+            except OSError:
+                time.sleep(0.2)
+        raise AssertionError(f"`{command}` was not ready: {(self.folder / 'serve.log').read_text()}")
+
+    def close(self) -> None:
+        """End what serves, as Ctrl-C does."""
+        if self._serving is not None and self._serving.poll() is None:
+            os.killpg(self._serving.pid, signal.SIGINT)
+            self._serving.wait(60)
+        self._serving = None
+
+    def _finished(self, arguments: list[str]) -> str:
+        done = subprocess.run(
+            arguments, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=RUN_S
+        )
+        assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

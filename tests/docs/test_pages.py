@@ -1,0 +1,64 @@
+"""The pages are true: links lead somewhere, the HTTP reference is the service's, every setting is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app import openapi, reference
+from app.main import create_app
+from app.settings import Settings
+from tests.docs.clone import ROOT
+from workers.settings import WorkerSettings
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(page.read_text()):
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name}: {target}"
+        if anchor and file.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            assert anchor[1:] in {slug(heading) for heading in headings}, f"{page.name}: {target}{anchor}"
+
+
+def slug(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_http_reference_is_the_services_own() -> None:
+    said = reference.markdown(openapi.document(create_app(Settings())))
+    assert (ROOT / "docs" / "http.md").read_text() == said + "\n", "run `python -m app reference > docs/http.md`"
+
+
+def test_every_setting_is_described() -> None:
+    page = (ROOT / "docs" / "operation.md").read_text()
+    for name in {*Settings.model_fields, *WorkerSettings.model_fields}:
+        assert f"`SMOOTHCERT_{name.upper()}`" in page, name
+
+
+def test_the_plan_is_the_one_that_is_shown() -> None:
+    text = (ROOT / "README.md").read_text()
+    (command,) = re.findall(r"^\$ (smoothcert plan .*)$", text, re.MULTILINE)
+    environment = {**os.environ, "COLUMNS": "80"}
+    printed = subprocess.run(
+        [sys.executable, "-m", *command.replace("smoothcert", "smoothcert.cli").split()],
+        capture_output=True, text=True, cwd=ROOT, env=environment, check=True,
+    ).stdout  # fmt: skip
+    shown = text.split(command)[1].split("```")[2]
+    assert printed.split() == shown.split()
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name for page in PAGES for name in re.findall(r"`make ([a-z]+)`", page.read_text())}
+    assert {"setup", "serve", "check", "test"} <= named <= targets
