@@ -2,13 +2,14 @@
 # make serve   the whole service in this terminal: embedded Valkey, API and worker
 # make check   format, lint and types
 # make test    all of it: environment, then every test
+# make faults  every fault on purpose, and the table of what was lost; about fifteen minutes
 # make audit   known weaknesses of the pinned packages; asks the index of packages, so it needs a network
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup serve check test format audit clean
+.PHONY: setup serve check test format faults audit clean
 
 setup: $(READY)
 
@@ -33,6 +34,9 @@ test: $(READY)
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+faults: $(READY)
+	$(BIN)/python -m tests.faults
 
 audit:
 	$(PYTHON) -m venv .audit

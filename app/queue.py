@@ -1,7 +1,7 @@
 """The queue, as the API sees it: the only file of `app` that talks to Redis.
 
-Every method either answers or raises UnavailableError, within a few seconds; nothing is tried twice, since a submission
-that was not answered may have been carried out. What is sent and what it means is in `store`.
+Every method either answers or raises UnavailableError, within a few seconds. What met a dead connection, as all are
+after a restart of Redis, is sent once more: every call of `store` may be carried out twice and counts once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Literal
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as DisconnectedError
 from redis.exceptions import RedisError
 
 from app.changes import Changes, Watch
@@ -110,7 +111,7 @@ class Queue:
             timeout=ANSWER_SECONDS,
             socket_connect_timeout=CONNECT_SECONDS,
             socket_timeout=ANSWER_SECONDS,
-            retry=Retry(NoBackoff(), 0),
+            retry=Retry(NoBackoff(), 1, supported_errors=(DisconnectedError,)),
         )
         self._redis: Any = Redis.from_pool(pool)  # whose types promise text and bytes at once
         self._limits, self._result_ttl = limits, result_ttl

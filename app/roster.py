@@ -28,11 +28,12 @@ class Roster:
         return cls(tuple(workers), tuple(sorted(chosen.values(), key=lambda offer: offer.card.name)))
 
     def offer(self, name: str | None) -> Offer:
-        """The ensemble of this name; the only one there is where none is named."""
+        """The ensemble of this name; where none is named, the only one that live workers hold, or the only one."""
         named = {offer.card.name: offer for offer in self.offers}
-        if name is None and len(named) == 1:
-            return self.offers[0]
         if name is None:
+            held = [offer for offer in self.offers if self.holders(offer)] or self.offers
+            if len(held) == 1:
+                return held[0]
             known = ", ".join(named) or "none at the moment"
             raise invalid("ensemble", f"must be named where not exactly one is served; there are: {known}")
         if name not in named:

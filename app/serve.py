@@ -27,8 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Protocol, TextIO
 
-from PIL import Image
-
+from app import samples
 from app.embedded import EmbeddedError, EmbeddedServer
 from app.guard import Guarded
 
@@ -41,9 +40,7 @@ FAREWELL_SECONDS = 10.0  # what a worker may take after its own time to drain
 LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 5.0
 
-SHEET = Path(__file__).parents[1] / "models" / "zoo" / "cifar10-test-100.png"
-SIDE, COLUMNS = 32, 10
-SAMPLE, TILE = "ship", 4  # all members give this class on each of 256 samples at sigma 0.25
+SAMPLE, PLACE = "ship", 4  # all members give this class on each of 256 samples at sigma 0.25
 
 
 class ServeError(RuntimeError):
@@ -269,12 +266,10 @@ def check_port(settings: Settings) -> None:
 def write_sample(folder: Path) -> Path:
     """A shipped image as a file of its own, named by its class, to try the service on."""
     path = folder / f"{SAMPLE}.png"
-    left, top = TILE % COLUMNS * SIDE, TILE // COLUMNS * SIDE
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            with Image.open(SHEET) as sheet:
-                sheet.crop((left, top, left + SIDE, top + SIDE)).save(path)
+            path.write_bytes(samples.png(PLACE))
     except OSError as error:
         raise ServeError(f"cannot write the sample image {path}: {error}") from error
     return path

@@ -45,7 +45,8 @@ ACCEPT = (
     _RUN
     + """
 -- KEYS: idempotency key or '-', waiting list, active set.
--- ARGV: digest of the request, most that may wait, most that may be active, now, prefix of records; commands
+-- ARGV: digest of the request, most that may wait, most that may be active, now, prefix of records, id; commands
+if redis.call('EXISTS', ARGV[5] .. ARGV[6]) == 1 then return {'accepted', '0'} end
 if KEYS[1] ~= '-' then
   local used = redis.call('GET', KEYS[1])
   if used then
@@ -60,11 +61,11 @@ if waiting >= tonumber(ARGV[2]) then return {'full', tostring(waiting)} end
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', ARGV[4])
 local active = redis.call('ZCARD', KEYS[3])
 if active >= tonumber(ARGV[3]) then return {'busy', tostring(active)} end
-run(6)
+run(7)
 return {'accepted', tostring(waiting)}
 """
 )
-"""Takes a certification in, unless its key was used, the queue is full or its owner has too many."""
+"""Takes a certification in, unless its key was used, the queue is full or its owner has too many; sent twice, once."""
 
 READ = """
 -- KEYS: the record, its certificates. ARGV: prefix of waiting lists, id

@@ -65,6 +65,10 @@ class Record:
         """Whether the execution under way has saved anything new."""
         return self.samples_saved > self.samples_at_start
 
+    def missed(self, now: float) -> bool:
+        """Whether its deadline has passed before anybody has begun."""
+        return self.status == "queued" and 0 < self.deadline_at < now
+
     def status_at(self, now: float) -> Status:
         """The status that is told: what has ended is `expired` once its certificates are gone."""
         return "expired" if self.ended and now > self.expires_at else self.status

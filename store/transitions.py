@@ -6,6 +6,8 @@
       v           v
     canceled <─ canceling
 
+    queued ──> failed, where its deadline passes before anybody begins
+
 The first final status wins: whoever comes later (a worker that was thought dead) finds the guard closed.
 """
 
@@ -56,7 +58,7 @@ def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[
     if idempotency:
         written.append(("SET", key, f"{digest} {record.id}", "EX", ttl))
     asked = (key, bookkeeping.waiting_key(record.queue), keys.active(record.owner))
-    values = (digest, limits.waiting, limits.active, record.created_at, keys.record(""), *packed(written))
+    values = (digest, limits.waiting, limits.active, record.created_at, keys.record(""), record.id, *packed(written))
     return Call(ACCEPT, asked, values)
 
 
@@ -193,6 +195,19 @@ def cancel_waiting(record: Record, *, now: float, ttl: int) -> Call:
         *_ended(record, "canceled", now=now, ttl=ttl, progress=record.progress),
         *bookkeeping.withdraw(record.id, record.queue),
         *counted({"certifications:canceled": 1}),
+    ]
+    return guarded(keys.record(record.id), statuses=("queued",), commands=commands)
+
+
+def miss(record: Record, *, now: float, ttl: int) -> Call:
+    """The deadline has passed and nobody has begun: there may be no worker to say so."""
+    error = Failure(code="deadline_exceeded", detail="the deadline had passed before it could be begun")
+    commands = [
+        *_freed(record.id),
+        *_ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error),
+        ("LREM", bookkeeping.waiting_key(record.queue), 1, record.id),
+        *_job_of(record, error),
+        *counted({"certifications:failed": 1}),
     ]
     return guarded(keys.record(record.id), statuses=("queued",), commands=commands)
 

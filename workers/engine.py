@@ -193,13 +193,18 @@ class Engine:
         except Exception as error:  # the device or a network failed: these certifications end, the others go on
             logger.exception("a batch of %s failed", lane.ensemble.name)
             lane.end(error)
+        else:
+            self._keep_size(lane)
         self.last_step = time.monotonic()
-        if lane.batch < self.batch:  # what was too much for one is too much for the next
-            self.batch = lane.batch
-            self._buffers.clear()
         if not lane.live:
             self._turns.remove(lane)
             self._lanes = {key: other for key, other in self._lanes.items() if other is not lane}
+
+    def _keep_size(self, lane: Lane) -> None:
+        """What was too much for one is too much for the next; what fails at any size is not the size's fault."""
+        if lane.batch < self.batch:
+            self.batch = lane.batch
+            self._buffers.clear()
 
     def _step(self, lane: Lane) -> None:
         """One batch of the oldest wishes, and what is ready of the rows that wait for the other members."""

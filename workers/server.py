@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import redis
@@ -46,12 +47,8 @@ class Server:
         pipeline = self.client.pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
-        try:
+        with full_is_away():
             answers: list[Any] = pipeline.execute()
-        except redis.exceptions.ResponseError as error:
-            if any(sign in str(error) for sign in FULL):
-                raise redis.exceptions.OutOfMemoryError(str(error)) from error
-            raise
         return answers
 
     def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:
@@ -68,7 +65,8 @@ class Server:
 
     def await_one(self, waiting: str, taken: str, seconds: int) -> str | None:
         """The first id that waits, now taken; None if there is none for so long."""
-        moved = self.client.blmove(waiting, taken, seconds, "LEFT", "RIGHT")
+        with full_is_away():
+            moved = self.client.blmove(waiting, taken, seconds, "LEFT", "RIGHT")
         return None if moved is None else moved.decode()
 
     def record(self, certification: str) -> Record | None:
@@ -76,11 +74,23 @@ class Server:
         return Record.read(self.client.hgetall(keys.record(certification)))
 
 
+@contextmanager
+def full_is_away() -> Iterator[None]:
+    """A server that refuses to write, since its memory or its disk is full, is as good as away, until it is not."""
+    try:
+        yield
+    except redis.exceptions.ResponseError as error:
+        if any(sign in str(error) for sign in FULL):
+            raise redis.exceptions.OutOfMemoryError(str(error)) from error
+        raise
+
+
 def until_answered(ask: Callable[[], Answer]) -> Answer:
     """Ask Redis until it answers."""
     while True:
         try:
-            return ask()
+            with full_is_away():
+                return ask()
         except AWAY as error:
             logger.warning("Redis is away: %s", error)
             time.sleep(RETRY_S)

@@ -37,7 +37,7 @@ from workers.errors import ClosedError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.jobs import Stored, Work, certify
-from workers.server import AWAY, Server, until_answered
+from workers.server import AWAY, Server, full_is_away, until_answered
 from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class CertificationWorker(SimpleWorker):
         until_answered(lambda: self.set_state(WorkerStatus.IDLE))
         clerk = self._start("clerk", self.clerk.run)
         self._start("watchdog", self._watch)
-        self._beat()
+        until_answered(self._beat)
         self._start("pulse", self._pulse)
         logger.info("worker %s serves %s", self.name, self.queue)
         while not self.leaving.is_set():
@@ -188,8 +188,9 @@ class CertificationWorker(SimpleWorker):
     def _pulse(self) -> None:
         while not self.done.wait(self.settings.heartbeat_s):
             try:
-                self._beat()
-                self.janitor.sweep()
+                with full_is_away():
+                    self._beat()
+                    self.janitor.sweep()
             except AWAY as error:
                 logger.warning("Redis is away: %s", error)
                 self.janitor.lost_touch()
@@ -233,11 +234,17 @@ class CertificationWorker(SimpleWorker):
             self.leaving.set()
 
     def _watch(self) -> None:
-        """A beating heart proves that the process lives, not that the device moves."""
-        while not self.done.wait(min(1.0, self.settings.watchdog_s / 4)):
+        """A beating heart proves that the process lives, not that the device moves.
+
+        Looks are counted, not seconds: in a process that was stopped for a while the device could not move either.
+        """
+        pause, still, last = min(1.0, self.settings.watchdog_s / 4), 0.0, 0.0
+        while not self.done.wait(pause):
             moved = max(self.engine.last_step, self._last_begun)
             waiting = any(work.wants_samples for work in self.clerk.works)
-            if waiting and time.monotonic() - moved > self.settings.watchdog_s:
+            still = still + pause if waiting and moved == last else 0.0
+            last = moved
+            if still > self.settings.watchdog_s:
                 logger.critical("no batch has ended for %g s: the process ends itself", self.settings.watchdog_s)
                 os._exit(CRASHED)
 
@@ -260,8 +267,9 @@ class CertificationWorker(SimpleWorker):
         self.clerk.hand_back()
         self.done.set()
         try:
-            self.server.run(presence.leave(self.name))
-            self.teardown()  # type: ignore[no-untyped-call]
+            with full_is_away():
+                self.server.run(presence.leave(self.name))
+                self.teardown()  # type: ignore[no-untyped-call]
         except AWAY:
             logger.warning("Redis is away, so the farewell is left out")
         self.engine.close()

@@ -106,7 +106,8 @@ def _served(client: Client, name: str | None) -> ServedEnsemble:
     """The ensemble that is asked, whose classes the labels are of."""
     if name is not None:
         return client.ensembles.get(name)
-    served = client.ensembles.list()
+    known = client.ensembles.list()
+    served = [each for each in known if each.ready] or known  # as the service itself chooses
     if len(served) != 1:
         names = ", ".join(each.name for each in served) or "none"
         raise SmoothcertError(f"--ensemble is needed: the service offers {names}")

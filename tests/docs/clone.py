@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import socket
@@ -13,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+SERVE = "make serve"
 READY_S = 120
 RUN_S = 300
 
@@ -38,11 +38,18 @@ class Clone:
         said |= {"PYTHONPATH": str(self.folder)}  # its own tree, not the one that the environment points to
         self.environment = {**os.environ, **said}
         self._serving: subprocess.Popen[bytes] | None = None
+        self._command, self._page = "", ""
+
+    def open(self, page: str) -> None:
+        """Begin to read a page: whatever the one before it did, the service is the one that it expects."""
+        if page != self._page and self._command != SERVE:
+            self.serve(SERVE)
+        self._page = page
 
     def run(self, command: str) -> str:
         """What a command prints; an error where it fails. `make serve` goes on in the background."""
         command = command.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
-        if "make serve" in command:
+        if SERVE in command:
             self.serve(command)
             return ""
         return self._finished(["bash", "-euo", "pipefail", "-c", command])
@@ -54,11 +61,11 @@ class Clone:
     def serve(self, command: str) -> None:
         """As if it were typed in another terminal; one that runs already is ended."""
         self.close()
-        log = (self.folder / "serve.log").open("wb")
-        self._serving = subprocess.Popen(
-            ["bash", "-c", re.sub(r"\bmake serve\b", "exec make serve", command)],
-            cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+        with (self.folder / "serve.log").open("wb") as log:
+            self._serving = subprocess.Popen(
+                ["bash", "-c", command], cwd=self.folder, env=self.environment, stdout=log, stderr=log, process_group=0
+            )
+        self._command = command
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline and self._serving.poll() is None:
             try:

@@ -23,13 +23,13 @@ SHOWN = {"", "text"}
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
     clone = Clone(tmp_path_factory.mktemp("clone"))
-    clone.serve("make serve")
     yield clone
     clone.close()
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language not in SHOWN and not b.note], ids=str)
 def test_it_runs(block: Block, clone: Clone) -> None:
+    clone.open(block.file)
     match block.language:
         case "console":
             assert block.commands, "a console block without a command"

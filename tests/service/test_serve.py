@@ -281,6 +281,17 @@ def test_a_port_that_is_none_is_named(port: str) -> None:
         Settings.read({"SMOOTHCERT_PORT": port})
 
 
+@pytest.mark.parametrize(("drain_s", "patience"), [("", 30.0), ("5", 30.0), ("600", 610.0), ("29.5", 39.5)])
+def test_a_worker_is_given_its_own_time_to_drain(drain_s: str, patience: float) -> None:
+    assert Settings.read({"SMOOTHCERT_DRAIN_S": drain_s}).patience == patience
+
+
+@pytest.mark.parametrize("drain_s", ["long", "-1", "nan", "1e9"])
+def test_a_time_to_drain_that_is_none_is_named(drain_s: str) -> None:
+    with pytest.raises(ServeError, match=re.escape(repr(drain_s))):
+        Settings.read({"SMOOTHCERT_DRAIN_S": drain_s})
+
+
 class Screen(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -234,6 +234,13 @@ def test_a_key_is_taken_once(empty: Any) -> None:
     assert accept(second, "b")[0] == b"accepted"
 
 
+def test_a_submission_that_is_sent_twice_is_taken_in_once(empty: Any) -> None:
+    record = new()
+    sent = transitions.accept(record, b"", Limits(waiting=1, active=1), idempotency=("k", "digest"), high=False)
+    assert [call(empty, sent)[0] for _ in range(2)] == [b"accepted", b"accepted"]
+    assert empty.lrange(bookkeeping.waiting_key(QUEUE), 0, -1) == [record.id.encode()]
+
+
 def test_what_is_too_much_is_not_taken_in(empty: Any) -> None:
     accepted(empty)
     accepted(empty)

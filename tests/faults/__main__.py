@@ -1,0 +1,105 @@
+"""`python -m tests.faults`: every try of every fault, and a table of them. Exits 1 where anything was lost or wrong."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the workers, and what they are compared with
+
+from tests.faults.disk_full import NoMountError
+from tests.faults.fault import Fault, Outcome, run
+from tests.faults.faults import FAULTS
+from tests.faults.service import Service
+
+START, END = ("\r\x1b[K", "") if sys.stdout.isatty() else ("", "\n")  # a line that changes, on a terminal
+TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "faults.md"
+
+
+def main() -> int:
+    """Try, tell, write."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same choices")
+    parser.add_argument("--only", default="", metavar="TEXT", help="faults with this in their name; writes no table")
+    options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)  # whatever ends this ends the services, too
+    logging.basicConfig(level=logging.ERROR)  # that these networks run in their plain form is known
+    chosen = [fault for fault in FAULTS if options.only in fault.name]
+    outcomes = list(tried(chosen, options.seed))
+    if len(outcomes) == len(FAULTS):
+        TABLE.write_text(table(outcomes, options.seed))
+    return 1 if any(outcome.lost or outcome.wrong for outcome in outcomes) else 0
+
+
+def tried(faults: Sequence[Fault], seed: int) -> Iterator[Outcome]:
+    """Those of one stage after each other in one service; its logs stay where they are needed."""
+    for stage, together in groupby(faults, lambda fault: fault.stage):
+        folder = Path(mkdtemp(prefix="faults-"))
+        try:
+            with stage(folder) as service:
+                outcomes = [report(tried_often(fault, service, seed)) for fault in together]
+        except NoMountError as error:
+            print(f"left out: {error}")
+            continue
+        if any(outcome.lost or outcome.wrong for outcome in outcomes):
+            print(f"the logs are in {folder}")
+        else:
+            rmtree(folder)
+        yield from outcomes
+
+
+def tried_often(fault: Fault, service: Service, seed: int) -> Outcome:
+    """All tries of one, with a line that tells how far it has come."""
+    return run(fault, service, tries=fault.tries, seed=seed, tell=partial(tell, fault))
+
+
+def report(outcome: Outcome) -> Outcome:
+    """Print its row, and all that speaks against it."""
+    print(START + "\n  ".join([row(outcome), *outcome.lost, *outcome.wrong]), flush=True)
+    return outcome
+
+
+def tell(fault: Fault, number: int) -> None:
+    """How far it has come."""
+    print(f"{START}{fault.name}: {number} of {fault.tries}", end=END, flush=True)
+
+
+def row(outcome: Outcome) -> str:
+    """Of the table."""
+    counts = (outcome.tries, outcome.certifications, len(outcome.lost), len(outcome.wrong))
+    return f"| {outcome.fault} | " + " | ".join(map(str, counts)) + " |"
+
+
+def table(outcomes: Sequence[Outcome], seed: int) -> str:
+    """As Markdown."""
+    minutes = sum(outcome.seconds for outcome in outcomes) / 60
+    return "\n".join(
+        [
+            "# faults",
+            "",
+            f"`python -m tests.faults --seed {seed}`, {os.cpu_count()} cores, {minutes:.0f} minutes.",
+            "",
+            "| fault | tries | certifications | lost | wrong |",
+            "|---|---:|---:|---:|---:|",
+            *map(row, outcomes),
+            "",
+            "Lost: a certification that was accepted and did not end as it must. Wrong: a certificate that differs in",
+            "any field but its times from that of an undisturbed engine with the same seed, a certification that ended",
+            "or was made twice, an error that a client saw, a worker that ended and should not have.",
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

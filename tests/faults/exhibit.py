@@ -1,0 +1,101 @@
+"""What is certified while faults happen: an ensemble, images and questions, and the undisturbed answer to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from models.addition import Addition, add
+from models.data import load_images
+from models.registry import ZOO, load
+from smoothcert.noise import Gaussian
+from smoothcert.request import CertificationRequest
+from store.record import Record
+from tests.faults.networks import ARCHITECTURE, ORDINARY
+from tests.service.networks import SHAPE, state
+from tests.service.pool import told
+from tests.service.zoo import SIGMA
+from workers.certification import Question, certify
+from workers.engine import Engine
+
+Images = tuple[npt.NDArray[Any], ...]
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """An ensemble of a zoo, with what is asked of it."""
+
+    ensemble: str
+    images: Images
+    questions: tuple[Mapping[str, Any], ...]
+    """Each is one to three seconds of work."""
+    zoo: Callable[[Path], Path]
+    """Makes the zoo in a folder, where there is none."""
+    settings: Mapping[str, object]
+    """Of the workers."""
+
+    def question(self, chance: Random) -> Mapping[str, Any]:
+        return chance.choice(self.questions)
+
+
+def small_zoo(folder: Path) -> Path:
+    files = []
+    for mark in (0.0, 1.0):
+        files.append(folder / f"mortal-{int(mark)}.pt")
+        torch.save(state(mark), files[-1])
+    addition = Addition(
+        classes=("dark", "light"), input_shape=SHAPE, architecture=ARCHITECTURE, sigma=SIGMA, method="by hand"
+    )
+    (folder / "zoo").mkdir()
+    add("mortal", files, addition, zoo=folder / "zoo", allowed_imports=frozenset({ARCHITECTURE}))
+    return folder / "zoo"
+
+
+SMALL = Exhibit(
+    ensemble="mortal",
+    images=ORDINARY,
+    questions=(
+        {"procedure": {"name": "fixed", "n": 5_000}},
+        {"procedure": {"name": "adaptive", "stages": [100, 1_000, 4_000]}, "radius": SIGMA},
+        {"procedure": {"name": "sequential", "max_samples": 5_000}, "radius": SIGMA, "family_wise": True},
+    ),
+    zoo=small_zoo,
+    settings={"allowed_imports": ARCHITECTURE, "pause_s": 0.012},
+)
+SHIPPED = Exhibit(
+    ensemble="cifar10-resnet20-gaussian-0.25",
+    images=tuple(load_images(ZOO / "cifar10-test-100.json").pixels[[4, 5]]),
+    questions=({"procedure": {"name": "adaptive", "stages": [100, 800]}, "radius": 0.25, "consensus": 2},),
+    zoo=lambda _: ZOO,
+    settings={"ensembles": "cifar10-resnet20-gaussian-0.25", "watchdog_s": 120},  # a batch may be seconds of work
+)
+
+
+class Reference:
+    """The certificates of an exhibit as an engine in this process gives them, which nobody disturbs."""
+
+    def __init__(self, exhibit: Exhibit, zoo: Path) -> None:
+        torch.set_num_threads(1)  # as the workers
+        self._ensemble = load(exhibit.ensemble, zoo=zoo, allowed_imports=frozenset({ARCHITECTURE}))
+        self._engine = Engine(self._ensemble)
+        self._pixels = torch.from_numpy(np.stack(exhibit.images))
+
+    def certificates(self, record: Record) -> list[dict[str, Any]]:
+        """Those of a certification of all images, from its seed."""
+        asked = CertificationRequest.model_validate_json(record.request)
+        assert asked.sigma is not None
+        question = Question(Gaussian(asked.sigma), asked.procedure, asked.radius, asked.alpha, asked.beta)
+        if asked.family_wise:
+            question = question.shared_by(len(self._pixels))
+        view = self._ensemble.with_(voting=asked.voting or self._ensemble.voting, consensus=asked.consensus)
+        return [told(each) for each in certify(self._engine, self._pixels, question, seed=record.seed, ensemble=view)]
+
+    def close(self) -> None:
+        self._engine.close()
