@@ -23,7 +23,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.evaluation import plot, report, write_csv
+from benchmarks.drawing import plot
+from benchmarks.evaluation import report, write_csv
 from benchmarks.playback import Spent, play, record
 from benchmarks.progress import bar, console
 from benchmarks.report import Report

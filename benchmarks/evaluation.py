@@ -1,9 +1,8 @@
-"""What an evaluation says: the table of the paper, figures with goals, notes, CSV and plots."""
+"""What an evaluation says: the table of the paper, figures with goals, notes and CSV."""
 
 from __future__ import annotations
 
 import csv
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +21,6 @@ from smoothcert.evaluation import (
     sample_reduction,
     stage_shares,
 )
-from smoothcert.plot import COLOURS, draw_accuracy, draw_samples, finish, pyplot
 from smoothcert.procedures import Fixed
 from workers.certification import Question
 
@@ -174,28 +172,3 @@ def write_csv(evaluated: list[Evaluated], images: Images, path: Path) -> None:
             for index, judged in zip(images.indices, each.judged, strict=True):
                 values = (getattr(judged.certificate, column) for column in columns)
                 table.writerow((each.setting.label, index, judged.label, *values))
-
-
-def plot(evaluated: list[Evaluated], path: Path) -> None:
-    """Certified accuracy over radius, ACR over k, samples per image."""
-    figure, (accuracy, acr, samples) = pyplot().subplots(1, 3, figsize=(15, 4.5), layout="constrained")
-    for each, colour in zip(evaluated, itertools.cycle(COLOURS), strict=False):
-        line = {"color": colour, "label": each.setting.label, "linestyle": "--" if each.setting.alone else "-"}
-        target = each.setting.question.radius
-        draw_accuracy(accuracy, each.judged, largest(each.setting.question) if target is None else target, **line)
-        draw_samples(samples, each.judged, **line)
-    for (name, alone), same in grouped(evaluated).items():
-        points = sorted((each.k, average_certified_radius(each.judged)) for each in same)
-        acr.plot(*zip(*points, strict=True), "x" if alone else "o-", label=f"{name}, each alone" if alone else name)
-    acr.set(xlabel="members k", ylabel="average certified radius", xticks=sorted({each.k for each in evaluated}))
-    finish(figure, (accuracy, acr, samples), path)
-
-
-def grouped(evaluated: list[Evaluated]) -> dict[tuple[str, bool], list[Evaluated]]:
-    """Settings that share a line of the plot of ACR over k: one procedure and radius."""
-    groups: dict[tuple[str, bool], list[Evaluated]] = {}
-    for each in evaluated:
-        radius = each.setting.question.radius
-        name = each.setting.name if radius is None else f"{each.setting.name}, r={radius:g}"
-        groups.setdefault((name, each.setting.alone), []).append(each)
-    return groups
