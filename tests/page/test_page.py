@@ -236,6 +236,7 @@ def test_without_an_image_it_says_so(here: Visit) -> None:
 def test_what_is_named_like_markup_stays_text(here: Visit) -> None:
     name = "<img src=x onerror=alert(1)>.png"
     here.page.set_input_files("#files", [{"name": name, "mimeType": "image/png", "buffer": LIGHT}])
+    here.page.locator("#chosen-name", has_text=".png").wait_for()
     assert here.text("#chosen-name") == name
     assert here.page.locator("[onerror]").count() == 0
 

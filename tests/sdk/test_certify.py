@@ -183,6 +183,7 @@ def test_ctrl_c_in_the_middle_cancels(client: Client) -> None:
 def test_a_real_ctrl_c_cancels_and_says_so(client: Client, service: str) -> None:
     before = {each.id for each in client.certifications.list()}
     script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # it may be ignored in a background
         "from smoothcert import Client; from tests.sdk.questions import DARK, ENDLESS\n"
         f"Client({service!r}).certify(DARK, **ENDLESS)"
     )
