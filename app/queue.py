@@ -34,7 +34,8 @@ from store.record import Record
 from store.transitions import Limits
 
 CONNECT_SECONDS = 1.0
-ANSWER_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
+"""A disk that is shared may take seconds to write what must be on it before Redis answers."""
 CONNECTIONS = 64
 ROSTER_SECONDS = 1.0
 """For so long the workers and ensembles are taken to be those that were last seen."""
