@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,11 @@ def run(options: argparse.Namespace) -> Report:
         options.write.mkdir(parents=True, exist_ok=True)
         write_csv(evaluated, images, options.write / f"{options.name}.csv")
         plot(evaluated, options.write / f"{options.name}.png")
-    return report(evaluated, images, description, options.name)
+    made = report(evaluated, images, description, options.name)
+    if options.tape is None:
+        return made
+    said = f"Seed of the noise: `{tapes.seed}`; as the file `seed` of an empty folder of tapes it gives these counts."
+    return replace(made, notes=[*made.notes, said])
 
 
 def check_destination(options: argparse.Namespace) -> None:

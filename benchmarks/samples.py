@@ -26,7 +26,6 @@ from smoothcert.plan import plan
 from smoothcert.plot import COLOURS, finish, pyplot
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
 
-DEFAULT_LOGS = Path("../shared/data/cohen-logs")
 SETTINGS = {
     ("cifar10", 0.25): (0.25, 0.5, 0.75),
     ("cifar10", 0.5): (1.0, 1.25, 1.5),
@@ -74,8 +73,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--logs",
         type=Path,
-        default=DEFAULT_LOGS,
-        help="data/certify of a clone of locuslab/smoothing, or a folder of DATASET-sigma_S.tsv (default: %(default)s)",
+        required=True,
+        help="data/certify of a clone of locuslab/smoothing, or a folder of DATASET-sigma_S.tsv",
     )
 
 

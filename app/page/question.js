@@ -80,7 +80,7 @@ export class Question {
       element("option", { value: name, selected: name === voting }, name)));
     const leading = members.slice(0, -1).map((_, i) => i + 1);
     fill(this.field("consensus"), element("option", { value: "" }, `all ${members.length} vote`),
-      leading.map((k) => element("option", { value: k, selected: k === 2 }, `first ${k}`)));
+      leading.map((k) => element("option", { value: k }, `first ${k}`)));
     this.plan();
   }
 

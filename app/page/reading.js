@@ -5,10 +5,17 @@ const isPooled = ({ name, keep_samples }) => name !== "adaptive" || keep_samples
 
 const NOTHING = { n: 0, count: 0 };
 
+// The level of one look's interval, such that those of all looks hold together; adaptive stages have it from the paper.
+function level(alpha, { name }, looks) {
+  const shares = { fixed: 1, adaptive: looks.length, sequential: 2 * looks.length };
+  return alpha / Math.max(1, shares[name]);
+}
+
 // Before any sample.
 export function planReading(plan, { procedure, alpha }) {
   return {
-    looks: plan.boundaries, p0: plan.p0, alpha, pooled: isPooled(procedure), points: [], way: [], bars: [], end: null,
+    looks: plan.boundaries, p0: plan.p0, alpha: level(alpha, procedure, plan.boundaries), pooled: isPooled(procedure),
+    points: [], way: [], bars: [], end: null,
     note: `${plan.boundaries.length} looks at the count; between the boundaries sampling goes on.`,
   };
 }
@@ -18,10 +25,11 @@ export function imageReading({ plan, request, certificate, underWay, ended, of }
   const pooled = isPooled(request.procedure);
   const points = (certificate?.stages ?? underWay?.looks ?? []).map(({ n, count }) => ({ n, count }));
   const trail = underWay?.trail ?? [];
+  const looks = plan?.boundaries ?? certificate?.stages.filter(({ certify_at }) => certify_at !== null) ?? [];
   return {
-    looks: plan?.boundaries ?? certificate?.stages.filter(({ certify_at }) => certify_at !== null) ?? [],
+    looks,
     p0: plan?.p0 ?? certificate?.p_lower ?? 0.5,
-    alpha: certificate?.alpha ?? request.alpha,
+    alpha: level(certificate?.alpha ?? request.alpha, request.procedure, looks),
     pooled,
     points,
     ...(pooled ? together(points, trail) : apart(points, trail, Boolean(certificate))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
@@ -20,21 +21,21 @@ _files = {path.name: path for path in PAGE.iterdir() if path.suffix in KINDS}
 
 
 @router.get("/")
-async def index() -> Response:
+async def index(request: Request) -> Response:
     """The page."""
-    return _file("index.html")
+    return _file("index.html", request)
 
 
 @router.get("/docs")
-async def docs() -> Response:
+async def docs(request: Request) -> Response:
     """The OpenAPI document, to be read."""
-    return _file("docs.html")
+    return _file("docs.html", request)
 
 
 @router.get("/page/{name}")
-async def part(name: str) -> Response:
+async def part(name: str, request: Request) -> Response:
     """What the pages need."""
-    return _file(name)
+    return _file(name, request)
 
 
 @router.get("/samples")
@@ -58,8 +59,11 @@ async def document(request: Request) -> Response:
     return JSONResponse(openapi.document(request.app))
 
 
-def _file(name: str) -> Response:
+def _file(name: str, request: Request) -> Response:
     if name not in _files:
         raise ProblemError("not_found", f"there is no file {shown(name)}")
-    path = _files[name]
-    return Response(path.read_bytes(), media_type=KINDS[path.suffix])
+    path, headers = _files[name], {"Vary": "Accept-Encoding"}
+    content = path.read_bytes()
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        content, headers["Content-Encoding"] = gzip.compress(content, mtime=0), "gzip"
+    return Response(content, media_type=KINDS[path.suffix], headers=headers)

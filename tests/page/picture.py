@@ -24,7 +24,7 @@ def draw(path: Path) -> None:
         address = f"http://127.0.0.1:{api.port}/"
         with Visit(browser, address, viewport={"width": 1200, "height": 1060}, color_scheme="light") as visit:
             visit.page.click(f".thumb:has-text('{SAMPLE}')")
-            visit.ask(radius=RADIUS)
+            visit.ask(radius=RADIUS, consensus="3")
             visit.page.wait_for_selector(f"#plan :text('adius {RADIUS} is proved')")
             visit.certify()
             visit.page.wait_for_selector(".claim", timeout=600_000)

@@ -32,6 +32,7 @@ def here(visit: Callable[..., Visit], api: Api) -> Visit:
 def test_a_sample_is_certified_and_its_label_is_known(here: Visit, api: Api) -> None:
     assert here.page.locator(".thumb").all_inner_texts() == list(SHEET.classes)
     here.page.click(".thumb:has-text('ship')")
+    here.ask(consensus="2")
     here.certify()
     assert here.text(".claim") == (
         "No perturbation of Euclidean length below 0.25 changes the answer ‘ship’, with 99.9 % confidence."
