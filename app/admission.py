@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.errors import invalid
 from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
 from smoothcert.noise import Gaussian
-from smoothcert.plan import fewest_to_prove
+from smoothcert.plan import fewest_to_prove, remedy
 from smoothcert.procedures import Adaptive, AnyProcedure, Sequential
 from smoothcert.published import EnsembleCard
 from smoothcert.request import CertificationRequest
@@ -100,14 +100,12 @@ def require_provable(question: Question) -> None:
 
 def _out_of_reach(question: Question, radius: float) -> str:
     procedure = question.request.procedure
+    largest = floor_radius(max(0.0, question.largest_radius))
     needed = fewest_to_prove(question.noise.probability(radius), procedure.last_alpha(question.alpha))
-    known = (
+    return (
         f"is {radius:g}; the largest that can be proved with sigma {question.noise.sigma:g}, alpha {question.alpha:g} "
-        f"and a last stage of {procedure.last_look:,} samples is {floor_radius(max(0.0, question.largest_radius)):.6f}"
+        f"and a last stage of {procedure.last_look:,} samples is {largest:.6f}; {remedy(procedure, needed)}"
     )
-    if needed is None or needed > procedure.limit:
-        return f"{known}; no number of samples would do"
-    return f"{known}; it would take a last stage of {needed:,} samples"
 
 
 def _sigma(request: CertificationRequest, card: EnsembleCard) -> float:

@@ -26,7 +26,7 @@ CLOSED_CLIENTS = 48
 TRIES = 3
 """So often a client asks while others keep coming, then it gives up."""
 LOOK_SECONDS = 10.0
-RESULT_TTL = 30
+RESULT_TTL = 120
 """Seconds: results are forgotten within the run, so that the memory of a steady state can be seen."""
 REPORT_SECONDS = 15.0
 MEGABYTE = 1 << 20

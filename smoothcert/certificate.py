@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from smoothcert import notebook
 from smoothcert.canonical import digest
@@ -141,6 +141,8 @@ class Certificate(Record):
     provenance: Provenance | None = None
     digest: str = ""
     """sha256 of the canonical JSON of all other fields."""
+    _picture: notebook.Picture = PrivateAttr(notebook.Picture())
+    """No part of what is certified: neither in the JSON nor in the digest."""
 
     @classmethod
     def of(cls, verdict: Verdict, **said: Any) -> Certificate:
@@ -157,7 +159,13 @@ class Certificate(Record):
         return self.model_dump_json(indent=2)
 
     def _repr_html_(self) -> str:
-        return notebook.html(self)
+        return notebook.html(self, self._picture.file)
+
+    def beside(self, image: bytes | None) -> Certificate:
+        """The same certificate, which a notebook shows with its image: a PNG, JPEG or WebP file."""
+        shown = self.model_copy()
+        shown._picture = notebook.Picture(image)
+        return shown
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Certificate:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from decimal import Decimal
 from html import escape
 from typing import TYPE_CHECKING
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 MOST_STAGES = 12
 """Rows of the table; a sequential test has up to 69 looks, and the last ones tell."""
 _SIGNATURES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"RIFF": "webp"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The image beside a certificate, if there is one; all are equal, for it makes no other certificate of it."""
+
+    file: bytes | None = field(default=None, compare=False)
 
 
 def html(certificate: Certificate, image: bytes | None = None) -> str:

@@ -27,13 +27,16 @@ class Plan:
     largest_radius: float
     """The largest radius that the procedure can ever prove, floored to six decimals."""
     samples_needed: int | None
-    """The least size of the last stage with which the radius comes within reach; None where no size does."""
+    """The least size of the last stage with which the radius comes within reach; None where no size does.
+
+    It may be more than the procedure's `limit`.
+    """
     fewest_samples: int | None
     """Samples in the best case, where every one falls on one class; the selection included. None if infeasible."""
     most_samples: int
     """Samples in the worst case; the selection included."""
     boundaries: Boundaries | None
-    """None where p0 is so close to one that no number of samples would do."""
+    """None where the samples needed are more than the procedure may have."""
 
     def expected(self, p_a: float) -> Outcome:
         """P(certify), P(abandon) and the expected samples, the selection included, where the class has p_A."""
@@ -58,16 +61,19 @@ def plan(
     p0 = noise.probability(radius)
     needed = fewest_to_prove(p0, procedure.last_alpha(alpha))
     largest = floor_radius(procedure.largest_radius(noise, alpha=alpha))
-    if needed is not None and needed > procedure.limit:
-        needed = None
-    boundaries = None if needed is None else procedure.boundaries(noise, radius, alpha=alpha, beta=beta)
+    within = needed is not None and needed <= procedure.limit
+    boundaries = procedure.boundaries(noise, radius, alpha=alpha, beta=beta) if within else None
     feasible = boundaries is not None and boundaries.feasible
     return Plan(
         procedure=procedure,
         radius=radius,
         p0=p0,
         feasible=feasible,
-        reason=_reason(feasible, radius, p0, largest, needed),
+        reason=(
+            f"radius {radius:g} is proved if p_A is shown to be at least {p0:.6f}"
+            if feasible
+            else f"radius {radius:g} is beyond the largest provable one, {largest:.6f}; {remedy(procedure, needed)}"
+        ),
         largest_radius=largest,
         samples_needed=needed,
         fewest_samples=_fewest(boundaries, procedure.n0) if boundaries and feasible else None,
@@ -76,14 +82,12 @@ def plan(
     )
 
 
-def _reason(feasible: bool, radius: float, p0: float, largest: float, needed: int | None) -> str:
-    if feasible:
-        return f"radius {radius:g} is proved if p_A is shown to be at least {p0:.6f}"
+def remedy(procedure: AnyProcedure, needed: int | None) -> str:
+    """What a radius out of reach would take, in words; `needed` is that of `fewest_to_prove`."""
     if needed is None:
-        return f"radius {radius:g} needs p_A = {p0!r}, which no number of samples shows; the largest is {largest:.6f}"
-    return (
-        f"radius {radius:g} is beyond the largest provable one, {largest:.6f}; it takes a stage of {needed:,} samples"
-    )
+        return "no number of samples would do"
+    beyond = f", more than the {procedure.limit:,} that the {procedure.name} procedure may have"
+    return f"it would take a last stage of {needed:,} samples{beyond if needed > procedure.limit else ''}"
 
 
 def _fewest(boundaries: Boundaries, n0: int) -> int:

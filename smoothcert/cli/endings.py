@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,10 @@ REMEDIES = {
     "too_many_failures": "give the key with --api-key or in SMOOTHCERT_API_KEY",
     "too_many_images": "give fewer images at a time",
     "unauthorized": "give the key with --api-key or in SMOOTHCERT_API_KEY",
-    "unknown_certification": "is the id whole, and is this the key that it was submitted with?",
+    "unknown_certification": (
+        "is the id whole, and is this the key that it was submitted with? "
+        "results are kept for a limited time, by default for a day"
+    ),
 }
 """What to do on a command line about an error of the client, by its code."""
 
@@ -59,7 +63,7 @@ def _sentence(error: Exception) -> str:
     match error:
         case ClientError():
             later = "" if error.retry_after is None else f"try again in {error.retry_after:g} s"
-            return "; ".join(filter(None, (error.detail, REMEDIES.get(error.code), later)))
+            return "; ".join(filter(None, (_with_options(error.detail), REMEDIES.get(error.code), later)))
         case SmoothcertError():
             return str(error)
         case ValidationError():
@@ -67,6 +71,15 @@ def _sentence(error: Exception) -> str:
         case OSError():
             return f"{error.filename or 'standard output'}: {error.strerror or error}"
     return f"{type(error).__name__}: {error}; this is a mistake of smoothcert, and --debug shows where"
+
+
+def _with_options(detail: str) -> str:
+    """The service speaks of fields of a request, such as `convert`: 'rgb'; here they are options."""
+
+    def option(field: re.Match[str]) -> str:
+        return " ".join(filter(None, ("--" + field[1].replace("_", "-"), field[2])))
+
+    return re.sub(r"`(allow_sigma_mismatch|convert)`(?:: '(\w+)')?", option, detail)
 
 
 def _let_go_of_output() -> None:

@@ -36,6 +36,7 @@ from smoothcert.client.exchange import NEVER, Exchange
 from smoothcert.client.following import Following
 from smoothcert.client.images import EncodedImage, naming_files
 from smoothcert.client.outcome import certificates, not_ended
+from smoothcert.client.picture import picture
 from smoothcert.client.question import Question, ask, told
 from smoothcert.client.retries import Retries
 from smoothcert.client.steps import HangUp, Send, Sleep, Steps, Tell
@@ -182,7 +183,8 @@ class Core:
         except BaseException as error:  # also Ctrl-C
             yield from self.leave([certification.id], leaving, error)
             raise
-        return certificates(certification)
+        found = certificates(certification)
+        return tuple(each.beside(picture(image.sent)) for each, image in zip(found, images, strict=True))
 
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:
         """Cancel those certifications, or not; notes at the error what became of them."""

@@ -206,6 +206,7 @@ class UnknownCertificationError(NotFoundError):
     """There is no such certification, or it is another key's."""
 
     codes = ("unknown_certification",)
+    hint = "results are kept for a limited time, by default for a day"
 
 
 class ExpiredError(NotFoundError):

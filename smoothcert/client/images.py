@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,9 @@ from smoothcert.client.errors import ImageError
 
 DTYPES = ("uint8", "float32", "float64")
 """That the service takes."""
+
+MOST_BYTES = 64_000_000
+"""Of a file, which is read whole: more than the service takes by default."""
 
 File = str | bytes | os.PathLike[str]
 """A path, or what is in the file."""
@@ -104,6 +108,11 @@ def _text(data: bytes) -> str:
 
 def _content(path: Path) -> bytes:
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # devices and pipes may never end
+            raise ImageError(f"the image {str(path)!r} is not a regular file")
+        if found.st_size > MOST_BYTES:
+            raise ImageError(f"the image {str(path)!r} has {found.st_size:,} bytes, wanted at most {MOST_BYTES:,}")
         content = path.read_bytes()
     except OSError as error:
         raise ImageError(f"cannot read the image {str(path)!r}: {error.strerror or error}") from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smoothcert.certificate import Certificate
+from smoothcert.certificate import Certificate, EnsembleRecord
 from smoothcert.client.bar import unseen
 from smoothcert.client.core import Core, Leaving, require_known
 from smoothcert.client.errors import BusyError, ClientError, ImageError, InvalidRequestError
@@ -96,7 +96,9 @@ class DataSet:
                 seen = "there is none" if image is None else "this is another one"
                 raise LedgerError(f"{self._finished.path} has an image {self._begun} of which {seen}")
             self._begun += 1
-            yield Tell(Certificate.model_validate_json(json.dumps(line["certificate"])))
+            certificate = Certificate.model_validate_json(json.dumps(line["certificate"]))
+            self._finished.require_one_ensemble(certificate)
+            yield Tell(certificate)
 
     def _fill(self) -> Steps[bool]:
         """Submit as many jobs as may be under way; false when there is none left."""
@@ -156,6 +158,7 @@ class Finished:
 
     def __init__(self, path: Path | None, question: Mapping[str, Any]) -> None:
         self.path = path
+        self._ensemble: EnsembleRecord | None = None
         try:
             self._ledger = None if path is None else Ledger(path, {"certify_many": 1, "question": question})
         except OSError as error:
@@ -171,8 +174,19 @@ class Finished:
     def add(self, digest: str, certificate: Certificate) -> None:
         """On disk when this returns."""
         if self._ledger is not None:
+            self.require_one_ensemble(certificate)
             self._ledger.append({"image": digest, "certificate": certificate.model_dump(mode="json")})
             self._ledger.lines.clear()  # on disk they are safe, and here they would be all of them in the end
+
+    def require_one_ensemble(self, certificate: Certificate) -> None:
+        """That it is of the same ensemble as those before it: which one that is, the question need not say."""
+        if certificate.provenance is None:
+            return
+        ensemble = certificate.provenance.ensemble
+        first = self._ensemble = self._ensemble or ensemble
+        if ensemble.digest != first.digest:
+            said = f"{first.name} ({first.digest}), and the next one is of {ensemble.name} ({ensemble.digest})"
+            raise LedgerError(f"{self.path} has certificates of {said}; name another file or remove it")
 
     def __enter__(self) -> Finished:
         return self

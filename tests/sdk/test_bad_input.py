@@ -30,7 +30,8 @@ def nowhere() -> Any:
     ("image", "said"),
     [
         ("nothing.png", "cannot read the image 'nothing.png': No such file"),
-        (Path("/"), "Is a directory"),
+        (Path("/"), "'/' is not a regular file"),
+        ("/dev/null", "'/dev/null' is not a regular file"),
         (7, "an array, or several of them, got int"),
         (None, "NoneType"),
         ([7], "an image must be a path, .* got int"),
@@ -50,6 +51,13 @@ def test_an_empty_file_is_named(nowhere: Client, tmp_path: Path) -> None:
     (tmp_path / "empty.png").touch()
     with pytest.raises(errors.ImageError, match=r"empty\.png' is an empty file"):
         nowhere.certify(tmp_path / "empty.png", **QUICK)
+
+
+def test_a_huge_file_is_named_and_not_read(nowhere: Client, tmp_path: Path) -> None:
+    with (tmp_path / "huge.png").open("wb") as file:
+        file.truncate(64_000_001)
+    with pytest.raises(errors.ImageError, match=r"huge\.png' has 64,000,001 bytes, wanted at most 64,000,000"):
+        nowhere.certify(tmp_path / "huge.png", **QUICK)
 
 
 @pytest.mark.parametrize(

@@ -129,12 +129,12 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         (["nothing.png", *QUICKLY], "cannot read the image 'nothing.png': No such file"),
         (["words.png", *QUICKLY], "images.0 (words.png): cannot be decoded"),
         (["dark.png", "wide.png", *QUICKLY], "images.1 (wide.png): is 9 x 8 (width x height), wanted 8 x 8"),
-        (["clear.png", *QUICKLY], "`convert`: 'rgb' allows to change that"),
+        (["clear.png", *QUICKLY], "; --convert rgb allows to change that"),
         (["dark.png", "--radius", "0.02"], "ensemble: must be named where not exactly one is served"),
         (["dark.png", *QUICKLY, "--ensemble", "none"], "there is no ensemble 'none'; there are: moody, trivial"),
         (["dark.png", *QUICKLY, "--radius", "1"], "the largest that can be proved"),
         (["dark.png", "--ensemble", "trivial"], "the adaptive procedure needs a target radius"),
-        (["dark.png", *QUICKLY, "--sigma", "0.5"], "sigma: is 0.5, but trivial was trained for 0.02"),
+        (["dark.png", *QUICKLY, "--sigma", "0.5"], "trained for 0.02; --allow-sigma-mismatch allows it"),
         (["dark.png", *QUICKLY, "--voting", "loud"], "voting: Input should be 'soft', 'softmax', 'hard' or 'weighted'"),
         (["dark.png", *QUICKLY, "--procedure", "magic"], "'fixed', 'adaptive', 'sequential', got {'name': 'magic'}"),
         (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is no JSON"),
@@ -272,7 +272,8 @@ def test_ctrl_c_leaves_what_is_watched_alone(service: str, client: Client) -> No
 
 
 def test_what_cannot_be_watched_is_told(service: str, rogue: Rogue) -> None:
-    one_sentence(smoothcert("watch", "cert_none", url=service), "there is no certification 'cert_none'", "the id whole")
+    unknown = ("there is no certification 'cert_none'", "the id whole", "kept for a limited time")
+    one_sentence(smoothcert("watch", "cert_none", url=service), *unknown)
     one_sentence(smoothcert("watch", "a/b", url=service), "'a/b' is no name")
     rogue.plan("/events", problem("expired", "it has been forgotten"))
     one_sentence(smoothcert("watch", "cert_old", url=rogue.url), "forgotten; certify the images again")

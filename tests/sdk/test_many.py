@@ -105,6 +105,23 @@ def test_a_file_of_another_run_is_refused(client: Client, tmp_path: Path) -> Non
         list(client.certify_many(images(2), out=out, **QUICK))
 
 
+@pytest.mark.parametrize("changed", [[1], [2], [1, 2]], ids=["the first", "the second", "both, and not the third"])
+def test_a_file_has_certificates_of_one_ensemble(client: Client, tmp_path: Path, changed: list[int]) -> None:
+    out = tmp_path / "out.jsonl"
+    first, _ = client.certify_many(images(2), out=out, **QUICK)
+    assert first.provenance is not None
+    now, before = first.provenance.ensemble.digest, "sha256:of an earlier one"
+    lines = out.read_text().splitlines()
+    for number in changed:
+        lines[number] = lines[number].replace(now, before)
+    out.write_text("\n".join(lines) + "\n")
+    with pytest.raises(LedgerError, match=r"out\.jsonl has certificates of trivial .* is of trivial") as caught:
+        list(client.certify_many(images(3), out=out, **QUICK))
+    assert now in str(caught.value)
+    assert before in str(caught.value)
+    assert len(out.read_text().splitlines()) == 1 + 2
+
+
 def test_a_file_that_cannot_be_written_is_named(client: Client, tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match=f"cannot keep the certificates in {tmp_path}: Is a directory"):
         next(client.certify_many([DARK], out=tmp_path, **QUICK))

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from smoothcert.certificate import Certificate
+from smoothcert import Client
+from smoothcert.certificate import Certificate, verify
+from smoothcert.client.images import encode
+from smoothcert.client.picture import picture
 from smoothcert.noise import Gaussian
 from smoothcert.notebook import html, sentence
 from smoothcert.procedures import Adaptive, Fixed, Sequential, run
 from smoothcert.procedures.parameters import Parameters
+from tests.sdk.command import png
+from tests.sdk.questions import QUICK
 
 
 def certificate(procedure: Parameters, p: float = 0.99, alpha: float = 0.001, **said: object) -> Certificate:
@@ -57,6 +66,42 @@ def test_an_image_is_shown_and_nothing_else_as_one() -> None:
     assert "src='data:image/png;base64,iVBORw==" in html(shown, b"\x89PNG")
     assert "<img" not in html(shown, b"<svg onload=alert(1)>")
     assert "<img" not in html(shown)
+
+
+def test_an_image_beside_a_certificate_makes_no_other_of_it() -> None:
+    alone = certificate(Adaptive())
+    shown = alone.beside(b"\x89PNG")
+    assert "src='data:image/png;base64,iVBORw==" in shown._repr_html_()
+    assert "<img" not in alone._repr_html_()
+    assert (shown, hash(shown), shown.to_json(), repr(shown)) == (alone, hash(alone), alone.to_json(), repr(alone))
+    assert verify(shown)
+
+
+def drawn(shown: Certificate) -> bytes:
+    """The file that is in the notebook."""
+    found = re.search(r"src='data:image/\w+;base64,([^']+)'", shown._repr_html_())
+    assert found
+    return base64.b64decode(found[1])
+
+
+def test_the_certificates_of_files_show_them(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "light.png").write_bytes(png(255))
+    assert [drawn(each) for each in client.certify([png(0), tmp_path / "light.png"], **QUICK)] == [png(0), png(255)]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+@pytest.mark.parametrize("channels", ["first", "last"])
+def test_the_certificate_of_an_array_shows_its_pixels(client: Client, dtype: type, channels: str) -> None:
+    pixels = np.arange(192, dtype=np.uint8).reshape(8, 8, 3)
+    array = pixels if dtype is np.uint8 else (pixels / 255).astype(dtype)
+    shown = client.certify(array if channels == "last" else array.transpose(2, 0, 1), **QUICK)
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(drawn(shown)))), pixels)
+
+
+def test_what_is_no_small_picture_is_not_shown() -> None:
+    assert picture(encode(np.zeros((4, 8, 8), np.uint8)).sent) is None
+    assert picture(encode(bytes(750_001)).sent) is None
+    assert picture(encode(bytes(750_000)).sent) is not None
 
 
 def test_many_stages_are_cut_to_the_last() -> None:

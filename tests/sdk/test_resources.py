@@ -36,6 +36,7 @@ def test_a_certification_is_submitted_followed_and_forgotten(client: Client) -> 
     assert (caught.value.code, caught.value.status) == ("unknown_certification", 404)
     assert caught.value.request_id
     assert submitted.id in caught.value.detail
+    assert "kept for a limited time, by default for a day" in str(caught.value)
 
 
 def test_a_list_goes_on_over_its_pages(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

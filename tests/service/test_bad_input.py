@@ -129,7 +129,8 @@ def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx.C
     refused(client, player, "radius_out_of_reach", "no number of samples", radius=5)
     sequential = {"name": "sequential", "max_samples": 1000}
     refused(client, player, "radius_out_of_reach", "would take", radius=0.65, procedure=sequential)
-    refused(client, player, "radius_out_of_reach", "no number", radius=2, procedure="sequential")
+    beyond = ("7,001,66", "more than the 10,000,000")  # log(0.001) / log(Phi(1.5 / 0.25))
+    refused(client, player, "radius_out_of_reach", *beyond, radius=1.5, procedure="sequential")
 
 
 def test_where_alpha_is_shared_less_is_in_reach(client: httpx.Client, player: Player) -> None:

@@ -87,6 +87,14 @@ def test_an_impossible_radius_is_explained(procedure: AnyProcedure) -> None:
     assert "no number of samples" in planned.reason
 
 
+def test_more_samples_than_a_procedure_may_have_are_named_with_its_limit() -> None:
+    planned = plan(Sequential(), NOISE, 1.5)
+    assert planned.samples_needed == pytest.approx(math.log(0.001) / math.log(stats.norm.cdf(6)), rel=1e-6)
+    assert (planned.feasible, planned.boundaries) == (False, None)
+    assert f"{planned.samples_needed:,} samples, more than the 10,000,000" in planned.reason
+    assert "more than" not in plan(Fixed(), NOISE, 1.5).reason
+
+
 def test_nothing_can_be_expected_of_a_test_that_does_not_exist() -> None:
     with pytest.raises(DomainError, match=r"10\.0"):
         plan(Sequential(), NOISE, 10.0).expected(0.9)
