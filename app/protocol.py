@@ -11,7 +11,7 @@ import logging
 import secrets
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from app.envelope import HEADERS
 from app.errors import ProblemError, problem_response
@@ -21,6 +21,7 @@ MOST_HEAD = 65_536
 MOST_PIPELINED = 16
 """Requests that are sent before those ahead of them are answered."""
 RETRY_SECONDS = 5
+FRAMING = (b"content-length", b"transfer-encoding")
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,10 @@ class Protocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._outside = self._inside = 0
-        self._began = False
+        self._began = self._deaf = False
         self._refused: ProblemError | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, unless there are too many."""
@@ -50,11 +52,16 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The end."""
         self._stop_waiting()
+        self._hush()
         super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        """The other side has no more to say, and is taken to be gone."""
+        self._hush()
 
     def data_received(self, data: bytes) -> None:
         """Some more bytes; what is not body must not grow without end, also where the parser has not named it yet."""
-        if self.transport.is_closing():  # what was under way when we refused the rest
+        if self._deaf or self.transport.is_closing():  # what was under way when we refused the rest
             return
         self._outside += len(data)
         super().data_received(data)
@@ -74,11 +81,15 @@ class Protocol(HttpToolsProtocol):
         elif len(self.pipeline) >= MOST_PIPELINED:
             detail = f"more than {MOST_PIPELINED} requests were sent ahead of their answers"
             self._refused = ProblemError("bad_request", detail)
+        elif self.parser.should_upgrade() and any(name in FRAMING for name, _ in self.headers):
+            self._refused = ProblemError("bad_request", "the request has a body and asks for another protocol")
         if self._refused:
             raise self._refused  # stops the parser, which makes it a send_400_response
         self._began = False
         self._stop_waiting()
         super().on_headers_complete()
+        if self.parser.should_upgrade():  # it stops here: what follows, it would take for another request
+            self.cycle.keep_alive, self._deaf = False, True
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -101,6 +112,16 @@ class Protocol(HttpToolsProtocol):
         """What the parser cannot read."""
         self._refuse(self._refused or ProblemError("bad_request", "this is not HTTP/1.1 as it is understood here"))
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _hush(self) -> None:
+        """Nothing may be written any more; uvicorn says so to the last of the requests, which may not have begun."""
+        if self._answering:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+
     def _await_head(self) -> None:
         self._stop_waiting()
         self._timer = self.loop.call_later(self.head_seconds, self._close_slow)
@@ -119,6 +140,7 @@ class Protocol(HttpToolsProtocol):
 
     def _refuse(self, error: ProblemError) -> None:
         """An answer that no application gives, and the end of the connection."""
+        self._hush()
         request_id = secrets.token_hex(16)
         answer = problem_response({"state": {"request_id": request_id}}, error)
         logger.warning("refused: %s", error, extra={"request_id": request_id, "status": answer.status_code})

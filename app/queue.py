@@ -1,7 +1,8 @@
 """The queue, as the API sees it: the only file of `app` that talks to Redis.
 
 Every method either answers or raises UnavailableError, within a few seconds. What met a dead connection, as all are
-after a restart of Redis, is sent once more: every call of `store` may be carried out twice and counts once.
+after a restart of Redis, is sent once more: every call of `store` may be carried out twice and counts once. The second
+time says that there was nothing to do, so how a change went is told by the record, not by the answer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -119,7 +120,7 @@ class Queue:
         self.changes = Changes()
         self._roster = Roster((), ())
         self._roster_at = -math.inf
-        self._refreshing = asyncio.Lock()
+        self._refresh: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Queue]:
@@ -163,17 +164,34 @@ class Queue:
         texts = {int(index): text for index, text in _pairs(certificates)}
         return Found(Record.parse(record), texts, None if position is False else position)
 
-    async def wait(self, found: Found, watch: Watch, seconds: float) -> Found | None:
-        """The certification once it has ended, or as it was last seen after so many seconds; None if it is deleted."""
+    async def wait(
+        self, found: Found, watch: Watch, seconds: float, *, gone: Callable[[], Awaitable[bool]]
+    ) -> Found | None:
+        """The certification once it has ended, or as it was last seen after so many seconds; None if it is deleted.
+
+        Whoever asked may be `gone` before.
+        """
         deadline = time.monotonic() + seconds
         while not found.record.ended and not self.changes.closed and (left := deadline - time.monotonic()) > 0:
             await watch.changed(min(left, LOOK_SECONDS))
+            if await gone():
+                return found
             with suppress(UnavailableError):  # it was found before, and may be found again before the time is up
-                latest = await self.find(found.record.id)
-                if latest is None:
-                    return None
-                found = latest
+                if not await self._goes_on(found.record.id):
+                    latest = await self.find(found.record.id)
+                    if latest is None:
+                        return None
+                    found = latest
+        if seconds and not found.record.ended:
+            with suppress(UnavailableError):
+                return await self.find(found.record.id)
         return found
+
+    async def _goes_on(self, certification: str) -> bool:
+        """Whether there is nothing to do but wait; without its certificates, which may be megabytes."""
+        with _answering():
+            record = Record.read(await self._redis.hgetall(keys.record(certification)))
+        return record is not None and not record.ended and not record.missed(time.time())
 
     async def news(self, certification: str, *, told: int) -> News | None:
         """What is new to somebody who has been told so many certificates."""
@@ -193,19 +211,22 @@ class Queue:
     async def _fail_if_missed(self, record: Record) -> bool:
         """End a certification whose deadline has passed while it waits, as a worker would, were there one."""
         now = time.time()
-        return record.missed(now) and await self._guarded(transitions.miss(record, now=now, ttl=self._result_ttl))
+        if not record.missed(now):
+            return False
+        done, _ = await self._eval(transitions.miss(record, now=now, ttl=self._result_ttl))
+        return bool(done)
 
-    async def cancel(self, record: Record) -> bool:
-        """Cancel a certification that waits, or ask its worker to stop; False where it has changed in the meantime."""
+    async def cancel(self, record: Record) -> None:
+        """Cancel a certification that waits, or ask its worker to stop, unless it has changed in the meantime."""
         if record.status == "queued":
             call = transitions.cancel_waiting(record, now=time.time(), ttl=self._result_ttl)
         else:
             call = transitions.cancel_running(record)
-        return await self._guarded(call)
+        await self._eval(call)
 
-    async def delete(self, record: Record) -> bool:
-        """Forget a certification; False where it has not ended, or is gone."""
-        return await self._guarded(transitions.delete(record))
+    async def delete(self, record: Record) -> None:
+        """Forget a certification that has ended."""
+        await self._eval(transitions.delete(record))
 
     # --- many of them
 
@@ -243,14 +264,14 @@ class Queue:
 
     async def roster(self, *, fresh: bool = False) -> Roster:
         """The workers and ensembles; as they were within the last second, unless they must be fresh."""
-        if fresh or self._roster_is_old():
-            async with self._refreshing:
-                if fresh or self._roster_is_old():  # not renewed by another while we waited
-                    self._roster, self._roster_at = await self._read_roster(), time.monotonic()
+        if fresh or time.monotonic() - self._roster_at > ROSTER_SECONDS:
+            if self._refresh is None or self._refresh.done():
+                self._refresh = asyncio.create_task(self._renew_roster())
+            await asyncio.shield(self._refresh)  # one for all who ask meanwhile, also where it fails
         return self._roster
 
-    def _roster_is_old(self) -> bool:
-        return time.monotonic() - self._roster_at > ROSTER_SECONDS
+    async def _renew_roster(self) -> None:
+        self._roster, self._roster_at = await self._read_roster(), time.monotonic()
 
     async def _read_roster(self) -> Roster:
         now = time.time()
@@ -288,10 +309,6 @@ class Queue:
         with _answering():
             first, second = await self._redis.eval(*call.arguments)
         return first.decode() if isinstance(first, bytes) else first, second.decode()
-
-    async def _guarded(self, call: Call) -> bool:
-        done, _ = await self._eval(call)
-        return bool(done)
 
     async def _position(self, record: Record) -> int | None:
         return (await self._with_positions([record]))[0].position

@@ -24,6 +24,9 @@ from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
 
+CLOCKS_DIFFER_S = 2.0
+"""Between this clock and that of Redis; beyond it, heartbeats that others wrote cannot be judged here."""
+
 
 class Janitor:
     """Sweeps the queues of one pool."""
@@ -33,24 +36,35 @@ class Janitor:
         self._queues = (bookkeeping.queue_name(settings.pool), bookkeeping.quarantine_name(settings.pool))
         self._seen: dict[tuple[str, str], float] = {}  # ids that were taken and not begun, since when
         self._in_touch_since = time.monotonic()
+        self._agreed = True
 
     def lost_touch(self) -> None:
-        """Redis was away: nobody could send a heartbeat, so nobody is judged dead for a while."""
+        """Redis was away or stood still: nobody could send a heartbeat, so nobody is judged dead for a while."""
         self._in_touch_since = time.monotonic()
 
     def sweep(self) -> None:
         """Once, if nobody else is at it."""
-        pause = max(1, self._settings.dead_after_s // 3)
-        if time.monotonic() - self._in_touch_since < self._settings.dead_after_s:
+        now, pause = time.time(), max(1, self._settings.dead_after_s // 3)
+        if time.monotonic() - self._in_touch_since < self._settings.dead_after_s or not self._clocks_agree(now):
             return
         if not self._server.client.set(f"{keys.JANITOR}:{self._settings.pool}", self._name, nx=True, ex=pause):
             return
-        self._bury_the_dead()
+        self._bury_the_dead(now)
         for queue in self._queues:
             self._return_what_was_never_begun(queue)
             self._server.client.zremrangebyscore(bookkeeping.queue(queue).failed_job_registry.key, 0, time.time())
         self._forget_ensembles()
         clean_worker_registry(bookkeeping.queue_at(self._queues[0], self._server.client))
+
+    def _clocks_agree(self, now: float) -> bool:
+        """Whether it is the same time here and there; an answer that takes as long is as bad."""
+        seconds, microseconds = self._server.client.time()
+        difference: float = seconds + microseconds / 1e6 - now
+        agree = abs(difference) <= CLOCKS_DIFFER_S
+        if self._agreed and not agree:
+            logger.warning("the clock of Redis is %+.1f s from ours: nobody is judged dead from here", difference)
+        self._agreed = agree
+        return agree
 
     def _forget_ensembles(self) -> None:
         """Those that nobody has served for long."""
@@ -60,8 +74,9 @@ class Janitor:
         if old:
             self._server.client.hdel(keys.ENSEMBLES, *old)
 
-    def _bury_the_dead(self) -> None:
-        expired = [entry for queue in self._queues for entry in self._expired(queue)]
+    def _bury_the_dead(self, now: float) -> None:
+        """Those who were dead when the sweep began: if Redis stood still since, nobody could send a heartbeat."""
+        expired = [entry for queue in self._queues for entry in self._expired(queue, now)]
         orphans: dict[str, list[Record]] = defaultdict(list)
         for queue, certification, execution in expired:
             record = self._server.record(certification)
@@ -80,9 +95,9 @@ class Janitor:
             blamed = record in suspects or not suspects
             yield transitions.bury(record, blamed=blamed, now=now, ttl=ttl)
 
-    def _expired(self, queue: str) -> list[tuple[str, str, str]]:
+    def _expired(self, queue: str, now: float) -> list[tuple[str, str, str]]:
         """(queue, certification, execution) of each execution without a heartbeat."""
-        entries = self._server.client.zrangebyscore(bookkeeping.started_key(queue), 0, time.time())
+        entries = self._server.client.zrangebyscore(bookkeeping.started_key(queue), 0, now)
         return [(queue, *entry.decode().rsplit(":", 1)) for entry in entries]
 
     def _return_what_was_never_begun(self, queue: str) -> None:

@@ -75,7 +75,6 @@ class CertificationWorker(SimpleWorker):
         self.hurried = threading.Event()
         self.done = threading.Event()
         self._began_at = time.time()
-        self._last_begun = time.monotonic()
         self._last_look_at_quarantine = 0.0
         self._rate = Rate()
         self._preparing = threading.Semaphore(PREPARING)
@@ -125,28 +124,35 @@ class CertificationWorker(SimpleWorker):
         self._begin(self._fetch(suspects), self.quarantine)
 
     def _begin(self, found: list[Found], queue: str) -> None:
-        """Register the executions in one pipeline, then let the engine have them."""
+        """Register the executions in one pipeline and keep all of them alive; then let the engine have them."""
         ready = [stored for each in found if (stored := self._check(each, queue)) is not None]
         now, ttl = time.time(), self.settings.dead_after_s
         begun = [transitions.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
         answers = until_answered(lambda: self.server.call([call for _, call in begun]))
+        ours: list[tuple[Work, Stored]] = []
+        dropped: list[Command] = []
         for stored, (execution, _), (begins, status) in zip(ready, begun, answers, strict=True):
             if begins or (status == "running" and self._is_ours(stored.record.id, execution)):
-                self._last_begun = time.monotonic()
-                self._hand_over(stored, execution, now)
+                ours.append((self._keep_alive(stored.record, execution, now), stored))
             else:
-                self.server.run(transitions.drop(stored.record.id, queue))
+                dropped += transitions.drop(stored.record.id, queue)
+        for work, stored in ours:
+            self._hand_over(work, stored)
+        self.server.run(dropped)  # last: if Redis goes away here, nothing that was begun is left behind
 
     def _is_ours(self, certification: str, execution: str) -> bool:
         """Whether a call that came twice, since its first answer was lost, had begun this execution."""
         record = until_answered(lambda: self.server.record(certification))
         return record is not None and record.execution == execution
 
-    def _hand_over(self, stored: Stored, execution: str, now: float) -> None:
+    def _keep_alive(self, record: Record, execution: str, now: float) -> Work:
+        """From here on it has a heartbeat, so this comes before anything that takes time."""
+        work = Work(record if record.started_at else replace(record, started_at=now), execution)
+        self.clerk.take(work)
+        return work
+
+    def _hand_over(self, work: Work, stored: Stored) -> None:
         """Let the engine have it; where that takes long to prepare, beside everything else."""
-        record = stored.record if stored.record.started_at else replace(stored.record, started_at=now)
-        work = Work(record, execution)
-        self.clerk.take(work)  # before anything that takes time: from here on it is kept alive
         if stored.record.slow_to_begin:
             threading.Thread(target=self._prepare_slowly, args=(work, stored), name="preparing", daemon=True).start()
         else:
@@ -186,10 +192,15 @@ class CertificationWorker(SimpleWorker):
     # --- heart, commands, watchdog
 
     def _pulse(self) -> None:
+        """A heartbeat that comes late tells of a server that stood still: the others' may be as late as ours."""
+        late, last = self.settings.heartbeat_s + self.settings.dead_after_s / 3, time.monotonic()
         while not self.done.wait(self.settings.heartbeat_s):
             try:
                 with full_is_away():
                     self._beat()
+                    before, last = last, time.monotonic()
+                    if last - before > late:
+                        self.janitor.lost_touch()
                     self.janitor.sweep()
             except AWAY as error:
                 logger.warning("Redis is away: %s", error)
@@ -237,10 +248,11 @@ class CertificationWorker(SimpleWorker):
         """A beating heart proves that the process lives, not that the device moves.
 
         Looks are counted, not seconds: in a process that was stopped for a while the device could not move either.
+        Those of an idle worker do not count; nor does new work, which may come for ever while the device hangs.
         """
         pause, still, last = min(1.0, self.settings.watchdog_s / 4), 0.0, 0.0
         while not self.done.wait(pause):
-            moved = max(self.engine.last_step, self._last_begun)
+            moved = self.engine.last_step
             waiting = any(work.wants_samples for work in self.clerk.works)
             still = still + pause if waiting and moved == last else 0.0
             last = moved

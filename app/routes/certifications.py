@@ -31,8 +31,9 @@ async def create(request: Request, service: TheService, owner: Owner) -> Respons
         accepted, receipt = await _take_in(certification, request, service, owner=owner, key=key)
         logs.note(certification_id=receipt.certification)
         if receipt.outcome == "replay":
-            return _created(await _replayed(receipt, owner, queue, wait), wait, replayed=True)
-        found = _still_there(await queue.wait(accepted, watch, wait or 0), receipt.certification)
+            return _created(await _replayed(receipt, request, owner, queue, wait), wait, replayed=True)
+        latest = await queue.wait(accepted, watch, wait or 0, gone=request.is_disconnected)
+        found = _still_there(latest, receipt.certification)
     return _created(found, wait, replayed=False)
 
 
@@ -52,10 +53,11 @@ async def _take_in(
     return Found(intake.record, {}, 0 if intake.high else receipt.count), receipt
 
 
-async def _replayed(receipt: Receipt, owner: str, queue: Queue, wait: int | None) -> Found:
+async def _replayed(receipt: Receipt, request: Request, owner: str, queue: Queue, wait: int | None) -> Found:
     with queue.changes.watch(receipt.certification, for_the_end=True) as watch:
         found = await _find(receipt.certification, owner, queue)
-        return _still_there(await queue.wait(found, watch, wait or 0), receipt.certification)
+        latest = await queue.wait(found, watch, wait or 0, gone=request.is_disconnected)
+        return _still_there(latest, receipt.certification)
 
 
 def _created(found: Found, wait: int | None, *, replayed: bool) -> Response:
@@ -73,7 +75,7 @@ async def get(id: str, request: Request, service: TheService, owner: Owner) -> R
     wait, queue = headers.wait_seconds(request), service.queue
     with queue.changes.watch(id, for_the_end=True) as watch:
         found = await _find(id, owner, queue)
-        found = _still_there(await queue.wait(found, watch, wait or 0), id)
+        found = _still_there(await queue.wait(found, watch, wait or 0, gone=request.is_disconnected), id)
     return _told(found, 200, _waited(wait))
 
 
@@ -92,28 +94,27 @@ async def follow(id: str, request: Request, service: TheService, owner: Owner) -
 @router.post("/{id}/cancel", status_code=202, operation_id="cancel_certification")
 async def cancel(id: str, service: TheService, owner: Owner) -> Response:  # noqa: A002
     """Cancel a certification: at once while it waits, before the next batch once it runs."""
+    asked = False
     while True:  # until it stands still long enough for us to act on what we saw
         found = await _find(id, owner, service.queue, expired=True)
+        if asked and found.record.status == "canceled":
+            return _told(found, 200, {})
         if found.record.ended:
             raise ProblemError("already_ended", f"the certification is {found.record.status_at(time.time())}")
         if found.record.status == "canceling":
             return _told(found, 202, {})
-        if await service.queue.cancel(found.record):
-            found = await _find(id, owner, service.queue)
-            if found.record.ended and found.record.status != "canceled":
-                continue  # it ended by itself before it could be stopped
-            return _told(found, 200 if found.record.ended else 202, {})
+        await service.queue.cancel(found.record)
+        asked = True
 
 
 @router.delete("/{id}", status_code=204, operation_id="delete_certification")
 async def delete(id: str, service: TheService, owner: Owner) -> Response:  # noqa: A002
     """Forget a certification that has ended, with its certificates."""
-    while True:
-        found = await _find(id, owner, service.queue, expired=True)
-        if not found.record.ended:
-            raise ProblemError("still_running", f"the certification is {found.record.status}: cancel it first")
-        if await service.queue.delete(found.record):
-            return Response(status_code=204)
+    found = await _find(id, owner, service.queue, expired=True)
+    if not found.record.ended:
+        raise ProblemError("still_running", f"the certification is {found.record.status}: cancel it first")
+    await service.queue.delete(found.record)
+    return Response(status_code=204)
 
 
 @router.get("", operation_id="list_certifications")

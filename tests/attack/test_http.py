@@ -147,6 +147,14 @@ def test_only_so_many_requests_may_run_ahead(api: Api) -> None:
     assert few.count(b"HTTP/1.1 200") == MOST_PIPELINED + 1
 
 
+def test_an_answer_to_a_connection_that_was_closed_is_no_mistake(api: Api) -> None:
+    before = api.log.stat().st_size
+    for _ in range(20):
+        assert b"ahead of their answers" in told(api, [b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100])
+    api.client.get("/readyz")  # by now the others have been answered
+    assert "Traceback" not in api.log.read_text()[before:]
+
+
 def test_only_so_many_connections_are_open(odd: Api) -> None:
     with ExitStack() as stack:
         crowd = [stack.enter_context(connect(odd)) for _ in range(40)]
@@ -159,6 +167,24 @@ def test_only_so_many_connections_are_open(odd: Api) -> None:
 def test_another_protocol_is_not_spoken(api: Api, upgrade: bytes) -> None:
     head = GET + b"Connection: Upgrade, close\r\nUpgrade: " + upgrade + b"\r\n\r\n"
     assert told(api, [head]).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: %d\r\n", b"Transfer-Encoding: chunked\r\n", b""])
+@pytest.mark.parametrize("upgrade", [b"websocket", b"h2c"])
+def test_nothing_is_smuggled_behind_an_upgrade(api: Api, framing: bytes, upgrade: bytes) -> None:
+    hidden = GET + b"\r\n"
+    declared = framing % len(hidden) if b"%d" in framing else framing
+    with connect(api) as connection:
+        connection.sendall(GET + declared + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n")
+        answer = connection.recv(65_536)  # so that what follows is a segment of its own
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(hidden)
+        answer += all_of(connection)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    if framing:
+        require_problem(answer, 400, "bad_request")
+    else:
+        assert answer.startswith(b"HTTP/1.1 200")
 
 
 def test_a_refusal_is_logged_once_and_on_one_line(odd: Api) -> None:

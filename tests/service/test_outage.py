@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
+from redis import Redis
 
 from app.embedded import EmbeddedServer
+from store import keys
 from tests.service import eventually
 from tests.service.api import Api, problem, question
 from tests.service.player import Player
 
 URL = "/v1/certifications"
 BOUND = 10.0
-"""Seconds; the timeouts add up to three, and the machine may be busy."""
+"""Seconds; the timeouts add up to six, and the machine may be busy."""
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +171,69 @@ def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
         problem(api.client.get(URL), "unavailable")
         assert time.monotonic() - started < BOUND
         assert api.client.get("/healthz").status_code == 200
+
+
+def test_many_who_ask_at_once_wait_no_longer_than_one(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, Api(address(silent), tmp_path) as api:
+        started = time.monotonic()
+        with ThreadPoolExecutor(12) as crowd:
+            answers = list(crowd.map(api.client.get, ["/readyz", "/v1/ensembles"] * 6))
+        assert time.monotonic() - started < 2 * BOUND
+        for answer in answers:
+            problem(answer, "unavailable")
+
+
+def test_a_change_whose_answer_is_lost_is_not_denied(server: EmbeddedServer, worker: Player, tmp_path: Path) -> None:
+    with Lossy(server.url) as lossy, Api(lossy.url, tmp_path) as api:
+        here = f"{URL}/{api.client.post(URL, json=question(worker.ensemble)).json()['id']}"
+        lossy.lose_answer_to(b"certifications:canceled")
+        canceled = api.client.post(f"{here}/cancel")
+        assert (canceled.status_code, canceled.json()["status"]) == (200, "canceled")
+        lossy.lose_answer_to(keys.DELETED.encode())
+        assert api.client.delete(here).status_code == 204
+        problem(api.client.get(here), "unknown_certification")
+        assert lossy.lost == 2
+
+
+class Lossy:
+    """Stands before a server, and cuts the connection when what it was told to lose has been carried out."""
+
+    def __init__(self, url: str) -> None:
+        self._server = Redis.from_url(url).connection_pool.connection_kwargs
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._word: bytes | None = None
+        self.lost = 0
+        self.url = address(self._listening).replace("//", f"//:{self._server['password']}@")
+
+    def lose_answer_to(self, word: bytes) -> None:
+        self._word = word
+
+    def __enter__(self) -> Lossy:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._listening.accept()
+                threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
+
+    def _pass_on(self, client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(self._server["path"])
+            other, losing = {client: server, server: client}, False
+            while True:
+                for ready in select.select([client, server], [], [])[0]:
+                    data = ready.recv(65_536)
+                    if not data or (ready is server and losing):
+                        return
+                    if ready is client and self._word and self._word in data:
+                        self._word, losing, self.lost = None, True, self.lost + 1
+                    other[ready].sendall(data)
 
 
 def address(listening: socket.socket) -> str:

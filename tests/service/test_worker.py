@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,18 @@ from smoothcert.certificate import verify
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Fixed, Sequential
 from store import bookkeeping, keys, transitions
+from store.commands import Call
 from store.presence import REMEMBERED, Offer
 from tests.service.networks import BREAK, HANG, POISON
 from tests.service.pool import Pool, flat, told, wait_until
 from tests.service.zoo import ALLOWED, SIGMA, make_zoo
 from workers.certification import Question, certify
 from workers.engine import Engine
+from workers.holdings import Holdings
+from workers.janitor import Janitor
+from workers.server import AWAY, Server
+from workers.settings import WorkerSettings
+from workers.worker import CertificationWorker
 
 SEED = "0123456789abcdef"
 LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 20_000}, "radius": None}
@@ -350,3 +356,104 @@ def test_what_is_slow_to_begin_keeps_nobody_waiting_and_is_not_thought_dead(stea
     record = steady.ended(large)
     assert (record.status, record.deaths) == ("succeeded", 0)
     assert record.queue == bookkeeping.queue_name("steady")  # never in quarantine
+
+
+def swept(pool: Pool) -> None:
+    """Wait for a whole sweep of the janitor."""
+    lock = f"{keys.JANITOR}:{pool.name}"
+    wait_until(lambda: pool.redis.exists(lock), "a sweep")
+    wait_until(lambda: not pool.redis.exists(lock), "its end")
+
+
+def test_those_that_wait_to_be_prepared_are_not_thought_dead(pool: Pool) -> None:
+    worker = pool.start()
+    swept(pool)
+    os.kill(worker.pid, signal.SIGSTOP)  # so that it takes all of them at once
+    first = 0.01 + time.time() % 1 / 1000  # boundaries that nobody has computed yet: some seconds for all
+    procedure = {"name": "sequential", "max_samples": 200_000}
+    jobs = [pool.submit(flat(0.9), procedure=procedure, radius=first + n / 10_000) for n in range(24)]
+    os.kill(worker.pid, signal.SIGCONT)
+    records = [pool.ended(job) for job in jobs]
+    assert {record.status for record in records} == {"succeeded"}
+    assert {record.queue for record in records} == {bookkeeping.queue_name(pool.name)}  # never in quarantine
+
+
+def test_a_redis_that_stands_still_for_a_while_makes_nobody_dead(alone: Pool) -> None:
+    alone.start()
+    job = alone.submit(flat(0.5), **LONG | {"procedure": {"name": "fixed", "n": 2_000_000}})
+    wait_until(lambda: alone.record(job).samples_saved, "a checkpoint")
+    swept(alone)
+    execution, redis = alone.record(job).execution, alone.redis.info("server")["process_id"]
+    os.kill(redis, signal.SIGSTOP)
+    time.sleep(5)  # longer than dead_after_s
+    os.kill(redis, signal.SIGCONT)
+    swept(alone)
+    assert alone.record(job).execution == execution
+
+
+def test_new_work_does_not_keep_a_process_whose_device_hangs(pool: Pool) -> None:
+    pool.settings |= {"watchdog_s": 2, "slots": 4096}
+    worker = pool.start()
+    pool.submit(flat(HANG), "moody")
+
+    def ended_though_fed() -> bool:
+        pool.submit(flat(0.9))
+        return worker.poll() is not None
+
+    wait_until(ended_though_fed, "the watchdog", patience=60)
+    assert worker.returncode == 70
+
+
+def test_an_idle_worker_is_not_ended_by_the_watchdog(pool: Pool) -> None:
+    pool.settings["watchdog_s"] = 1
+    pool.start()
+    for _ in range(2):
+        time.sleep(2)
+        assert pool.ended(pool.submit(flat(0.9), "moody")).status == "succeeded"
+    assert pool.processes[0].poll() is None
+
+
+def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Leaving(Server):
+        """Goes away right after an answer."""
+
+        def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:
+            answers = super().call(calls)
+            alone.server.kill()
+            return answers
+
+    settings = WorkerSettings(redis_url=alone.server.url, zoo=zoo, pool=alone.name, allowed_imports=",".join(ALLOWED))
+    holdings = Holdings.load(settings, "cpu")
+    digests = {card.name: card.digest for card in holdings.cards}
+    monkeypatch.setattr(alone, "digest", digests.__getitem__)
+    deleted, job = alone.submit(flat(0.9)), alone.submit(flat(0.9))
+    worker = CertificationWorker(Leaving(alone.server.url), settings, holdings)
+    with worker.engine:
+        found = worker._fetch([deleted, job])
+        alone.redis.delete(keys.record(deleted))
+        with pytest.raises(AWAY):
+            worker._begin(found, worker.queue)
+        assert [(work.record.id, work.prepared) for work in worker.clerk.works] == [(job, True)]
+
+
+def test_a_janitor_whose_clock_is_wrong_judges_nobody(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = WorkerSettings(redis_url=server.url, pool="clocks", dead_after_s=2)
+    here, clock = Server(server.url), time.time
+    janitor, registry = Janitor(here, settings, "me"), bookkeeping.started_key(bookkeeping.queue_name("clocks"))
+
+    def sweep() -> bool:
+        """Whether it found somebody dead."""
+        here.client.delete(f"{keys.JANITOR}:clocks")
+        here.client.zadd(registry, {"cert_x:execution": clock() - 1})
+        janitor.sweep()
+        return not here.client.exists(registry)
+
+    wait_until(sweep, "the first sweep")
+    monkeypatch.setattr(time, "time", lambda: clock() + 60)
+    assert not sweep()
+    assert not sweep()
+    assert caplog.text.count("nobody is judged dead") == 1
+    monkeypatch.undo()
+    assert sweep()
