@@ -10,17 +10,17 @@ WORKDIR /srv
 FROM base AS packages
 # An index that has CPU builds of torch makes the worker's image some gigabytes smaller; the versions stay the same.
 ARG PIP_EXTRA_INDEX_URL
-ENV PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_QUIET=1
+ENV PIP_CACHE_DIR=/var/cache/pip PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_QUIET=1
 COPY pyproject.toml constraints.txt ./
-RUN --mount=type=cache,target=/root/.cache/pip python -m venv /venv && python -m pip install pip
+RUN --mount=type=cache,target=/var/cache/pip python -m venv /venv && python -m pip install pip
 RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
     > requirements.txt
 
 FROM packages AS api-packages
-RUN --mount=type=cache,target=/root/.cache/pip pip install --requirement requirements.txt --group api
+RUN --mount=type=cache,target=/var/cache/pip pip install --requirement requirements.txt --group api
 
 FROM packages AS worker-packages
-RUN --mount=type=cache,target=/root/.cache/pip pip install --requirement requirements.txt --group worker
+RUN --mount=type=cache,target=/var/cache/pip pip install --requirement requirements.txt --group worker
 
 # Readable by all whatever the umask of the clone was; compiled, since nothing can be compiled later.
 FROM base AS sources
