@@ -1,0 +1,172 @@
+"""Certifications as streams of events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from app import events
+from app.embedded import EmbeddedServer
+from app.queue import Queue
+from smoothcert.certification import CertificationSummary, Progress
+from store import keys
+from store.transitions import Limits
+from tests.service.api import picture, problem, text
+from tests.service.asking import URL, posted
+from tests.service.player import Player, certificate
+
+
+class Listener:
+    """The events of a stream, in a thread."""
+
+    def __init__(self, client: httpx.Client, certification: str, **headers: str) -> None:
+        self.events: list[tuple[str, str, Any]] = []
+        self.status = 0
+        self._client, self._url = client, f"{URL}/{certification}/events"
+        self._thread = threading.Thread(target=self._listen, args=(headers,))
+        self._thread.start()
+
+    def _listen(self, headers: dict[str, str]) -> None:
+        with self._client.stream("GET", self._url, headers=headers) as answer:
+            self.status = answer.status_code
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            fields: dict[str, str] = {}
+            for line in answer.iter_lines():
+                if line and not line.startswith(":"):
+                    name, _, value = line.partition(": ")
+                    fields[name] = value
+                elif not line and fields:
+                    self.events.append((fields["event"], fields["id"], json.loads(fields["data"])))
+                    fields = {}
+
+    def until(self, count: int, kind: str = "") -> list[tuple[str, str, Any]]:
+        """The events of a kind, once there are so many."""
+        deadline = time.monotonic() + 15
+        while len(found := [event for event in self.events if kind in ("", event[0])]) < count:
+            assert time.monotonic() < deadline, self.events
+            time.sleep(0.02)
+        return found
+
+    def to_the_end(self) -> list[tuple[str, str, Any]]:
+        self._thread.join(15)
+        assert not self._thread.is_alive()
+        return self.events
+
+
+def test_events_tell_the_whole_story(client: httpx.Client, player: Player) -> None:
+    said = posted(client, player, images=[text(picture())] * 3)
+    listener = Listener(client, said.id)
+    ((_, _, first),) = listener.until(1, "status")
+    assert CertificationSummary.model_validate(first).status == "queued"
+    record = player.begin(player.take())
+    listener.until(2, "status")
+    player.save(record, {2: certificate(record, 2)})
+    listener.until(1, "certificate")
+    player.save(player.record(said.id), {1: certificate(record, 1)})
+    listener.until(2, "certificate")
+    player.finish(player.record(said.id), {0: certificate(record, 0)})
+    told = listener.to_the_end()
+    assert [event["status"] for kind, _, event in told if kind == "status"] == ["queued", "running"]
+    certificates = [(id_, event["index"]) for kind, id_, event in told if kind == "certificate"]
+    assert certificates == [("1", 2), ("2", 1), ("3", 0)]
+    progress = [Progress.model_validate(event).images_done for kind, _, event in told if kind == "progress"]
+    assert progress == [0, 1, 2, 3]
+    kind, id_, last = told[-1]
+    assert (kind, id_) == ("completed", "end")
+    assert CertificationSummary.model_validate(last).status == "succeeded"
+    assert "certificates" not in last
+
+
+@pytest.mark.parametrize("received", [0, 1, 2, 3])
+def test_a_stream_goes_on_exactly_where_it_broke_off(client: httpx.Client, player: Player, received: int) -> None:
+    said = posted(client, player, images=[text(picture())] * 3)
+    record = player.begin(player.take())
+    for index in (1, 2):
+        player.save(player.record(said.id), {index: certificate(record, index)})
+    player.finish(player.record(said.id), {0: certificate(record, 0)})
+    told = Listener(client, said.id, **{"Last-Event-ID": str(received)}).to_the_end()
+    indices = [event["index"] for kind, _, event in told if kind == "certificate"]
+    assert indices == [1, 2, 0][received:]
+    assert told[-1][0] == "completed"
+
+
+def test_a_certificate_that_is_saved_again_keeps_its_place(client: httpx.Client, player: Player) -> None:
+    """A worker that got no reply sends the same call again, and ids that were given out must stay true."""
+    said = posted(client, player, images=[text(picture())] * 3)
+    record = player.begin(player.take())
+    for index in (2, 1, 2):
+        player.save(player.record(said.id), {index: certificate(record, index)})
+    player.finish(player.record(said.id), {0: certificate(record, 0)})
+    told = Listener(client, said.id).to_the_end()
+    assert [event["index"] for kind, _, event in told if kind == "certificate"] == [2, 1, 0]
+
+
+def test_after_the_end_there_is_nothing_to_follow(client: httpx.Client, player: Player) -> None:
+    said = posted(client, player)
+    player.play()
+    answer = client.get(f"{URL}/{said.id}/events", headers={"Last-Event-ID": "end"})
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_a_stream_in_which_nothing_happens_says_that_it_lives(
+    valkey: EmbeddedServer, client: httpx.Client, player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.1)
+    certification = posted(client, player).id
+
+    async def first(count: int) -> list[bytes]:
+        queue = Queue(valkey.url, Limits(1, 1), result_ttl=1)
+        async with queue.listening():
+            stream = events.stream(queue, certification, told=0)
+            return [await anext(stream) for _ in range(count)]
+
+    status, progress, *rest = asyncio.run(first(4))
+    assert status.startswith(b"event: status\nid: 0\ndata: {")
+    assert progress.startswith(b"event: progress\n")
+    assert rest == [b": still here\n\n"] * 2
+
+
+def test_a_stream_ends_where_its_certification_is_deleted(client: httpx.Client, player: Player) -> None:
+    said = posted(client, player)
+    listener = Listener(client, said.id)
+    listener.until(1)
+    player.redis.delete(keys.record(said.id))
+    assert listener.to_the_end()[-1][0] != "completed"
+
+
+@pytest.mark.parametrize("id_", ["-1", "one", "1.0", "\u0663", "9" * 30, "END"])
+def test_a_malformed_last_event_id_is_refused(client: httpx.Client, player: Player, id_: str) -> None:
+    said = posted(client, player)
+    answer = client.get(f"{URL}/{said.id}/events", headers={b"Last-Event-ID": id_.encode()})
+    assert "Last-Event-ID" in problem(answer, "invalid_request").detail
+
+
+@pytest.mark.parametrize(
+    ("accept", "fits"),
+    [
+        ("text/event-stream", True),
+        ("application/json, text/*;q=0.1", True),
+        ("*/*", True),
+        ("*/*;q=0, text/event-stream", True),
+        ("application/json", False),
+        ("text/event-stream;q=0, */*", False),
+        ("text/*;q=0.0, */*", False),
+        ("*/*;q=0", False),
+    ],
+)
+def test_accept_decides_whether_there_is_a_stream(
+    client: httpx.Client, player: Player, accept: str, fits: bool
+) -> None:
+    said = posted(client, player)
+    player.play()
+    answer = client.get(f"{URL}/{said.id}/events", headers={"Accept": accept})
+    if fits:
+        assert answer.status_code == 200
+    else:
+        assert accept in problem(answer, "not_acceptable").detail

@@ -1,0 +1,65 @@
+"""A request that is sent again under its Idempotency-Key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.service.api import picture, problem, question, tensor
+from tests.service.asking import URL, post
+from tests.service.player import SHAPE, Player
+
+
+def test_a_key_that_is_sent_again_gives_the_same_certification(client: httpx.Client, player: Player) -> None:
+    headers = {"Idempotency-Key": f"once {player.name}"}
+    first, second = post(client, player, headers=headers), post(client, player, headers=headers)
+    assert first.json()["id"] == second.json()["id"]
+    assert "idempotency-replayed" not in first.headers
+    assert second.headers["idempotency-replayed"] == "true"
+    assert second.status_code == 202
+    assert player.waiting() == [first.json()["id"]]
+    player.play()
+    third = post(client, player, headers=headers)
+    assert (third.status_code, third.json()["status"]) == (200, "succeeded")
+
+
+def test_a_form_that_is_sent_again_may_have_another_boundary(client: httpx.Client, player: Player) -> None:
+    asked = question(player.ensemble)
+    del asked["images"]
+    form: dict[str, Any] = {"data": {"request": json.dumps(asked)}, "files": [("images", picture())]}
+    headers = {"Idempotency-Key": f"form {player.name}"}
+    first, second = client.post(URL, **form, headers=headers), client.post(URL, **form, headers=headers)
+    assert first.request.headers["content-type"] != second.request.headers["content-type"]
+    assert first.json()["id"] == second.json()["id"]
+
+
+def test_a_key_that_was_used_for_something_else_is_a_conflict(client: httpx.Client, player: Player) -> None:
+    headers = {"Idempotency-Key": f"twice {player.name}"}
+    dark, light = tensor(np.zeros(SHAPE, np.uint8)), tensor(np.ones(SHAPE, np.uint8))
+    assert post(client, player, headers=headers, images=[dark]).status_code == 202
+    problem(post(client, player, headers=headers, images=[dark], alpha=0.01), "idempotency_conflict")
+    problem(post(client, player, headers=headers, images=[light]), "idempotency_conflict")
+    problem(post(client, player, headers=headers, images=[dark, dark]), "idempotency_conflict")
+    assert len(player.waiting()) == 1
+
+
+def test_after_its_certification_is_deleted_a_key_is_free(client: httpx.Client, player: Player) -> None:
+    headers = {"Idempotency-Key": f"again {player.name}"}
+    first = post(client, player, headers=headers).json()["id"]
+    player.play()
+    assert client.delete(f"{URL}/{first}").status_code == 204
+    second = post(client, player, headers=headers)
+    assert second.json()["id"] != first
+    assert "idempotency-replayed" not in second.headers
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "caf\u00e9"])
+def test_a_key_must_be_printable_and_short(client: httpx.Client, player: Player, key: str) -> None:
+    headers = {b"Idempotency-Key": key.encode("latin-1")}
+    answer = client.post(URL, json=question(player.ensemble), headers=headers)
+    assert "Idempotency-Key" in problem(answer, "invalid_request").detail
+    assert player.waiting() == []

@@ -1,0 +1,121 @@
+"""One's own certifications, page by page, and how many one may have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from app.embedded import EmbeddedServer
+from smoothcert.certification import CertificationPage
+from store import keys
+from tests.service.api import Api, problem
+from tests.service.asking import URL, post, posted
+from tests.service.player import Player
+
+# --- list
+
+
+@pytest.fixture(scope="module")
+def apart(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A service with a database of its own, small limits, and nobody else's certifications."""
+    limits = {"queue_length": 4, "active_certifications": 6}
+    with Api(valkey.url.replace("db=0", "db=1"), tmp_path_factory.mktemp("apart"), **limits) as running:
+        yield running
+
+
+@pytest.fixture
+def alone(apart: Api, valkey: EmbeddedServer) -> Player:
+    """The only worker of that service."""
+    made = Player(valkey.url.replace("db=0", "db=1"))
+    made.redis.flushdb()
+    made.announce()
+    return made
+
+
+def test_pages_hold_every_certification_once_the_newest_first(apart: Api, alone: Player) -> None:
+    made = []
+    for number in range(5):
+        made.append(posted(apart.client, alone).id)
+        if number < 3:
+            alone.play()
+    seen: list[str] = []
+    cursor = ""
+    for _ in range(10):
+        answer = apart.client.get(URL, params={"limit": 2, "cursor": cursor})
+        page = CertificationPage.model_validate_json(answer.content)
+        assert len(page.data) <= 2
+        seen += [each.id for each in page.data]
+        if page.next_cursor is None:
+            break
+        cursor = page.next_cursor
+    assert seen == made[::-1]
+    waiting = apart.client.get(URL, params={"status": "queued"}).json()
+    assert [each["id"] for each in waiting["data"]] == [made[4], made[3]]
+    assert [each["queue_position"] for each in waiting["data"]] == [1, 0]
+    assert "certificates" not in waiting["data"][0]
+    assert waiting["next_cursor"] is None
+    assert apart.client.get(URL, params={"status": "failed"}).json() == {"data": [], "next_cursor": None}
+    assert len(apart.client.get(URL, params={"limit": 5}).json()["data"]) == 5
+    assert apart.client.get(URL, params={"limit": 5}).json()["next_cursor"] is None
+
+
+def test_a_page_goes_on_where_one_was_deleted(apart: Api, alone: Player) -> None:
+    made = [posted(apart.client, alone).id for _ in range(3)]
+    first = apart.client.get(URL, params={"limit": 1}).json()
+    assert first["data"][0]["id"] == made[2]
+    apart.client.post(f"{URL}/{made[2]}/cancel")
+    apart.client.delete(f"{URL}/{made[2]}")
+    second = apart.client.get(URL, params={"limit": 1, "cursor": first["next_cursor"]}).json()
+    assert second["data"][0]["id"] == made[1]
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ({"limit": "0"}, "limit"),
+        ({"limit": "101"}, "limit"),
+        ({"limit": "ten"}, "limit"),
+        ({"status": "done"}, "status"),
+        ({"cursor": "nonsense"}, "cursor"),
+        ({"cursor": "bmFuIHg"}, "cursor"),
+        ({"cursor": "\u00e9"}, "cursor"),
+    ],
+)
+def test_a_malformed_query_is_named(client: httpx.Client, query: dict[str, str], named: str) -> None:
+    said = problem(client.get(URL, params=query), "invalid_request")
+    assert said.errors[0].field == named
+    assert query[named][:5] in said.detail or "\\" in said.detail
+
+
+# --- too many
+
+
+def test_a_full_queue_says_when_to_come_back(apart: Api, alone: Player) -> None:
+    for _ in range(4):
+        posted(apart.client, alone)
+    answer = post(apart.client, alone)
+    assert "4" in problem(answer, "queue_full").detail
+    assert answer.headers["retry-after"] == "10"  # nothing was measured
+    idle_since = time.time() - 3600  # quiet time is no pace
+    alone.redis.rpush(keys.finished(alone.pool), *(idle_since - 3 * i for i in range(20)))
+    answer = post(apart.client, alone)
+    problem(answer, "queue_full")
+    assert int(answer.headers["retry-after"]) == 3  # 20 endings in 57 seconds: one in three
+    assert len(alone.waiting()) == 4
+    client = apart.client
+    assert client.post(f"{URL}/{alone.waiting()[0]}/cancel").status_code == 200
+    assert post(client, alone).status_code == 202
+
+
+def test_an_owner_may_have_so_many_at_a_time(apart: Api, alone: Player) -> None:
+    for _ in range(3):
+        posted(apart.client, alone)
+        alone.begin(alone.take())
+    for _ in range(3):
+        posted(apart.client, alone)
+    answer = post(apart.client, alone)
+    assert "6" in problem(answer, "too_many_certifications").detail
+    assert int(answer.headers["retry-after"]) >= 1
