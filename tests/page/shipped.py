@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.embedded import EmbeddedServer
 from models.registry import ZOO
 from tests.service.api import Api
-from tests.service.pool import Pool
+from tests.service.whole import whole_service
 
 NAME = "cifar10-resnet20-gaussian-0.25"
 
@@ -17,11 +16,5 @@ NAME = "cifar10-resnet20-gaussian-0.25"
 @contextmanager
 def shipped(folder: Path) -> Iterator[Api]:
     """It keeps its data in the folder."""
-    with EmbeddedServer(folder / "valkey") as server:
-        pool = Pool(server, ZOO, "default", ensembles=NAME)
-        try:
-            pool.start()
-            with Api(server.url, folder) as api:
-                yield api
-        finally:
-            pool.end()
+    with whole_service(folder, ZOO, ensembles=NAME) as api:
+        yield api

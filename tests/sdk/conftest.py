@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.embedded import EmbeddedServer
 from smoothcert import Client
 from tests.sdk.rogue import Rogue
-from tests.service.api import Api
-from tests.service.pool import Pool
+from tests.service.whole import whole_service
 from tests.service.zoo import make_zoo
 
 
@@ -18,14 +16,8 @@ from tests.service.zoo import make_zoo
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Its address."""
     folder = tmp_path_factory.mktemp("sdk")
-    with EmbeddedServer(folder / "valkey") as server:
-        pool = Pool(server, make_zoo(folder / "zoo"), "default")
-        try:
-            pool.start()
-            with Api(server.url, folder) as api:
-                yield f"http://127.0.0.1:{api.port}"
-        finally:
-            pool.end()
+    with whole_service(folder, make_zoo(folder / "zoo")) as api:
+        yield f"http://127.0.0.1:{api.port}"
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,11 @@ import httpx
 import numpy as np
 import pytest
 
-from app.embedded import EmbeddedServer
 from smoothcert.certificate import verify
 from smoothcert.certification import Certification
 from tests.service.api import Api, npy, tensor
 from tests.service.networks import SHAPE
-from tests.service.pool import Pool
+from tests.service.whole import whole_service
 from tests.service.zoo import SIGMA, make_zoo
 
 URL = "/v1/certifications"
@@ -26,14 +25,8 @@ WAIT = {"Prefer": "wait=60"}
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A service of its own, with one worker."""
     folder = tmp_path_factory.mktemp("whole")
-    with EmbeddedServer(folder / "valkey") as server:
-        pool = Pool(server, make_zoo(folder / "zoo"), "default")
-        try:
-            pool.start()
-            with Api(server.url, folder) as api:
-                yield api
-        finally:
-            pool.end()
+    with whole_service(folder, make_zoo(folder / "zoo")) as api:
+        yield api
 
 
 def test_light_and_dark_images_are_certified(whole: Api) -> None:
