@@ -258,7 +258,9 @@ class Queue:
                 for cursor in cursors:
                     pipeline.hgetall(keys.record(cursor.certification))
                 records = await pipeline.execute()
-        return [(cursor, Record.read(data)) for cursor, data in zip(cursors, records, strict=True)]
+        return [
+            (cursor, Record.salvage(cursor.certification, data)) for cursor, data in zip(cursors, records, strict=True)
+        ]
 
     # --- everything else
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
 from smoothcert.certification import ENDED, Status
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,15 @@ class Record:
         if b"id" not in data:
             return None
         return cls.parse({name.decode(): value.decode() for name, value in data.items()})
+
+    @classmethod
+    def salvage(cls, certification: str, data: Mapping[bytes, bytes]) -> Record | None:
+        """From the hash; None also where it is damaged, so that one record never stops the work on all others."""
+        try:
+            return cls.read(data)
+        except (ValueError, TypeError) as error:
+            logger.error("its record cannot be read: %s", error, extra={"certification_id": certification})
+            return None
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> Record:

@@ -70,8 +70,8 @@ class Server:
         return None if moved is None else moved.decode()
 
     def record(self, certification: str) -> Record | None:
-        """The record of a certification."""
-        return Record.read(self.client.hgetall(keys.record(certification)))
+        """The record of a certification; None if there is none that can be read."""
+        return Record.salvage(certification, self.client.hgetall(keys.record(certification)))
 
 
 @contextmanager

@@ -245,7 +245,9 @@ def test_what_has_expired_is_gone_but_not_forgotten(client: httpx.Client, player
     problem(client.get(f"{URL}/{said.id}"), "expired")
     problem(client.get(f"{URL}/{said.id}/events"), "expired")
     problem(client.post(f"{URL}/{said.id}/cancel"), "already_ended")
-    (listed,) = [each for each in client.get(URL).json()["data"] if each["id"] == said.id]
+    listing = client.get(URL)
+    assert listing.status_code == 200, listing.text
+    (listed,) = [each for each in listing.json()["data"] if each["id"] == said.id]
     assert listed["status"] == "expired"
     assert client.delete(f"{URL}/{said.id}").status_code == 204
     problem(client.get(f"{URL}/{said.id}"), "unknown_certification")

@@ -59,6 +59,15 @@ def test_pages_hold_every_certification_once_the_newest_first(apart: Api, alone:
     assert waiting["next_cursor"] is None
     assert apart.client.get(URL, params={"status": "failed"}).json() == {"data": [], "next_cursor": None}
     assert len(apart.client.get(URL, params={"limit": 5}).json()["data"]) == 5
+
+
+def test_a_damaged_record_does_not_hide_the_others(apart: Api, alone: Player) -> None:
+    first, damaged, last = (posted(apart.client, alone).id for _ in range(3))
+    alone.redis.hset(keys.record(damaged), "images", "many")
+    answer = apart.client.get(URL)
+    assert answer.status_code == 200, answer.text
+    assert [each["id"] for each in answer.json()["data"]] == [last, first]
+    assert "many" in apart.log.read_text()
     assert apart.client.get(URL, params={"limit": 5}).json()["next_cursor"] is None
 
 

@@ -436,6 +436,20 @@ def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkey
         assert [(work.record.id, work.prepared) for work in worker.clerk.works] == [(job, True)]
 
 
+def test_a_damaged_record_does_not_keep_the_janitor_from_the_others(server: EmbeddedServer) -> None:
+    settings = WorkerSettings(redis_url=server.url, pool="damaged", dead_after_s=2)
+    here, queue = Server(server.url), bookkeeping.queue_name("damaged")
+    janitor, registry = Janitor(here, settings, "me"), bookkeeping.started_key(queue)
+    here.client.hset(keys.record("cert_damaged"), mapping={"id": "cert_damaged", "images": "many"})
+    here.client.zadd(registry, {"cert_damaged:execution": 1, "cert_gone:execution": 2})
+
+    def swept() -> bool:
+        janitor.sweep()
+        return not here.client.exists(registry)
+
+    wait_until(swept, "both to be buried")
+
+
 def test_a_janitor_whose_clock_is_wrong_judges_nobody(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
