@@ -14,16 +14,12 @@ from app.images import Wanted, decode, decoded_bytes
 from app.queue import Queue, Receipt
 from app.settings import Settings
 from app.submission import Submission
+from app.turns import Turns, pace
 from smoothcert.published import EnsembleCard
 from store import bookkeeping
 from store.presence import Offer
 from store.record import Record
 from store.transitions import LONGEST_WAIT
-
-UNMEASURED_SECONDS = 10.0
-"""To wait for a place in a queue in which too little has ended to know its pace."""
-LONGEST_SECONDS = 600.0
-"""Nobody is sent away for longer."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ def _record(certification: str, question: Question, offer: Offer, owner: str, im
     )
 
 
-async def require_taken(receipt: Receipt, queue: Queue, pool: str, settings: Settings) -> None:
+async def require_taken(receipt: Receipt, queue: Queue, turns: Turns, pool: str, settings: Settings) -> None:
     """ProblemError where the queue did not take it; with an honest time after which it might."""
     count = receipt.count
     match receipt.outcome:
@@ -119,19 +115,9 @@ async def require_taken(receipt: Receipt, queue: Queue, pool: str, settings: Set
         case "full":
             most = settings.queue_length
             detail = f"{count:,} certifications wait, no more than {most:,} may"
-            after = await _seconds_until(count - most + 1, queue, pool)
+            after = turns.seconds(pool, count - most + 1, await queue.endings(pool))
             raise ProblemError("queue_full", detail, retry_after=after)
         case "busy":
             most = settings.active_certifications
             detail = f"{count:,} of one's certifications have not ended, no more than {most:,} may be active"
-            after = await _seconds_until(1, queue, pool)
-            raise ProblemError("too_many_certifications", detail, retry_after=after)
-
-
-async def _seconds_until(places: int, queue: Queue, pool: str) -> float:
-    """How long it takes for so many to end, at the pace of the last ones; the quiet since then says nothing."""
-    newest_first = await queue.endings(pool)
-    if len(newest_first) < 2:
-        return UNMEASURED_SECONDS
-    pace = (newest_first[0] - newest_first[-1]) / (len(newest_first) - 1)
-    return min(places * pace, LONGEST_SECONDS)
+            raise ProblemError("too_many_certifications", detail, retry_after=pace(await queue.endings(pool)))

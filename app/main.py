@@ -18,6 +18,7 @@ from app.queue import Queue
 from app.routes import certifications, ensembles, operation, pages, planning, verification
 from app.service import Service
 from app.settings import Settings
+from app.turns import Turns
 from app.visitors import Visitors
 from store.transitions import Limits
 
@@ -32,6 +33,7 @@ def create_app(settings: Settings) -> FastAPI:
         settings=settings,
         queue=Queue(settings.redis_address, limits, result_ttl=settings.result_ttl),
         traffic=Traffic(),
+        turns=Turns(),
         bodies=Bodies(settings.bodies_mb * 1_000_000),
         planner=Calculator(),
         verifier=Calculator(),

@@ -13,6 +13,7 @@ from app.errors import ProblemError
 from app.metrics import Traffic
 from app.queue import Queue
 from app.settings import Settings
+from app.turns import Turns
 from store.presence import Offer
 
 
@@ -23,6 +24,7 @@ class Service:
     settings: Settings
     queue: Queue
     traffic: Traffic
+    turns: Turns
     bodies: Bodies
     planner: Calculator
     verifier: Calculator

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,12 @@ CLOSED_CLIENTS = 48
 TRIES = 3
 """So often a client asks while others keep coming, then it gives up."""
 LOOK_SECONDS = 10.0
-RESULT_TTL = 120
-"""Seconds: results are forgotten within the run, so that the memory of a steady state can be seen."""
+LATE_CLIENTS = 60
+"""Come together at the very end, to a full queue and with nobody after them: do they get in when they were told?"""
+ANSWER_SECONDS = 60.0
+"""Without an answer for so long, a request hangs."""
+RESULT_TTL = 30
+"""Seconds: results are forgotten early enough for a steady state by the middle of the run."""
 REPORT_SECONDS = 15.0
 MEGABYTE = 1 << 20
 GROWTH = 1.10
@@ -69,8 +74,8 @@ class Load:
     accepted: int = 0
     refused: int = 0
     given_up: int = 0
-    tries_alone: list[int] = field(default_factory=list)
-    """How often those asked again who were refused and came back when nobody else came any more."""
+    asked_again: list[int] = field(default_factory=list)
+    """How often, until they got in, by those who were refused when nobody else came any more."""
     waits: list[float] = field(default_factory=list)
     durations: list[float] = field(default_factory=list)
     longest_queue: int = 0
@@ -81,7 +86,7 @@ class Load:
 
     async def run(self, seconds: float, times: float, queue: int) -> None:
         """The story."""
-        self.capacity = await self._measure_capacity(min(30.0, seconds))
+        self.capacity = await self._measure_capacity(min(60.0, seconds))
         rate = times * self.capacity
         console.print(f"capacity {self.capacity:.1f} requests/s; now {rate:.1f} for {seconds:.0f} s", style="dim")
         self.answers.clear()
@@ -92,18 +97,21 @@ class Load:
                 clients.create_task(self._client(next(self.traffic)))
                 await asyncio.sleep(self.traffic.pause(rate))
             self.coming = False
-            console.print("nobody comes any more; those who came are waited for", style="dim")
+            console.print(f"a last {LATE_CLIENTS} come, all at once; then all who came are waited for", style="dim")
+            for errand in islice((each for each in self.traffic if each.kind == "certify"), LATE_CLIENTS):
+                clients.create_task(self._client(errand))
         watching.cancel()
 
     async def _measure_capacity(self, seconds: float) -> float:
-        """Requests per second of a service that is busy and not overloaded."""
-        end, done = time.monotonic() + seconds, 0
+        """Requests per second of a service that is busy and not overloaded, once it has become so."""
+        begun, done = time.monotonic(), 0
+        busy, end = begun + seconds / 3, begun + seconds
 
         async def client() -> None:
             nonlocal done
             while time.monotonic() < end:
                 await self._client(next(self.traffic), look=0.05)
-                done += time.monotonic() < end
+                done += busy < time.monotonic() < end
 
         async with asyncio.TaskGroup() as clients:
             for _ in range(CLOSED_CLIENTS):
@@ -111,7 +119,7 @@ class Load:
         self.accepted, self.ended = 0, Counter()
         self.waits.clear()
         self.durations.clear()
-        return done / seconds
+        return done / (end - busy)
 
     # --- one client
 
@@ -138,18 +146,19 @@ class Load:
 
     async def _submit(self, body: bytes, key: str) -> Any | None:
         """The certification, or None where the client gave up; asks again when it was told to."""
-        tries, alone = 0, 0
+        tries, refused_late = 0, 0
         while True:
             answer = await self._ask("POST", "/v1/certifications", body, key)
-            tries, alone = tries + 1, alone + (not self.coming)
+            tries += 1
             if answer.status in (200, 202):
-                if alone:
-                    self.tries_alone.append(alone)
+                if refused_late:
+                    self.asked_again.append(refused_late)
                 return answer.said
             if answer.status != 429 or "retry-after" not in answer.headers:
                 self.wrong.append(f"a good request was answered with {answer.status}: {answer.said}")
                 return None
             self.refused += 1
+            refused_late += not self.coming
             if self.coming and tries == TRIES:
                 return None
             await asyncio.sleep(int(answer.headers["retry-after"]))
@@ -176,11 +185,12 @@ class Load:
 
     async def _ask(self, method: str, path: str, body: bytes = b"", headers: str = "") -> Answer:
         connection = self._idle.pop() if self._idle else await Connection.open(self.deployment.port)
-        try:
-            answer = await connection.ask(method, path, body, headers)
-        except (asyncio.IncompleteReadError, ConnectionError):  # closed while it was idle
-            connection = await Connection.open(self.deployment.port)
-            answer = await connection.ask(method, path, body, headers)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            try:
+                answer = await connection.ask(method, path, body, headers)
+            except (asyncio.IncompleteReadError, ConnectionError):  # closed while it was idle
+                connection = await Connection.open(self.deployment.port)
+                answer = await connection.ask(method, path, body, headers)
         self._idle.append(connection)
         self.answers[answer.status] += 1
         return answer
@@ -215,7 +225,7 @@ class Load:
             ("answers", sum(self.answers.values()), self._statuses()),
             ("accepted", self.accepted, ", ".join(f"{count:,} {how}" for how, count in self.ended.most_common())),
             ("refused with 429", self.refused, f"{self.given_up:,} gave up after {TRIES} tries"),
-            ("asked again when nobody else came", len(self.tries_alone), f"tries: {_spread(self.tries_alone)}"),
+            ("refused when nobody else came", len(self.asked_again), f"asked again: {_spread(self.asked_again)} times"),
             ("longest queue", self.longest_queue, f"{options.queue} may wait"),
             ("wait in the queue, s", np.mean(self.waits), _spread(self.waits)),
             ("duration, s", np.mean(self.durations), _spread(self.durations)),
@@ -229,6 +239,9 @@ class Load:
             Figure("answers 5xx", errors, at_most=0),
             Figure("anything else that must not be", len(self.wrong), at_most=0),
             Figure("most that waited / may wait", self.longest_queue / options.queue, at_most=1),
+            Figure(
+                "asked again, as told, when nobody else came: mean", float(np.mean(self.asked_again or 0)), at_most=2
+            ),
             *(Figure(f"memory of the {name}, end / middle", b / a, at_most=GROWTH) for name, (a, b) in growths.items()),
         ]
         return Report(

@@ -49,7 +49,7 @@ async def _take_in(
             certification, posted, offer, owner=owner, key=key, settings=settings, bodies=bodies, share=share
         )
         receipt = await queue.submit(intake.record, intake.pixels, idempotency=intake.idempotency, high=intake.high)
-        await require_taken(receipt, queue, offer.pool, settings)
+        await require_taken(receipt, queue, service.turns, offer.pool, settings)
     return Found(intake.record, {}, 0 if intake.high else receipt.count), receipt
 
 

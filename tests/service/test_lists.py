@@ -103,20 +103,27 @@ def test_a_malformed_query_is_named(client: httpx.Client, query: dict[str, str],
 
 
 def test_a_full_queue_says_when_to_come_back(apart: Api, alone: Player) -> None:
+    client = apart.client
     for _ in range(4):
-        posted(apart.client, alone)
-    answer = post(apart.client, alone)
+        posted(client, alone)
+    answer = post(client, alone)
     assert "4" in problem(answer, "queue_full").detail
     assert answer.headers["retry-after"] == "10"  # nothing was measured
-    idle_since = time.time() - 3600  # quiet time is no pace
-    alone.redis.rpush(keys.finished(alone.pool), *(idle_since - 3 * i for i in range(20)))
-    answer = post(apart.client, alone)
-    problem(answer, "queue_full")
-    assert int(answer.headers["retry-after"]) == 3  # 20 endings in 57 seconds: one in three
     assert len(alone.waiting()) == 4
-    client = apart.client
     assert client.post(f"{URL}/{alone.waiting()[0]}/cancel").status_code == 200
     assert post(client, alone).status_code == 202
+
+
+def test_those_who_are_sent_away_come_back_one_after_the_other(apart: Api, alone: Player) -> None:
+    idle_since = time.time() - 3600  # quiet time is no pace
+    alone.redis.rpush(keys.finished(alone.pool), *(idle_since - 3 * i for i in range(20)))
+    for _ in range(4):
+        posted(apart.client, alone)
+    told = [int(post(apart.client, alone).headers["retry-after"]) for _ in range(30)]
+    assert told[0] == 3  # 20 endings in 57 seconds: one in three
+    assert told == sorted(told)
+    assert told[9] > 20
+    assert told[-1] == 60  # however many have been sent away
 
 
 def test_an_owner_may_have_so_many_at_a_time(apart: Api, alone: Player) -> None:
