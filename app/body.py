@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from app.errors import ProblemError, invalid_fields, shown
+from app.errors import ProblemError, invalid_fields
 from app.settings import Settings
+from smoothcert.errors import shown
 
 SMALL = 65_536
 """Bytes that are read in less time than it takes to hand them to a thread."""

@@ -6,7 +6,8 @@ import base64
 import math
 from dataclasses import dataclass
 
-from app.errors import invalid, shown
+from app.errors import invalid
+from smoothcert.errors import shown
 
 
 @dataclass(frozen=True, order=True)

@@ -21,12 +21,11 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from smoothcert.errors import MOST_NAMED, explain
+from smoothcert.errors import MOST_NAMED, explain, shown, worded
 from smoothcert.problem import KINDS, FieldError, Problem, type_uri
 
 MEDIA_TYPE = "application/problem+json"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
-MOST_SHOWN = 60
 MOST_ERRORS = 20
 
 
@@ -72,18 +71,7 @@ def invalid_fields(error: ValidationError | RequestValidationError, *, code: str
 
 def _field_error(each: ErrorDetails | Any) -> FieldError:
     places = [str(place) for place in each["loc"] if place not in ("body", "query", "header", "path")]
-    message = each["msg"].removeprefix("Value error, ")
-    if each["type"] != "missing" and ", got " not in message:  # ours have named it
-        message += f", got {shown(each['input'])}"
-    return FieldError(field=".".join(places), message=message)
-
-
-def shown(value: object) -> str:
-    """A value as an error may quote it: whole if short, its beginning otherwise."""
-    if isinstance(value, str | bytes) and len(value) > MOST_SHOWN:  # not the repr of 32 MB
-        return f"{value[: MOST_SHOWN - 3]!r}..."
-    text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
+    return FieldError(field=".".join(places), message=worded(each))
 
 
 def problem_response(scope: Scope, error: ProblemError) -> Response:

@@ -7,7 +7,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from app.errors import ProblemError, invalid, shown
+from app.errors import ProblemError, invalid
+from smoothcert.errors import shown
 
 LONGEST_WAIT = 60
 EVENT_STREAM = "text/event-stream"

@@ -21,8 +21,9 @@ import numpy as np
 # imported to be registered: Pillow looks for no other format here
 from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin  # noqa: F401
 
-from app.errors import invalid, shown
+from app.errors import invalid
 from app.npy import Pixels
+from smoothcert.errors import shown
 from smoothcert.request import TensorImage
 
 FORMATS = ("PNG", "JPEG", "WEBP")

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy_format
 
-from app.errors import ProblemError, shown
+from app.errors import ProblemError
+from smoothcert.errors import shown
 
 MEDIA_TYPE = "application/x-npy"
 DTYPES = ("uint8", "float32", "float64")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from app.errors import ProblemError, invalid, shown
+from app.errors import ProblemError, invalid
+from smoothcert.errors import shown
 from smoothcert.published import ServedEnsemble
 from store.presence import REMEMBERED, Offer, Presence
 

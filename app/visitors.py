@@ -15,7 +15,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.envelope import PROBES
-from app.errors import ProblemError, problem_response, shown
+from app.errors import ProblemError, problem_response
+from smoothcert.errors import shown
 
 HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN = frozenset({"same-origin", "none"})

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 
 class SmoothcertError(Exception):
@@ -89,19 +90,32 @@ def require_count(name: str, value: int, *, least: int = 1) -> None:
 
 MOST_NAMED = 1000
 """Places that are named, where something is wrong with a text: each takes a kilobyte to tell."""
+MOST_SHOWN = 60
+"""Characters of a value that an error quotes."""
 
 
 def explain(error: ValidationError) -> str:
     """What pydantic found wrong, as a sentence that names each place and the value seen there."""
     if (count := error.error_count()) > MOST_NAMED:
         return f"{count:,} places are wrong, more than can be named"
-    return "; ".join(
-        f"{'.'.join(map(str, each['loc'])) or 'the text'}: {each['msg']}{_seen(each)}" for each in error.errors()
-    )
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'the text'}: {worded(each)}" for each in error.errors())
 
 
-def _seen(each: Any) -> str:
-    if ", got " in each["msg"]:  # an error of ours, which has named it
-        return ""
-    text = repr(each["input"])
-    return ", got " + (text if len(text) <= 60 else text[:57] + "...")
+def worded(each: ErrorDetails) -> str:
+    """One thing that pydantic found wrong, with the value seen."""
+    if each["type"] == "union_tag_invalid":
+        return f"must be one of {each['ctx']['expected_tags']}, got {shown(each['ctx']['tag'])}"
+    if each["type"] == "union_tag_not_found":
+        return f"must have the field {each['ctx']['discriminator']}, got {shown(each['input'])}"
+    message = each["msg"].removeprefix("Value error, ")
+    if each["type"] == "missing" or ", got " in message:  # an error of ours, which has named it
+        return message
+    return f"{message}, got {shown(each['input'])}"
+
+
+def shown(value: object) -> str:
+    """A value as an error may quote it: whole if short, its beginning otherwise."""
+    if isinstance(value, str | bytes) and len(value) > MOST_SHOWN:  # not the repr of 32 MB
+        return f"{value[: MOST_SHOWN - 3]!r}..."
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."

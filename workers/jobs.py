@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -24,7 +24,7 @@ from smoothcert.problem import Failure
 from smoothcert.request import CertificationRequest
 from store.record import Record
 from store.statistics import bucket
-from workers import certification
+from workers import certification, run
 from workers.certification import Certification, Question
 from workers.engine import Engine
 from workers.errors import CanceledError, CheckpointError, ClosedError, HoldingsError, InputLostError, LateError
@@ -83,6 +83,8 @@ class Work:
     finished: dict[int, Finished] = field(default_factory=dict)
     unsaved: dict[int, str] = field(default_factory=dict)
     """Certificates that are not in Redis yet."""
+    spent: list[run.Progress] = field(default_factory=list)
+    """Of images that ended without a certificate."""
     failure: Failure | None = None
     canceled: bool = False
     told: Progress | None = None
@@ -115,11 +117,20 @@ class Work:
 
     @property
     def samples(self) -> int:
-        """All samples counted, of images finished and under way."""
+        """All samples counted, of images finished, under way and given up."""
         if not self.prepared:
             return self.record.samples_saved
-        under_way = sum(each.handle.progress.samples for each in self.live.values())
-        return under_way + sum(each.samples for each in self.finished.values())
+        return sum(each.samples for each in self._all_images())
+
+    @property
+    def evaluations(self) -> int:
+        """All evaluations, likewise."""
+        return sum(each.evaluations for each in self._all_images())
+
+    def _all_images(self) -> Iterator[run.Progress | Finished]:
+        yield from (each.handle.progress for each in self.live.values())
+        yield from self.finished.values()
+        yield from self.spent
 
     @property
     def further(self) -> bool:
@@ -147,10 +158,11 @@ class Work:
         try:
             finished = Finished.of(ended.result())
         except CanceledError:
-            return
+            self.spent.append(ended.handle.progress)
         except ClosedError:  # the engine is gone: not this certification's fault, and the end of this process
             raise
         except Exception as error:  # whatever the networks raised belongs to this certification
+            self.spent.append(ended.handle.progress)
             self.fail(Failure(code="engine_failed", detail=f"image {index}: {type(error).__name__}: {error}"))
         else:
             self.finished[index] = finished
@@ -168,12 +180,11 @@ class Work:
 
     def progress(self) -> Progress:
         """How far it has come."""
-        under_way = [each.handle.progress for each in self.live.values()]
         return Progress(
             images_done=len(self.finished),
             images_total=self.record.images,
             samples=self.samples,
-            evaluations=sum(p.evaluations for p in under_way) + sum(f.evaluations for f in self.finished.values()),
+            evaluations=self.evaluations,
             images=tuple(image_progress(each) for each in list(self.live.values())[:SHOWN]),
         )
 
@@ -184,8 +195,8 @@ class Work:
             f"certifications:{self.status}": 1,
             "certificates:certified": decisions.count("certified"),
             "certificates:abstain": decisions.count("abstain"),
-            "samples": sum(each.samples for each in self.finished.values()),
-            "evaluations": sum(each.evaluations for each in self.finished.values()),
+            "samples": self.samples,
+            "evaluations": self.evaluations,
             **bucket("duration", max(0.0, now - self.record.created_at)),
             **bucket("wait", max(0.0, (self.record.started_at or now) - self.record.created_at)),
         }

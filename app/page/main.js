@@ -25,6 +25,12 @@ function planned(plan, request) {
   if (shown instanceof PlanView) shown.show(plan, request);
 }
 
+function nowhere(place) {
+  const detail = `The link ends with ${location.hash}, which leads nowhere. Was it copied whole?`;
+  fill(place, problemBox({ title: "There is no such place", detail }));
+  return { close() {} };
+}
+
 function route({ focus }) {
   const [kind, id, index] = location.hash.replace(/^#\/?/, "").split("/");
   shown.close();
@@ -32,6 +38,7 @@ function route({ focus }) {
   const one = index ? Number(index) : null;
   if (kind === "certifications" && id) shown = new Answer(place, { id, index: one, ensembles });
   else if (kind === "history") shown = new History(place);
+  else if (kind) shown = nowhere(place);
   else shown = new PlanView(place, latestPlan);
   for (const link of document.querySelectorAll("nav a[href^='#']"))
     if (link.getAttribute("href") === `#/${kind === "history" ? kind : ""}`) link.setAttribute("aria-current", "page");

@@ -11,11 +11,12 @@ from starlette.responses import Response, StreamingResponse
 from app import answer, events, headers, logs, submission
 from app.access import Owner
 from app.cursor import Cursor
-from app.errors import ProblemError, shown
+from app.errors import ProblemError
 from app.intake import admit, new_id, require_taken
 from app.queue import Found, Queue, Receipt
 from app.service import TheService
 from smoothcert.certification import Status
+from smoothcert.errors import shown
 
 POLL_SECONDS = 1
 

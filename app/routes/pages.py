@@ -10,8 +10,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from app import openapi
-from app.errors import ProblemError, shown
+from app.errors import ProblemError
 from app.samples import png, samples
+from smoothcert.errors import shown
 
 PAGE = Path(__file__).parents[1] / "page"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}

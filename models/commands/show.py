@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +26,8 @@ def show(
         Console().print(_one(name, describe(name, zoo=zoo)))
         return
     good, bad = _described(zoo)
-    Console().print(_all(zoo, good))
+    for each, said in good.items():
+        typer.echo(f"{each}\n  {_line(said)}")
     for error in bad:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
     if bad:
@@ -44,39 +44,19 @@ def _described(zoo: Path) -> tuple[dict[str, Description], list[ModelError]]:
     return good, bad
 
 
-def _all(zoo: Path, descriptions: Mapping[str, Description]) -> Table:
-    table = Table(
-        Column("name", no_wrap=True),
-        "members",
-        "architecture",
-        "classes",
-        "input",
-        "sigma",
-        "method",
-        "digest",
-        title=str(zoo),
+def _line(said: Description) -> str:
+    shape = " x ".join(map(str, said.input_shape))
+    return (
+        f"{len(said.members)} members, {said.architecture}, {len(said.classes)} classes, {shape}, "
+        f"sigma {said.sigma:g}, {said.method}, digest {said.digest[:12]}"
     )
-    for name, said in descriptions.items():
-        shape = " x ".join(map(str, said.input_shape))
-        table.add_row(
-            name,
-            str(len(said.members)),
-            said.architecture,
-            str(len(said.classes)),
-            shape,
-            f"{said.sigma:g}",
-            said.method,
-            said.digest[:12],
-        )
-    return table
 
 
 def _one(name: str, said: Description) -> Table:
     table = Table(
         "rank",
         Column("file", no_wrap=True),
-        "bytes",
-        "sha256",
+        Column("sha256", no_wrap=True),
         "seed",
         "under noise",
         "weight",
@@ -88,7 +68,6 @@ def _one(name: str, said: Description) -> Table:
         table.add_row(
             str(place + 1),
             member.file,
-            f"{member.bytes:,}",
             member.sha256[:12],
             str(member.training.get("seed", "")),
             "" if accuracy is None else f"{accuracy:.3f}",

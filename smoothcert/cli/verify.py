@@ -37,7 +37,7 @@ def verify(
             said = {"file": str(file), "certificates": count, "consistent": not problems, "problems": problems}
             print(json.dumps(said))
             continue
-        several = f" ({count:,} certificates)" if count != 1 else ""
+        several = f" ({count:,} certificates)" if count > 1 else ""
         out.print("[bold red]wrong[/]" if problems else "[bold green]consistent[/]", end="  ")
         out.print(plain(f"{file}{several}"), soft_wrap=True)
         for problem in problems:
@@ -54,7 +54,9 @@ def _checked(file: Path) -> tuple[int, list[str]]:
         for place, certificate in _certificates(text):
             count += 1
             problems += [f"{place}{problem}" for problem in _problems(certificate)]
-    except (OSError, SmoothcertError) as error:
+    except OSError as error:
+        problems.append(f"cannot be read: {error.strerror or error}")
+    except SmoothcertError as error:
         problems.append(str(error))
     return count, problems
 

@@ -29,7 +29,7 @@ class Address:
         _require_url(url)
         if not (key.isascii() and key.isprintable()):
             raise DomainError("api_key must be printable ASCII; this one has other characters, perhaps a line end")
-        return cls(url.rstrip("/"), key.strip())
+        return cls(url.rstrip("/").removesuffix("/v1"), key.strip())  # paths of the API bring their own /v1
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import time
 
+from smoothcert.errors import DomainError
+
 
 class Deadline:
     """So many seconds from now; None for never."""
 
     def __init__(self, seconds: float | None) -> None:
+        if seconds is not None and not seconds >= 0:
+            raise DomainError(f"wait_timeout must be zero seconds or more, or None, got {seconds!r}")
         self.seconds = seconds
         self._at = math.inf if seconds is None else time.monotonic() + seconds
 

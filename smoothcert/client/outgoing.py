@@ -6,6 +6,7 @@ import math
 
 import httpx
 
+from smoothcert.client.errors import ClientError
 from smoothcert.client.steps import Listen, Send
 
 TIMEOUT_S = 30.0
@@ -13,6 +14,8 @@ TIMEOUT_S = 30.0
 
 def outgoing(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Request:
     """The request that a step asks for."""
+    if http.is_closed:
+        raise ClientError("the client is closed; make another", code="closed")
     usual = math.inf if http.timeout.read is None else http.timeout.read
     read = step.silence_s if isinstance(step, Listen) else usual + step.wait_s
     timeout = httpx.Timeout(_at_most(usual, step.within_s), read=_at_most(read, step.within_s))

@@ -269,6 +269,8 @@ def test_a_link_opens_what_still_runs(here: Visit, visit: Open, service: Service
 def test_a_link_to_nothing_says_so(visit: Open, service: Service) -> None:
     opened = visit(f"{service.address}#/certifications/cert_nothing")
     opened.page.wait_for_selector("#answer :text('There is no such certification')")
+    astray = visit(f"{service.address}#/certificatons/cert_nothing")
+    astray.page.wait_for_selector("#answer :text('#/certificatons/cert_nothing')")
 
 
 def test_without_events_it_asks_again_and_again(here: Visit) -> None:

@@ -209,3 +209,35 @@ def test_an_address_may_have_a_path(rogue: Rogue) -> None:
     with Client(f"{rogue.url}/behind/a/proxy/") as client, pytest.raises(errors.VersionError):
         client.ensembles.list()
     assert rogue.seen[0].path == "/behind/a/proxy/v1/ensembles"
+
+
+def test_an_address_may_end_with_the_version_of_the_api(rogue: Rogue) -> None:
+    with Client(f"{rogue.url}/v1/") as client:
+        client.ensembles.list()
+    assert rogue.seen[0].path == "/v1/ensembles"
+
+
+def test_a_closed_client_says_so(nowhere: Client) -> None:
+    nowhere.close()
+    with pytest.raises(errors.ClientError, match="the client is closed") as caught:
+        nowhere.ensembles.list()
+    assert caught.value.code == "closed"
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan")])
+def test_nobody_waits_less_than_no_time(nowhere: Client, seconds: float) -> None:
+    with pytest.raises(DomainError, match="wait_timeout must be zero seconds or more"):
+        nowhere.certify(LIGHT, **QUICK, wait_timeout=seconds)
+
+
+@pytest.mark.parametrize(
+    ("procedure", "said"),
+    [
+        ("bogus", "procedure: must be one of 'fixed', 'adaptive', 'sequential', got 'bogus'"),
+        ({"n": 5}, "procedure: must have the field 'name', got {'n': 5}"),
+    ],
+)
+def test_an_unknown_procedure_is_named_with_those_there_are(nowhere: Client, procedure: Any, said: str) -> None:
+    with pytest.raises(errors.InvalidRequestError) as caught:
+        nowhere.certify(LIGHT, procedure=procedure)
+    assert said in str(caught.value)

@@ -17,11 +17,13 @@ from rq.serializers import JSONSerializer
 from app.embedded import EmbeddedServer
 from models.registry import load
 from smoothcert.certificate import verify
+from smoothcert.certification import Progress
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Fixed, Sequential
 from store import bookkeeping, keys, transitions
 from store.commands import Call
 from store.presence import REMEMBERED, Offer
+from store.record import Record
 from tests.service.networks import BREAK, HANG, POISON
 from tests.service.pool import Pool, flat, told, wait_until
 from tests.service.zoo import ALLOWED, SIGMA, make_zoo
@@ -130,11 +132,17 @@ def test_an_image_that_breaks_the_network_fails_alone(steady: Pool) -> None:
 
 def test_a_running_certification_is_stopped_by_rqs_command(steady: Pool) -> None:
     job = steady.submit(flat(0.5), **LONG | {"procedure": {"name": "fixed", "n": 2_000_000}})
-    wait_until(lambda: steady.record(job).progress, "progress")
-    call = transitions.cancel_running(steady.record(job))
-    assert steady.redis.eval(*call.arguments)[0] == 1
-    assert steady.ended(job).status == "canceled"
+    wait_until(lambda: samples_told(steady.record(job)), "samples")
+    running = steady.record(job)
+    assert steady.redis.eval(*transitions.cancel_running(running).arguments)[0] == 1
+    canceled = steady.ended(job)
+    assert canceled.status == "canceled"
     assert steady.certificates(job) == []
+    assert samples_told(canceled) >= samples_told(running) > 0
+
+
+def samples_told(record: Record) -> int:
+    return Progress.model_validate_json(record.progress).samples if record.progress else 0
 
 
 def test_a_deadline_ends_a_certification(steady: Pool) -> None:

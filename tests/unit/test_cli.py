@@ -123,7 +123,7 @@ def test_verify_refuses_what_is_no_certificate(tmp_path: Path, contents: bytes) 
 def test_verify_names_a_file_that_is_not_there() -> None:
     done = smoothcert("verify", "nowhere.json")
     assert done.returncode == 1
-    assert "nowhere.json" in done.stdout
+    assert done.stdout == "wrong  nowhere.json\n  cannot be read: No such file or directory\n"
 
 
 def test_the_version_is_told() -> None:
