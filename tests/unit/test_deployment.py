@@ -298,6 +298,13 @@ def test_the_scaler_has_the_fields_that_keda_documents() -> None:
     kubernetes_validate.validate(autoscaler, VERSIONS[-1], strict=True)
 
 
+def test_the_scaler_counts_all_that_waits_in_the_default_pool() -> None:
+    pool = WorkerSettings.model_fields["pool"].default
+    queues = (bookkeeping.queue_name(pool), bookkeeping.quarantine_name(pool))
+    counted = [each["metadata"]["listName"] for each in KEDA["scaler ScaledObject"]["spec"]["triggers"]]
+    assert counted == [*map(bookkeeping.waiting_key, queues)]
+
+
 def test_a_scaler_with_a_mistake_is_found() -> None:
     wrong = deepcopy(KEDA["scaler ScaledObject"]["spec"])
     wrong["triggers"][0]["metadata"]["listLength"] = 4
