@@ -109,10 +109,12 @@ def _out_of_reach(question: Question, radius: float) -> str:
 
 
 def _sigma(request: CertificationRequest, card: EnsembleCard) -> float:
-    if request.sigma is None and card.sigma is None:
-        raise invalid("sigma", f"must be given: nobody has said what {card.name} was trained for")
-    if request.sigma is None or card.sigma is None or request.allow_sigma_mismatch or request.sigma == card.sigma:
-        return request.sigma if request.sigma is not None else card.sigma or 0.0
+    if request.sigma is None:
+        if card.sigma is None:
+            raise invalid("sigma", f"must be given: nobody has said what {card.name} was trained for")
+        return card.sigma
+    if card.sigma in (None, request.sigma) or request.allow_sigma_mismatch:
+        return request.sigma
     said = f"is {request.sigma:g}, but {card.name} was trained for {card.sigma:g}; `allow_sigma_mismatch` allows it"
     raise invalid("sigma", said, code="sigma_mismatch")
 

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from app.errors import ProblemError, invalid_fields
 from app.settings import Settings
-from smoothcert.errors import shown
+from smoothcert.certificate import without_repetition
 
 SMALL = 65_536
 """Bytes that are read in less time than it takes to hand them to a thread."""
@@ -137,19 +136,11 @@ def require_one_reading(body: bytes) -> None:
     if (values := sum(map(body.count, (b",", b"[", b"{")))) > MOST_VALUES:  # or so many commas in its texts
         raise ProblemError("too_large", f"the JSON has up to {values:,} values, wanted no more than {MOST_VALUES:,}")
     try:
-        json.loads(body.decode(), object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+        json.loads(body.decode(), object_pairs_hook=without_repetition, parse_constant=_no_constant)
     except RecursionError:
         raise ProblemError("malformed_json", "the JSON is nested too deeply") from None
     except ValueError as error:
         raise ProblemError("malformed_json", f"the JSON cannot be read: {error}") from None
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    said = dict(pairs)
-    if len(said) < len(pairs):
-        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {shown(twice)} comes twice")
-    return said
 
 
 def _no_constant(name: str) -> None:

@@ -283,8 +283,8 @@ class Queue:
                 pipeline.hvals(keys.ENSEMBLES)
                 names, offers = await pipeline.execute()
             said = await self._redis.mget([keys.worker(name.decode()) for name in names]) if names else []
-        workers = [Presence.model_validate_json(text) for text in said if text is not None]
-        return Roster.of(workers, [Offer.model_validate_json(text) for text in offers], now=now)
+        workers = [worker for text in said if text is not None and (worker := Presence.salvage(text))]
+        return Roster.of(workers, [offer for text in offers if (offer := Offer.salvage(text))], now=now)
 
     async def endings(self, pool: str) -> list[float]:
         """When the last certifications of a pool ended, the newest first."""

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.access import Keys
-from store.settings import RedisSettings
+from store.settings import RedisSettings, listed
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -31,28 +31,28 @@ class Settings(RedisSettings):
     """Addresses of reverse proxies whose X-Forwarded-For is believed, separated by commas."""
 
     connections: Count = 1000
-    """That are open at a time."""
+    """Most connections open at a time."""
     bodies_mb: Count = 256
-    """Megabytes of all bodies that are being read or decoded, and of their pixels."""
+    """Most megabytes of bodies that are being read or decoded at a time, with their pixels."""
     head_seconds: Seconds = 10.0
-    """For the head of a request to arrive, once there is a connection or the last answer was given."""
+    """Seconds in which the head of a request must arrive, from the connection or the last answer on."""
     request_bytes: Count = 32_000_000
     request_seconds: Seconds = 60.0
-    """For the body of a request to arrive."""
+    """Seconds in which the body of a request must arrive."""
     request_images: Annotated[int, Field(ge=1, le=3000)] = 1000
-    """No more than 3,000: Redis' scripts take 8,000 arguments in one command."""
+    """Most images in a request. At most 3,000: Redis' scripts take 8,000 arguments in one command."""
     request_pixels: Count = 64_000_000
-    """Of all images of a request together, decoded."""
+    """Most pixels of all images of a request together, decoded."""
     image_pixels: Count = 16_000_000
-    """Of one image, before it is decoded."""
+    """Most pixels of one image, as its file declares them."""
     samples: Count = 200_000_000
-    """Of one certification, all of its images together in the worst case."""
+    """Most samples that a certification may need in the worst case, all of its images together."""
     sequential_samples: Count = 1_000_000
-    """Of a sequential test, for each image: the boundaries of much larger ones take minutes to compute."""
+    """Most samples of a sequential test: the boundaries of much larger ones take minutes to compute."""
     queue_length: Count = 1000
-    """Certifications that may wait in a pool."""
+    """Most certifications that may wait in a pool."""
     active_certifications: Count = 1000
-    """Of one key, that have not ended."""
+    """Most certifications of one key that have not ended."""
     result_ttl: Count = 86_400
     """Seconds for which a certification that was canceled before it began is kept; workers have their own."""
 
@@ -64,12 +64,12 @@ class Settings(RedisSettings):
     @property
     def origins(self) -> list[str]:
         """The origins, one by one."""
-        return _listed(self.cors_origins)
+        return listed(self.cors_origins)
 
     @property
     def names(self) -> list[str]:
         """The names by which the service may be called."""
-        return [self.host, *_listed(self.allowed_hosts)]
+        return [self.host, *listed(self.allowed_hosts)]
 
     @property
     def loopback(self) -> bool:
@@ -78,7 +78,3 @@ class Settings(RedisSettings):
             return ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
-
-
-def _listed(said: str) -> list[str]:
-    return [each.strip() for each in said.split(",") if each.strip()]

@@ -1,7 +1,7 @@
 """An ensemble: members in ranked order, and how they come to one class.
 
 Without consensus, the class of an image is the full vote of all k members. With K-consensus, it is the class of the
-first K members where these agree, and the full vote elsewhere (MATHS: a base classifier of its own, so K belongs in the
+first K members where these agree, and the full vote elsewhere (a base classifier of its own, so K belongs in the
 certificate). Ties break to the lowest class index. An image for which a member that was evaluated gave a logit that is
 not finite has no class: the index `len(classes)`.
 """

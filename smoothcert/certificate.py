@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from smoothcert import notebook
 from smoothcert.canonical import digest
-from smoothcert.errors import MOST, CertificateError, CountsError, DomainError, explain
+from smoothcert.errors import MOST, CertificateError, CountsError, DomainError, explain, shown
 from smoothcert.noise import AnyNoise
 from smoothcert.procedures import AnyProcedure
 from smoothcert.procedures.parameters import WholeNumber
@@ -188,10 +189,11 @@ class Certificate(Record):
 
 def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """For `json.loads`: ValueError where a key comes twice."""
-    keys = [key for key, _ in pairs]
-    if twice := sorted({key for key in keys if keys.count(key) > 1}):
-        raise ValueError(f"keys that come twice: {', '.join(twice)}")
-    return dict(pairs)
+    said = dict(pairs)
+    if len(said) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {shown(twice)} comes twice")
+    return said
 
 
 def _differences(said: Any, meant: Any, place: str = "") -> Iterator[str]:

@@ -26,7 +26,7 @@ def _by_name(procedure: Any) -> Any:
 
 
 class CertificationRequest(BaseModel):
-    """A question; the images come along in the way of the content type."""
+    """A question. How the images are sent with it depends on the content type."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -51,6 +51,7 @@ class CertificationRequest(BaseModel):
     procedure: Annotated[
         AnyProcedure, BeforeValidator(_by_name, json_schema_input_type=AnyProcedure | ProcedureName)
     ] = Field(default_factory=Adaptive)
+    """By name, or with its parameters; `adaptive` if left out."""
     voting: Voting | None = None
     """The ensemble's own rule, if left out."""
     consensus: WholeNumber | None = None

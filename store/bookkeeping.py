@@ -1,7 +1,7 @@
 """RQ's side of a certification: its queues, its jobs, its registries. The only file that knows RQ's internals.
 
 RQ writes into a pipeline that is never executed; what it wrote is taken out as commands and sent together with our own
-record. Written for RQ 2.12, which the constraints pin; `tests/unit/test_bookkeeping.py` compares with RQ itself.
+record. Written for RQ 2.12, which the constraints pin; `tests/service/test_store.py` compares with RQ itself.
 """
 
 from __future__ import annotations

@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+import logging
+from typing import Self
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from smoothcert.errors import explain
 from smoothcert.published import EnsembleCard
 from store import keys
 from store.commands import Command
+
+logger = logging.getLogger(__name__)
 
 REMEMBERED = 3_600.0
 """Seconds for which requests to an ensemble are taken in after its last worker was seen: one may be restarting."""
 
 
-class Presence(BaseModel):
-    """A live worker."""
+class Published(BaseModel):
+    """What workers tell of themselves."""
 
     model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def salvage(cls, text: bytes) -> Self | None:
+        """None where it cannot be read: a worker of another version must not stop the work on all others."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            logger.error("what a worker told cannot be read: %s", explain(error))
+            return None
+
+
+class Presence(Published):
+    """A live worker."""
 
     name: str
     pool: str
     device: str
     ensembles: tuple[EnsembleCard, ...]
-    slots: int
-    """Certifications that it takes at a time,"""
     live: int
-    """and those that it has now."""
-    batches: int
+    """Certifications that it has now."""
     fill: float
     """The mean share of a batch that held samples."""
     evaluations_per_second: float | None
     """As measured while busy; None before that."""
-    started_at: float
     beat_at: float
 
 
-class Offer(BaseModel):
+class Offer(Published):
     """An ensemble that a pool serves, or did lately."""
-
-    model_config = ConfigDict(frozen=True)
 
     pool: str
     card: EnsembleCard

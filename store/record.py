@@ -106,6 +106,4 @@ QUICK_SAMPLES = 200_000
 """The boundaries of a sequential test of so many are computed in less than a second."""
 _BUDGET = re.compile(r'"max_samples": ?(\d+)')
 
-_KINDS: dict[str, Any] = {
-    name: kind if kind in (int, float) else str for name, kind in get_type_hints(Record).items() if name != "ended"
-}
+_KINDS: dict[str, Any] = {name: kind if kind in (int, float) else str for name, kind in get_type_hints(Record).items()}

@@ -47,3 +47,8 @@ class RedisSettings(BaseSettings):
         parts = urlsplit(self.redis_url)
         user, _, host = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:{password}@{host}"))
+
+
+def listed(said: str) -> list[str]:
+    """What is separated by commas, one by one."""
+    return [each.strip() for each in said.split(",") if each.strip()]

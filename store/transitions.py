@@ -109,8 +109,7 @@ def save(
     if progress is not None:
         fields["progress"] = progress
     if checkpoints:
-        commands.append(("HSET", keys.checkpoints(record.id), *_pairs(checkpoints)))
-        commands.append(("EXPIRE", keys.checkpoints(record.id), LONGEST_WAIT))
+        commands += _checkpoints(record.id, checkpoints)
     if samples is not None:
         fields["samples_saved"] = samples
         if samples > record.samples_saved:
@@ -152,9 +151,7 @@ def finish(
 
 def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapping[int, str]) -> Call:
     """A worker that leaves gives back what it has not finished; another goes on from the checkpoints."""
-    kept: list[Command] = []
-    if checkpoints:
-        kept = [("HSET", keys.checkpoints(record.id), *_pairs(checkpoints))]
+    kept = _checkpoints(record.id, checkpoints) if checkpoints else []
     commands = [*kept, *_waiting_again(record, execution, to=record.queue, samples=samples, deaths=record.deaths)]
     return guarded(keys.record(record.id), statuses=("running",), execution=execution, commands=commands)
 
@@ -260,6 +257,13 @@ def _ended(
 def _freed(certification: str) -> list[Command]:
     """Before anything else: a server whose memory is full lets a script go on once it has freed some."""
     return [("DEL", keys.images(certification), keys.checkpoints(certification))]
+
+
+def _checkpoints(certification: str, checkpoints: Mapping[int, str]) -> list[Command]:
+    return [
+        ("HSET", keys.checkpoints(certification), *_pairs(checkpoints)),
+        ("EXPIRE", keys.checkpoints(certification), LONGEST_WAIT),
+    ]
 
 
 def _certificates(certification: str, certificates: Mapping[int, str], *, done: int, ttl: int) -> list[Command]:

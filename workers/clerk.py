@@ -151,6 +151,8 @@ class Clerk:
             replies = self._server.call([call for _, call in told])
         except AWAY as error:  # told again in a moment; the end of another must not wait for it
             logger.warning("Redis is away: %s", error)
+            for work, _ in told:
+                work.told_in_vain()
             return
         for (work, _), (written, status) in zip(told, replies, strict=True):
             work.unsaved = {}
@@ -200,7 +202,7 @@ class Clerk:
         works = self.works
         calls = []
         for work in works:
-            kept = {**work.checkpoints()}
+            kept = work.checkpoints()
             if work.unsaved:
                 calls.append(self._certificates_of(work))
             calls.append(transitions.hand_back(work.record, work.execution, samples=work.samples, checkpoints=kept))

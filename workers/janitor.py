@@ -70,7 +70,7 @@ class Janitor:
         """Those that nobody has served for long."""
         offers: dict[bytes, bytes] = self._server.client.hgetall(keys.ENSEMBLES)
         oldest = time.time() - REMEMBERED
-        old = [name for name, text in offers.items() if Offer.model_validate_json(text).seen_at < oldest]
+        old = [name for name, text in offers.items() if (offer := Offer.salvage(text)) and offer.seen_at < oldest]
         if old:
             self._server.client.hdel(keys.ENSEMBLES, *old)
 

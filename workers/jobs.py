@@ -178,6 +178,11 @@ class Work:
                 found[index] = checkpoint.to_json()
         return found
 
+    def told_in_vain(self) -> None:
+        """Redis may not have heard what it was last told: all of it is due again."""
+        self.told, self.saved_at = None, 0.0
+        self.saved.clear()
+
     def progress(self) -> Progress:
         """How far it has come."""
         return Progress(

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from models.registry import ZOO
-from store.settings import RedisSettings
+from store.settings import RedisSettings, listed
 
 
 class WorkerSettings(RedisSettings):
@@ -22,40 +22,36 @@ class WorkerSettings(RedisSettings):
     allowed_imports: str = ""
     """`module:callable` of networks that ensembles may name, separated by commas: code of the operator's own."""
     devices: str = "cpu"
-    """Separated by commas: one process each."""
+    """Devices, separated by commas: one process each."""
     precision: str = "float32"
     batch: Annotated[int, Field(ge=1, le=65_536)] = 256
     threads: Annotated[int, Field(ge=0, le=1024)] = 0
     """CPU threads for the networks; 0 for torch's own choice."""
     slots: Annotated[int, Field(ge=1, le=4096)] = 32
-    """Certifications at a time."""
+    """Most certifications at a time."""
     heartbeat_s: Annotated[float, Field(gt=0)] = 2.0
     dead_after_s: Annotated[int, Field(ge=2)] = 12
-    """Without a heartbeat for so long, a worker is dead and its certifications go to others."""
+    """Seconds without a heartbeat after which a worker is taken for dead and its certifications go to others."""
     progress_s: Annotated[float, Field(gt=0)] = 0.3
     checkpoint_s: Annotated[float, Field(gt=0)] = 2.0
     drain_s: Annotated[float, Field(ge=0)] = 20.0
-    """After SIGTERM: so long for certifications to end; then they are handed back."""
+    """Seconds after SIGTERM for certifications to end; those that have not are handed back."""
     watchdog_s: Annotated[float, Field(gt=0)] = 120.0
-    """The process ends itself where certifications are under way and no batch ends for so long."""
+    """Seconds without the end of a batch, though there is work, after which the process ends itself."""
     result_ttl: Annotated[int, Field(ge=1)] = 86_400
     """Seconds for which a certification that has ended is kept."""
 
     @property
     def device_list(self) -> list[str]:
         """The devices, one process each."""
-        return _listed(self.devices)
+        return listed(self.devices)
 
     @property
     def ensemble_list(self) -> list[str]:
         """The names asked for; empty for all."""
-        return _listed(self.ensembles)
+        return listed(self.ensembles)
 
     @property
     def import_list(self) -> frozenset[str]:
         """The imports that are allowed."""
-        return frozenset(_listed(self.allowed_imports))
-
-
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+        return frozenset(listed(self.allowed_imports))

@@ -74,7 +74,6 @@ class CertificationWorker(SimpleWorker):
         self.leaving = threading.Event()
         self.hurried = threading.Event()
         self.done = threading.Event()
-        self._began_at = time.time()
         self._last_look_at_quarantine = 0.0
         self._rate = Rate()
         self._preparing = threading.Semaphore(PREPARING)
@@ -222,12 +221,9 @@ class CertificationWorker(SimpleWorker):
             pool=self.settings.pool,
             device=str(self.engine.ensemble.device),
             ensembles=self.holdings.cards,
-            slots=self.settings.slots,
             live=live,
-            batches=statistics.batches,
             fill=statistics.fill,
             evaluations_per_second=self._rate.value,
-            started_at=self._began_at,
             beat_at=time.time(),
         )
 

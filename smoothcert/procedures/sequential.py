@@ -1,4 +1,4 @@
-"""The exact group-sequential procedure: the guarantee of CertifyAdp from about a third of its samples."""
+"""The exact group-sequential procedure: the guarantee of CertifyAdp from a half or a third of its samples."""
 
 from __future__ import annotations
 

@@ -63,12 +63,9 @@ class Player:
             pool=self.pool,
             device="cpu",
             ensembles=(self.card,),
-            slots=4,
             live=0,
-            batches=10,
             fill=0.75,
             evaluations_per_second=rate,
-            started_at=now,
             beat_at=now,
         )
         self._send(presence.announce(said, ttl=ttl))

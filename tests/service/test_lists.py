@@ -71,6 +71,17 @@ def test_a_damaged_record_does_not_hide_the_others(apart: Api, alone: Player) ->
     assert "many" in apart.log.read_text()
 
 
+def test_a_worker_that_is_not_understood_hides_no_others(apart: Api, alone: Player) -> None:
+    alone.redis.hset(keys.ENSEMBLES, "later/ensemble", '{"pool": "later", "seen_at": 1}')
+    alone.redis.set(keys.worker("later"), '{"name": "later"}')
+    alone.redis.zadd(keys.WORKERS, {"later": time.time() + 60})
+    for path in ("/v1/ensembles", "/readyz", "/metrics"):
+        answer = apart.client.get(path)
+        assert answer.status_code == 200, answer.text
+    assert apart.client.get(f"/v1/ensembles/{alone.ensemble}").status_code == 200
+    assert "what a worker told cannot be read" in apart.log.read_text()
+
+
 def test_a_page_goes_on_where_one_was_deleted(apart: Api, alone: Player) -> None:
     made = [posted(apart.client, alone).id for _ in range(3)]
     first = apart.client.get(URL, params={"limit": 1}).json()

@@ -444,12 +444,13 @@ def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkey
         assert [(work.record.id, work.prepared) for work in worker.clerk.works] == [(job, True)]
 
 
-def test_a_damaged_record_does_not_keep_the_janitor_from_the_others(server: EmbeddedServer) -> None:
+def test_what_cannot_be_read_does_not_keep_the_janitor_from_the_rest(server: EmbeddedServer) -> None:
     settings = WorkerSettings(redis_url=server.url, pool="damaged", dead_after_s=2)
     here, queue = Server(server.url), bookkeeping.queue_name("damaged")
     janitor, registry = Janitor(here, settings, "me"), bookkeeping.started_key(queue)
     here.client.hset(keys.record("cert_damaged"), mapping={"id": "cert_damaged", "images": "many"})
     here.client.zadd(registry, {"cert_damaged:execution": 1, "cert_gone:execution": 2})
+    here.client.hset(keys.ENSEMBLES, "damaged/later", '{"pool": "damaged", "seen_at": 1}')
 
     def swept() -> bool:
         janitor.sweep()

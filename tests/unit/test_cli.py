@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from smoothcert.procedures import Adaptive
-from tests.unit.test_certificate import altered, certificate_of
+from tests.unit.certificates import altered, certificate_of
 
 PNG = b"\x89PNG\r\n"
 
@@ -174,8 +174,8 @@ def test_verify_checks_every_certificate_in_a_file(written: Callable[..., str], 
         (as_lines(GOOD) + '{"form', "line 2: not a certificate"),
         (json.dumps([GOOD, 7]), "certificates[1]: not a certificate"),
         (as_lines(GOOD, {"image": "x"}), "line 2: not a certificate"),
-        ('{"certificates": [], "certificates": [7]}', "keys that come twice: certificates"),
-        (json.dumps([GOOD]).replace('"radius"', '"radius": 9, "radius"', 1), "keys that come twice: radius"),
+        ('{"certificates": [], "certificates": [7]}', "the key 'certificates' comes twice"),
+        (json.dumps([GOOD]).replace('"radius"', '"radius": 9, "radius"', 1), "the key 'radius' comes twice"),
         ("[" * 100_000, "not a certificate"),
     ],
 )

@@ -298,13 +298,6 @@ def test_the_scaler_has_the_fields_that_keda_documents() -> None:
     kubernetes_validate.validate(autoscaler, VERSIONS[-1], strict=True)
 
 
-def test_the_scaler_counts_all_that_waits_in_the_default_pool() -> None:
-    pool = WorkerSettings.model_fields["pool"].default
-    queues = (bookkeeping.queue_name(pool), bookkeeping.quarantine_name(pool))
-    counted = [each["metadata"]["listName"] for each in KEDA["scaler ScaledObject"]["spec"]["triggers"]]
-    assert counted == [*map(bookkeeping.waiting_key, queues)]
-
-
 def test_a_scaler_with_a_mistake_is_found() -> None:
     wrong = deepcopy(KEDA["scaler ScaledObject"]["spec"])
     wrong["triggers"][0]["metadata"]["listLength"] = 4
@@ -318,14 +311,16 @@ def test_a_scaler_with_a_mistake_is_found() -> None:
 
 def test_the_scaler_counts_the_queue_of_the_workers_that_it_scales() -> None:
     spec = KEDA["scaler ScaledObject"]["spec"]
-    (trigger,) = spec["triggers"]
     pool = WorkerSettings.model_fields["pool"].default
-    assert trigger["metadata"]["listName"] == bookkeeping.waiting_key(bookkeeping.queue_name(pool))
+    queues = (bookkeeping.queue_name(pool), bookkeeping.quarantine_name(pool))
+    counted = [each["metadata"]["listName"] for each in spec["triggers"]]
+    assert counted == [*map(bookkeeping.waiting_key, queues)]
     assert "SMOOTHCERT_POOL" not in str(CONTAINERS["worker"]["env"])
     assert spec["scaleTargetRef"]["name"] == MANIFESTS["worker Deployment"]["metadata"]["name"]
     assert "replicas" not in MANIFESTS["worker Deployment"]["spec"]
-    service, namespace, _ = trigger["metadata"]["address"].split(".", 2)
-    assert (service, namespace) == ("redis", MANIFESTS["kustomization Kustomization"]["namespace"])
+    for trigger in spec["triggers"]:
+        service, namespace, _ = trigger["metadata"]["address"].split(".", 2)
+        assert (service, namespace) == ("redis", MANIFESTS["kustomization Kustomization"]["namespace"])
     (reference,) = KEDA["scaler TriggerAuthentication"]["spec"]["secretTargetRef"]
     assert reference["key"] in MANIFESTS["secret.example Secret"]["stringData"]
     assert spec["minReplicaCount"] >= 1

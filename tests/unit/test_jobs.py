@@ -6,21 +6,27 @@ import io
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from redis.exceptions import ConnectionError as DisconnectedError
 
 from smoothcert.bounds import lower_bound, upper_bound
+from store import keys, transitions
+from store.commands import Call
 from store.record import Record
 from tests.unit.engines import SHAPE, SIGMA, ensemble, images, until
+from workers.clerk import Clerk
 from workers.engine import Engine
 from workers.errors import CheckpointError, ClosedError, HoldingsError
 from workers.holdings import Holdings
 from workers.jobs import Stored, Work, certify, image_progress
 from workers.run import Checkpoint
+from workers.server import Server
+from workers.settings import WorkerSettings
 
 HELD = ensemble(k=3)
 SEVERAL = {"name": "adaptive", "stages": [32, 64, 4_000_000]}
@@ -256,3 +262,36 @@ def test_a_work_that_only_waits_to_be_written_down_wants_nothing_of_the_engine(e
     long, _ = begin(engine, stored(1, request={"procedure": {"name": "fixed", "n": 10**8}, "radius": None}))
     assert long.wants_samples
     long.cancel()
+
+
+def test_what_redis_did_not_hear_is_told_again(engine: Engine) -> None:
+    class Deaf(Server):
+        """Goes away once, then listens."""
+
+        def __init__(self) -> None:
+            self.heard: list[Call] = []
+            self.away = True
+
+        def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:
+            if self.away:
+                self.away = False
+                raise DisconnectedError
+            self.heard += calls
+            return [(True, "running") for _ in calls]
+
+    work, _ = begin(engine, stored(request={"procedure": SEVERAL}))
+    until(lambda: work.samples > 0)
+    work.saved_at = 0.0
+    server = Deaf()
+    clerk = Clerk(server, WorkerSettings(checkpoint_s=1000, progress_s=0.01))
+    clerk.take(work)
+    until(lambda: clerk._tell() or server.heard)
+    assert keys.checkpoints(work.record.id) in str(server.heard[0].arguments)
+    work.cancel()
+
+
+@pytest.mark.parametrize("end", ["hand_back", "save"])
+def test_checkpoints_do_not_stay_for_ever(end: str) -> None:
+    record = stored().record
+    call = getattr(transitions, end)(record, "x", samples=1, checkpoints={0: "{}"})
+    assert f'"EXPIRE","{keys.checkpoints(record.id)}"' in str(call.arguments).replace(" ", "").replace("'", '"')
