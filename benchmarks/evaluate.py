@@ -42,7 +42,7 @@ from smoothcert.evaluation import Judged
 from smoothcert.ledger import Ledger
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
-from workers.certification import Certification, Question, new_seed, start
+from workers.certification import Case, Question, new_seed, start
 from workers.engine import Engine
 
 SHIPPED = ZOO / "cifar10-test-100.json"
@@ -253,7 +253,7 @@ def certified(
     engine: Engine, setting: Setting, images: Images, seed: str, first: int
 ) -> Iterator[tuple[int, Certificate]]:
     """The certificates of the images from `first` on, in order, with a window of them in flight."""
-    flying: deque[tuple[int, Certification]] = deque()
+    flying: deque[tuple[int, Case]] = deque()
     for i in range(first, len(images)):
         pixels = torch.from_numpy(images.pixels[i])
         flying.append((i, start(engine, pixels, setting.question, seed=seed, index=i, ensemble=setting.ensemble)))

@@ -20,9 +20,10 @@ from smoothcert.certificate import Certificate, InputRecord
 from smoothcert.errors import DomainError
 from smoothcert.procedures import run
 from smoothcert.procedures.protocol import ClassCounts
-from workers.certification import Certification, Question
+from workers.certification import Case, Question
+from workers.checkpoint import Shape
 from workers.pixels import pixels_sha256
-from workers.run import Handle, Sampled, Shape
+from workers.run import Handle, Sampled
 
 
 def certify(tape: Tape, question: Question, ensemble: Ensemble) -> Certificate:
@@ -43,7 +44,7 @@ def certify(tape: Tape, question: Question, ensemble: Ensemble) -> Certificate:
     verdict = run(procedure, sample)
     shape = Shape(0, heard.samples, tape.rows, tape.rows if heard.undecided else None)
     record = InputRecord(sha256=pixels_sha256(tape.pixels), shape=tuple(tape.pixels.shape))
-    asked = Certification(question, ensemble, record, tape.tapes.seed, tape.index, Handle(), began)
+    asked = Case(question, ensemble, record, tape.tapes.seed, tape.index, Handle(), began)
     return asked.certificate(Sampled(verdict, heard.evaluations, (shape,), datetime.now(UTC)))
 
 

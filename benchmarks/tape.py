@@ -38,8 +38,7 @@ from benchmarks.view import UNKNOWN, Heard, View
 from models.ensemble import Ensemble
 from smoothcert.errors import DomainError, LedgerError, require_count
 from workers.certification import VERSIONS, new_seed
-from workers.pixels import pixels_sha256
-from workers.run import check_image
+from workers.pixels import check_image, pixels_sha256
 from workers.sampling import SCHEME, NoiseStream
 
 Places = npt.NDArray[np.int64]

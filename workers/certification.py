@@ -25,9 +25,10 @@ from smoothcert.certificate import (
 from smoothcert.errors import DomainError, require_count, require_level
 from smoothcert.noise import AnyNoise
 from smoothcert.procedures import AnyProcedure
+from workers.checkpoint import Checkpoint
 from workers.engine import Engine
-from workers.pixels import pixels_sha256
-from workers.run import Checkpoint, Handle, Sampled, check_image
+from workers.pixels import check_image, pixels_sha256
+from workers.run import Handle, Sampled
 from workers.sampling import SCHEME
 
 
@@ -50,7 +51,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Certification:
+class Case:
     """One image on its way to a certificate."""
 
     question: Question
@@ -124,7 +125,7 @@ def start(
     index: int = 0,
     ensemble: Ensemble | None = None,
     resume: Checkpoint | None = None,
-) -> Certification:
+) -> Case:
     """Submit one image [C, H, W] in [0, 1] to the engine; it does not wait."""
     chosen = ensemble or engine.ensemble
     pixels = check_image(image, chosen.input_shape)
@@ -132,7 +133,7 @@ def start(
     procedure = question.procedure.start(question.noise, question.radius, alpha=question.alpha, beta=question.beta)
     began = datetime.now(UTC)
     handle = engine.submit(procedure, pixels, question.noise.sigma, seed, index=index, ensemble=chosen, resume=resume)
-    return Certification(question, chosen, record, seed, index, handle, began)
+    return Case(question, chosen, record, seed, index, handle, began)
 
 
 def certify(
@@ -151,7 +152,7 @@ def certify(
     if shared and shared.images != len(images):
         raise DomainError(f"alpha is shared by {shared.images} images, got {len(images)}")
     seed = seed or new_seed()
-    started: list[Certification] = []
+    started: list[Case] = []
     try:
         for i, image in enumerate(images):
             started.append(start(engine, image, question, seed=seed, index=i, ensemble=ensemble))

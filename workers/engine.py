@@ -16,69 +16,55 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from models.ensemble import Ensemble
-from models.inference import is_out_of_memory
 from smoothcert.errors import require_count
 from smoothcert.procedures import Procedure
+from workers.checkpoint import Checkpoint
 from workers.errors import CanceledError, ClosedError, EngineError
-from workers.run import UNDECIDED, Checkpoint, Handle, Run, Segment, Statistics
+from workers.lane import Lane
+from workers.run import UNDECIDED, Handle, Run, Segment
 
 logger = logging.getLogger(__name__)
 
 PATIENCE = 8
 """Batches for which a row without consensus waits for others to fill a slice with."""
 
-Result = TypeVar("Result")
 
+@dataclass
+class Statistics:
+    """How well the batches were filled."""
 
-class Lane:
-    """The certifications that share members, voting rule and K, and so share batches."""
+    batches: int = 0
+    rows: int = 0
+    capacity: int = 0
+    rest_slices: int = 0
+    rest_rows: int = 0
+    evaluations: int = 0
 
-    def __init__(self, ensemble: Ensemble, batch: int) -> None:
-        self.batch = batch
-        self.ensemble = ensemble if ensemble.members[0].form.shape[0] <= batch else ensemble.resized(batch)
-        self.live: dict[Run, None] = {}  # in the order of arrival
-        self.wishes: deque[Run] = deque()  # those that want samples, the one served longest ago first
-        self.waiting: deque[tuple[Segment, int]] = deque()  # rows without consensus: whose, and how many
-        self.waiting_images: list[Tensor] = []
-        self.waiting_outputs: list[Tensor] = []
-        self.waited = 0  # batches since the oldest of them came
+    def first(self, *, rows: int, capacity: int, members: int) -> None:
+        """A batch for the first members."""
+        self.batches += 1
+        self.rows += rows
+        self.capacity += capacity
+        self.evaluations += members * rows
+
+    def rest(self, *, rows: int, slices: int, members: int) -> None:
+        """Slices for the others."""
+        self.rest_slices += slices
+        self.rest_rows += rows
+        self.evaluations += members * rows
 
     @property
-    def rows(self) -> int:
-        """The rows that go through a network at once: every count is made in slices of this shape."""
-        return self.ensemble.members[0].form.shape[0]
-
-    def shrink(self, reason: BaseException) -> None:
-        """Go on with batches of half the size, or less, after the device ran out of memory."""
-        while self.batch > 1:
-            self.batch = self.batch // 2
-            logger.warning("%s: out of memory, batches of %d from here: %s", self.ensemble.name, self.batch, reason)
-            if self.ensemble.device.type == "cuda":
-                torch.cuda.empty_cache()
-            try:
-                self.ensemble = self.ensemble.resized(self.batch)
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                continue
-            return
-        raise reason
-
-    def end(self, error: Exception) -> None:
-        """Every certification of the lane ends with this error."""
-        for run in self.live:
-            run.fail(error)
-        for kept in (self.live, self.wishes, self.waiting, self.waiting_images, self.waiting_outputs):
-            kept.clear()
+    def fill(self) -> float:
+        """The mean share of a batch that held samples."""
+        return self.rows / self.capacity if self.capacity else 0.0
 
 
 class Engine:
@@ -246,7 +232,7 @@ class Engine:
         for segment, end in zip(segments, ends, strict=True):
             segment.run.perturb(images[end - len(segment) : end], segment.start)
         self.statistics.first(rows=ends[-1], capacity=lane.batch, members=lane.ensemble.leading)
-        firsts = _in_batches(lane, len(images), lambda part: lane.ensemble.first(images[part]))
+        firsts = lane.in_batches(len(images), lambda part: lane.ensemble.first(images[part]))
         decided = torch.cat([first.decided for first in firsts])
         classes = torch.where(decided, torch.cat([first.classes for first in firsts]), UNDECIDED).cpu().numpy()
         for segment, end in zip(segments, ends, strict=True):
@@ -278,7 +264,7 @@ class Engine:
         lane.waited = 0
         images, outputs = torch.cat(lane.waiting_images), torch.cat(lane.waiting_outputs, dim=1)
         lane.waiting_images, lane.waiting_outputs = [images[ready:]], [outputs[:, ready:]]
-        found = _in_batches(lane, ready, lambda part: lane.ensemble.rest(images[part], outputs[:, part]))
+        found = lane.in_batches(ready, lambda part: lane.ensemble.rest(images[part], outputs[:, part]))
         others = len(lane.ensemble.members) - lane.ensemble.leading
         self.statistics.rest(rows=ready, slices=-(-ready // lane.rows), members=others)
         classes = torch.cat(found).cpu().numpy()
@@ -291,14 +277,3 @@ class Engine:
             segment.rest_rows = lane.rows
             segment.undecided -= len(part)
             segment.count(part)
-
-
-def _in_batches(lane: Lane, rows: int, work: Callable[[slice], Result]) -> list[Result]:
-    """Work on all rows, in batches that shrink for as long as the device runs out of memory."""
-    while True:
-        try:
-            return [work(slice(at, min(rows, at + lane.batch))) for at in range(0, rows, lane.batch)]
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            lane.shrink(error)

@@ -25,11 +25,11 @@ from smoothcert.request import CertificationRequest
 from store.record import Record
 from store.statistics import bucket
 from workers import certification, run
-from workers.certification import Certification, Question
+from workers.certification import Case, Question
+from workers.checkpoint import Checkpoint
 from workers.engine import Engine
 from workers.errors import CanceledError, CheckpointError, ClosedError, HoldingsError, InputLostError, LateError
 from workers.holdings import Holdings
-from workers.run import Checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Work:
     execution: str
     prepared: bool = False
     """Whether its procedures have been started; before that it only is kept alive."""
-    live: dict[int, Certification] = field(default_factory=dict)
+    live: dict[int, Case] = field(default_factory=dict)
     """The images under way, by their place."""
     finished: dict[int, Finished] = field(default_factory=dict)
     unsaved: dict[int, str] = field(default_factory=dict)
@@ -247,7 +247,7 @@ def _require_time(record: Record) -> None:
         raise LateError("the deadline had passed before it could be begun")
 
 
-def _resumed(begin: Callable[..., Certification], checkpoint: bytes | None, of: str) -> Certification:
+def _resumed(begin: Callable[..., Case], checkpoint: bytes | None, of: str) -> Case:
     """Go on from the checkpoint; from the beginning where it was made by another kind of worker.
 
     Which of the two it is does not depend on the counts, so the certificate is as good.
@@ -278,7 +278,7 @@ def _question(request: CertificationRequest, images: int) -> Question:
     return question.shared_by(images) if request.family_wise else question
 
 
-def image_progress(under_way: Certification) -> ImageProgress:
+def image_progress(under_way: Case) -> ImageProgress:
     """How far one image has come, from the draws that its checkpoint holds."""
     checkpoint, question = under_way.handle.checkpoint, under_way.question
     if checkpoint is None or not checkpoint.draws:

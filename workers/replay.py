@@ -20,8 +20,7 @@ from smoothcert.errors import SmoothcertError
 from workers.certification import VERSIONS, Question, start
 from workers.engine import Engine
 from workers.errors import ReplayError
-from workers.pixels import pixels_sha256
-from workers.run import check_image
+from workers.pixels import check_image, pixels_sha256
 
 EXCEPT = {"digest", "provenance"}
 """Fields that do not follow from the counts alone; times differ, and with them the digest."""

@@ -1,48 +1,33 @@
-"""One certification under way: what its submitter sees of it, and what the engine does with it."""
+"""One image under way: what its submitter sees of it, and what the engine does with it."""
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from models.ensemble import Ensemble
-from smoothcert.canonical import digest
 from smoothcert.errors import require_count, require_positive
 from smoothcert.procedures import Procedure
 from smoothcert.verdict import Verdict
-from workers.errors import CheckpointError, ImageError
-from workers.pixels import pixels_sha256
-from workers.sampling import SCHEME, NoiseStream
+from workers.checkpoint import Checkpoint, Shape, fingerprint
+from workers.errors import CheckpointError
+from workers.pixels import check_image
+from workers.sampling import NoiseStream
 
 Counts = npt.NDArray[np.int64]
 UNDECIDED = -1
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The samples start, ..., stop - 1 went through the first members in slices of `rows`.
-
-    And those of them without consensus through the others in slices of `rest_rows`, None where there were none.
-    """
-
-    start: int
-    stop: int
-    rows: int
-    rest_rows: int | None = None
-
-
-@dataclass(frozen=True)
 class Progress:
-    """How far a certification has come."""
+    """How far an image has come."""
 
     draws: int
     """Draws that are complete: the selection is the first."""
@@ -54,44 +39,8 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """All that is needed to go on elsewhere: the counts of complete draws, and how far the one under way has come."""
-
-    of: str
-    """A digest of all that the counts depend on: only the same certification goes on from here."""
-    draws: tuple[tuple[int, ...], ...]
-    partial: tuple[int, ...]
-    evaluations: int
-    shapes: tuple[Shape, ...]
-
-    @property
-    def samples(self) -> int:
-        """Samples counted so far."""
-        return sum(map(sum, self.draws)) + sum(self.partial)
-
-    def to_json(self) -> str:
-        """For another process."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Checkpoint:
-        """What `to_json` wrote."""
-        try:
-            said = json.loads(text)
-            return cls(
-                said["of"],
-                tuple(tuple(map(int, draw)) for draw in said["draws"]),
-                tuple(map(int, said["partial"])),
-                int(said["evaluations"]),
-                tuple(Shape(**shape) for shape in said["shapes"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"not a checkpoint: {type(error).__name__}: {error}") from error
-
-
-@dataclass(frozen=True)
 class Sampled:
-    """What the engine has to say of a certification that has ended."""
+    """What the engine has to say of an image that has ended."""
 
     verdict: Verdict
     evaluations: int
@@ -99,38 +48,8 @@ class Sampled:
     ended_at: datetime = field(compare=False)
 
 
-@dataclass
-class Statistics:
-    """How well the batches were filled."""
-
-    batches: int = 0
-    rows: int = 0
-    capacity: int = 0
-    rest_slices: int = 0
-    rest_rows: int = 0
-    evaluations: int = 0
-
-    def first(self, *, rows: int, capacity: int, members: int) -> None:
-        """A batch for the first members."""
-        self.batches += 1
-        self.rows += rows
-        self.capacity += capacity
-        self.evaluations += members * rows
-
-    def rest(self, *, rows: int, slices: int, members: int) -> None:
-        """Slices for the others."""
-        self.rest_slices += slices
-        self.rest_rows += rows
-        self.evaluations += members * rows
-
-    @property
-    def fill(self) -> float:
-        """The mean share of a batch that held samples."""
-        return self.rows / self.capacity if self.capacity else 0.0
-
-
 class Handle:
-    """One certification, seen by whoever submitted it."""
+    """One image, seen by whoever submitted it."""
 
     def __init__(self) -> None:
         self._future: Future[Sampled] = Future()
@@ -170,7 +89,7 @@ class Handle:
 
 @dataclass(eq=False)
 class Segment:
-    """Consecutive samples of one certification that went into one batch."""
+    """Consecutive samples of one image that went into one batch."""
 
     run: Run
     start: int
@@ -196,7 +115,7 @@ class Segment:
 
 
 class Run:
-    """One certification, seen by the engine."""
+    """One image, seen by the engine."""
 
     def __init__(
         self, procedure: Procedure, image: Tensor, sigma: float, seed: str, index: int, ensemble: Ensemble
@@ -258,7 +177,7 @@ class Run:
             self.handle.future.set_exception(error)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on where an earlier run of the same certification stopped."""
+        """Go on where an earlier run of the same image and question stopped."""
         if checkpoint.of != self._of:
             raise CheckpointError(f"a checkpoint of another certification: {checkpoint.of}, this one is {self._of}")
         self._evaluations, self._shapes = checkpoint.evaluations, list(checkpoint.shapes)
@@ -319,40 +238,3 @@ def _joins(shape: Shape, segment: Segment) -> bool:
     """Whether a segment was evaluated in the shapes of the samples before it; without undecided rows it fits any."""
     rest = {shape.rest_rows, segment.rest_rows} - {None}
     return shape.rows == segment.rows and len(rest) <= 1
-
-
-def fingerprint(pixels: Tensor, sigma: float, seed: str, index: int, ensemble: Ensemble) -> str:
-    """A digest of all that the counts of a certification depend on."""
-    return digest(
-        {
-            "ensemble": ensemble.digest,
-            "voting": ensemble.voting,
-            "consensus": ensemble.consensus,
-            "precision": ensemble.precision,
-            "device": ensemble.device.type,
-            "pixels": pixels_sha256(pixels),
-            "sigma": sigma,
-            "seed": seed,
-            "image": index,
-            "scheme": SCHEME,
-        }
-    )
-
-
-def check_image(image: Tensor, input_shape: tuple[int, int, int]) -> Tensor:
-    """A copy of the image as float32 pixels [C, H, W] in [0, 1]; an error names what is wrong with it."""
-    if not isinstance(image, Tensor):
-        raise ImageError(f"an image must be a tensor, got {type(image).__name__}")
-    if tuple(image.shape) != input_shape:
-        raise ImageError(f"the image has shape {tuple(image.shape)}, the ensemble takes {input_shape}")
-    image = image.detach()
-    if image.dtype == torch.uint8:
-        return image.to(torch.float32) / 255
-    if not image.is_floating_point():
-        raise ImageError(f"the image has dtype {image.dtype}; it must be uint8, or floating-point in [0, 1]")
-    if not image.isfinite().all():
-        raise ImageError(f"the image has {int((~image.isfinite()).sum())} values that are not finite")
-    low, high = float(image.min()), float(image.max())
-    if low < 0 or high > 1:
-        raise ImageError(f"the image has values from {low:g} to {high:g}; they must lie in [0, 1]")
-    return image.to(torch.float32, copy=True)

@@ -16,9 +16,10 @@ from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import certify, certify_sequential
 from tests.unit.engines import SHAPE, SIGMA, counts_by_hand, draws, endless, ensemble, images, until
+from workers.checkpoint import Checkpoint
 from workers.engine import PATIENCE, Engine
 from workers.errors import CanceledError, CheckpointError, ClosedError, ImageError, StreamError
-from workers.run import Checkpoint, Run, Sampled
+from workers.run import Run, Sampled
 from workers.sampling import NoiseStream
 
 

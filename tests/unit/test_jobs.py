@@ -19,12 +19,12 @@ from store import keys, transitions
 from store.commands import Call
 from store.record import Record
 from tests.unit.engines import SHAPE, SIGMA, ensemble, images, until
+from workers.checkpoint import Checkpoint
 from workers.clerk import Clerk
 from workers.engine import Engine
 from workers.errors import CheckpointError, ClosedError, HoldingsError
 from workers.holdings import Holdings
 from workers.jobs import Stored, Work, certify, image_progress
-from workers.run import Checkpoint
 from workers.server import Server
 from workers.settings import WorkerSettings
 
