@@ -30,7 +30,7 @@ SIGMA = 0.25
 SHIPPED = "cifar10-resnet20-gaussian-0.25"
 ROUNDS = 5
 """Both sides of a ratio take turns, and the best round of each counts: other work on a machine only ever adds time."""
-thread = ThreadPoolExecutor(1)
+beside = ThreadPoolExecutor(1)
 console = Console(stderr=True, highlight=False)
 
 
@@ -320,7 +320,7 @@ def seconds_here(work: Callable[[], object]) -> float:
 
 def seconds(work: Callable[[], object]) -> float:
     """How long it takes in a thread of its own, as the engine is: there the allocator keeps its memory."""
-    return seconds_here(lambda: thread.submit(work).result())
+    return seconds_here(lambda: beside.submit(work).result())
 
 
 def synchronise(device: torch.device) -> None:

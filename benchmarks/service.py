@@ -92,7 +92,7 @@ def overhead(deployment: Deployment, requests: int) -> Part:
         spent = []
         for _ in range(requests + 20):
             begun = time.perf_counter()
-            said = await certification(connection, trivial_body())
+            said = await certification(connection, LIGHT)
             spent.append(time.perf_counter() - begun - engine_seconds(said))
         connection.close()
         return spent[20:]
@@ -110,7 +110,7 @@ def throughput(deployment: Deployment, burst: int) -> Part:
         connection = await Connection.open(deployment.port)
         answered = 0
         for _ in range(requests):
-            answered += (await certification(connection, trivial_body()))["status"] == "succeeded"
+            answered += (await certification(connection, LIGHT))["status"] == "succeeded"
         connection.close()
         return answered
 
@@ -217,11 +217,6 @@ def engine_seconds(said: Any) -> float:
     return (ended - begun).total_seconds()
 
 
-def trivial_body() -> bytes:
-    """A light image, which takes few samples."""
-    return _TRIVIAL
-
-
 def body(ensemble: str, images: list[Any], **asked: Any) -> bytes:
     """A request as JSON."""
     return json.dumps({"ensemble": ensemble, "images": images, **asked}).encode()
@@ -234,7 +229,8 @@ def png(image: npt.NDArray[np.uint8]) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-_TRIVIAL = body(TRIVIAL, [png(np.full(SHAPE, 200, np.uint8))], procedure="sequential", radius=0.25)
+LIGHT = body(TRIVIAL, [png(np.full(SHAPE, 200, np.uint8))], procedure="sequential", radius=0.25)
+"""Takes few samples."""
 
 
 def timed(work: Coroutine[Any, Any, int] | Coroutine[Any, Any, None]) -> tuple[float, int]:

@@ -85,8 +85,8 @@ function spoken({ looks, bars, of, p0 }) {
 function axis({ x, first, last, width, above, below }) {
   return [
     decades(first, last).map((n) => [
-      svg("line", { class: "grid", x1: x(n), x2: x(n), y1: above.top, y2: above.bottom }),
-      svg("line", { class: "grid", x1: x(n), x2: x(n), y1: below.top, y2: below.bottom }),
+      svg("line", { class: "rule", x1: x(n), x2: x(n), y1: above.top, y2: above.bottom }),
+      svg("line", { class: "rule", x1: x(n), x2: x(n), y1: below.top, y2: below.bottom }),
       svg("text", { class: "tick", x: x(n), y: below.bottom + 16, "text-anchor": "middle" }, compact(n)),
     ]),
     svg("text", { class: "name", x: width - RIGHT, y: below.bottom + 33, "text-anchor": "end" }, "samples"),
@@ -149,7 +149,7 @@ function interval({ bars, p0, alpha, pooled }, { x, width, below }) {
     svg("text", { class: "title", x: LEFT, y: below.top - 10 }, "The interval for p_A",
       svg("tspan", { class: "name" }, width < NARROW ? "  closes on p₀" : "  closes on p₀, which must be shown")),
     rounds(from, 1, 3).map((tick) => [
-      svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
+      svg("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
       svg("text", { class: "tick", x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, tick),
     ]),
     pooled && known.length > 1 ? svg("path", { class: "band", d: `${path(band)}Z` }) : null,

@@ -53,7 +53,7 @@ export class Curve {
       svg("text", { class: "title", x: LEFT, y: TOP - 10 }, lines.length > 1 ? "Certified accuracy" : "Share certified",
         svg("tspan", { class: "name" }, "  by radius")),
       [0, 0.25, 0.5, 0.75, 1].map((tick) => [
-        svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
+        svg("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
         svg("text", { class: "tick", x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, `${100 * tick} %`),
       ]),
       rounds(0, furthest, width < 480 ? 4 : 7).map((tick) =>

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -118,40 +119,46 @@ def train(
     pixels = torch.from_numpy(images.pixels).to(device)
     labels = torch.from_numpy(images.labels).to(device)
     steps = len(images) // preset.batch
+    told = partial(Progress, epochs=preset.epochs, images_total=preset.epochs * steps * preset.batch)
     accuracy = accuracy_under_noise(network, holdout, method.sigma, seed=0, device=device)
     for epoch in range(first, preset.epochs):
         began = time.monotonic()
         torch.manual_seed(epoch_seed(seed, epoch))
-        network.train()
-        order = torch.randperm(len(images)).to(device)
-        for step in range(steps):
-            rows = order[step * preset.batch : (step + 1) * preset.batch]
-            x, y = augment(pixels[rows]), labels[rows]
-            for group in optimiser.param_groups:
-                group["lr"] = preset.rate_at((epoch + step / steps) / preset.epochs)
-            loss, logits = method.loss(network, x, y, epoch=epoch)
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            if step % 10 == 9 or step == steps - 1:
-                report(
-                    Progress(
-                        epoch=epoch,
-                        epochs=preset.epochs,
-                        images=(epoch * steps + step + 1) * preset.batch,
-                        images_total=preset.epochs * steps * preset.batch,
-                        loss=loss.item(),
-                        accuracy=(logits.argmax(1) == y).float().mean().item(),
-                        seconds=spent + time.monotonic() - began,
-                    )
-                )
+        for step, loss, right in _epoch(network, method, preset, optimiser, pixels, labels, epoch):
+            if step % 10 == 0 or step == steps:
+                seen, seconds = (epoch * steps + step) * preset.batch, spent + time.monotonic() - began
+                latest = told(epoch, images=seen, loss=loss.item(), accuracy=right.item(), seconds=seconds)
+                report(latest)
         spent += time.monotonic() - began
         accuracy = accuracy_under_noise(network, holdout, method.sigma, seed=0, device=device)
         progress.save(network, optimiser, epoch=epoch + 1, seconds=spent)
-        done = (epoch + 1) * steps * preset.batch
-        total = preset.epochs * steps * preset.batch
-        report(Progress(epoch + 1, preset.epochs, done, total, loss.item(), accuracy, spent, accuracy))
+        report(replace(latest, epoch=epoch + 1, accuracy=accuracy, seconds=spent, holdout_accuracy=accuracy))
     return spent, accuracy
+
+
+def _epoch(
+    network: nn.Module,
+    method: Method,
+    preset: Preset,
+    optimiser: torch.optim.SGD,
+    pixels: Tensor,
+    labels: Tensor,
+    epoch: int,
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Once through the images in a random order: the number of each step, its loss, and its share of right classes."""
+    network.train()
+    order = torch.randperm(len(pixels)).to(pixels.device)
+    steps = len(pixels) // preset.batch
+    for step in range(steps):
+        rows = order[step * preset.batch : (step + 1) * preset.batch]
+        x, y = augment(pixels[rows]), labels[rows]
+        for group in optimiser.param_groups:
+            group["lr"] = preset.rate_at((epoch + step / steps) / preset.epochs)
+        loss, logits = method.loss(network, x, y, epoch=epoch)
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        yield step + 1, loss.detach(), (logits.argmax(1) == y).float().mean()
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
