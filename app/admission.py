@@ -86,16 +86,22 @@ def require_provable(question: Question) -> None:
 
     As many samples as the last look rests on, all of them on one class, prove the radius or nothing does.
     """
-    request, procedure = question.request, question.request.procedure
-    if procedure.name == "fixed":
-        if request.radius is not None:
-            said = f"is {request.radius:g}, but a fixed procedure proves the largest radius it can: leave it out"
-            raise invalid("radius", said)
-        return
-    if request.radius is None:
-        raise invalid("radius", f"the {procedure.name} procedure needs a target radius")
-    if not 0 < question.largest_radius >= request.radius:
-        raise invalid("radius", _out_of_reach(question, request.radius), code="radius_out_of_reach")
+    radius, procedure = question.request.radius, question.request.procedure
+    if procedure.targeted:
+        radius = require_target(question.request)
+        if not 0 < question.largest_radius >= radius:
+            raise invalid("radius", _out_of_reach(question, radius), code="radius_out_of_reach")
+    elif radius is not None:
+        said = f"is {radius:g}, but a {procedure.name} procedure proves the largest radius it can: leave it out"
+        raise invalid("radius", said)
+
+
+def require_target(request: CertificationRequest) -> float:
+    """The radius that the procedure needs."""
+    try:
+        return request.procedure.target(request.radius)
+    except DomainError as error:
+        raise invalid("radius", str(error)) from None
 
 
 def _out_of_reach(question: Question, radius: float) -> str:

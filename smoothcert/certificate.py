@@ -260,8 +260,9 @@ def _problems(certificate: Certificate) -> Iterator[Problem]:
     if shared and not _close(certificate.alpha, shared.alpha / shared.images):
         message = f"is {certificate.alpha!r}, the family-wise share is {shared.alpha / shared.images!r}"
         yield Problem("alpha", message)
-    if certificate.procedure.name == "fixed" and certificate.target_radius is not None:
-        yield Problem("target_radius", f"is {certificate.target_radius!r}, a fixed procedure has none")
+    if not certificate.procedure.targeted and certificate.target_radius is not None:
+        message = f"is {certificate.target_radius!r}, a {certificate.procedure.name} procedure has none"
+        yield Problem("target_radius", message)
     yield from _provenance_problems(certificate)
     try:
         verdict = _replay(certificate)

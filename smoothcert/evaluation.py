@@ -46,7 +46,7 @@ def proved_radius(certificate: Certificate) -> float:
     """What a certificate proves, not rounded; 0 for an abstention."""
     if certificate.decision == "abstain":
         return 0.0
-    if certificate.procedure.name == "sequential":  # proves its target and nothing beyond
+    if not certificate.procedure.exceeds_target:
         return certificate.target_radius or 0.0
     return 0.0 if certificate.p_lower is None else certificate.noise.radius(certificate.p_lower)
 

@@ -17,6 +17,7 @@ from smoothcert.evaluation import (
     consensus_rate,
     sample_reduction,
 )
+from smoothcert.verdict import floor_radius
 
 POINTS = 10
 """About so many rows of the curve."""
@@ -114,7 +115,7 @@ def ticks(end: float) -> list[float]:
     size = 10 ** math.floor(math.log10(end / POINTS))
     step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if end / (size * factor) <= POINTS)
     found = [round(i * step, 9) for i in range(math.floor(end / step) + 1)]
-    return found if math.isclose(found[-1], end) else [*found, math.floor(end * 1e6) / 1e6]
+    return found if math.isclose(found[-1], end) else [*found, floor_radius(end)]
 
 
 def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:

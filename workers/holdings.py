@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import cast
+from typing import cast, get_args
 
 import torch
 
@@ -12,7 +12,7 @@ from models.ensemble import Ensemble
 from models.registry import load, names
 from models.voting import RULES
 from smoothcert.published import EnsembleCard
-from smoothcert.request import CertificationRequest, Voting
+from smoothcert.request import CertificationRequest, ProcedureName, Voting
 from workers.errors import HoldingsError
 from workers.settings import WorkerSettings
 
@@ -83,7 +83,7 @@ def card(ensemble: Ensemble) -> EnsembleCard:
         sigma=ensemble.sigma,
         voting=cast(Voting, ensemble.voting),
         votings=tuple(cast(Voting, name) for name in votings),
-        procedures=("fixed", "adaptive", "sequential"),
+        procedures=get_args(ProcedureName),
     )
 
 

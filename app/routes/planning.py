@@ -8,7 +8,6 @@ from starlette.responses import Response
 from app import admission, body
 from app.access import AUTHORISED
 from app.admission import Question
-from app.errors import invalid
 from app.service import TheService
 from smoothcert.plan import Plan, plan
 from smoothcert.published import Expectation, LookPlan, PlanAnswer, Seconds
@@ -32,8 +31,8 @@ async def create(request: Request, service: TheService) -> Response:
         most_samples=service.settings.samples,
         most_sequential=service.settings.sequential_samples,
     )
-    if asked.radius is None and asked.procedure.name != "fixed":
-        raise invalid("radius", f"the {asked.procedure.name} procedure needs a target radius")
+    if asked.procedure.targeted:
+        admission.require_target(asked)
     rate = (await service.queue.roster()).rate(offer)
     members = len(offer.card.members)
     planned = await service.planner.run(lambda: _answer(question, members=members, rate=rate))

@@ -100,11 +100,9 @@ class Adaptive(Parameters):
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run."""
-        if radius is None:
-            raise DomainError("the adaptive procedure needs a target radius")
         return certify_adaptive(
             noise,
-            radius,
+            self.target(radius),
             n0=self.n0,
             stages=self.stages,
             alpha=alpha,

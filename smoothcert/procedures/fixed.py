@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -42,6 +42,8 @@ def _certify(noise: Noise, n0: int, n: int, alpha: float) -> Procedure:
 
 class Fixed(Parameters):
     """`certify` by name, with its parameters."""
+
+    targeted: ClassVar[bool] = False
 
     name: Literal["fixed"] = "fixed"
     n: WholeNumber = N

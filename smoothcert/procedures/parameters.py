@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from smoothcert.boundaries import Boundaries
 from smoothcert.bounds import lower_bound
-from smoothcert.errors import MOST
+from smoothcert.errors import MOST, DomainError
 from smoothcert.noise import Noise
 from smoothcert.procedures.protocol import Procedure
 
@@ -26,8 +26,18 @@ class Parameters(BaseModel, ABC):
 
     n0: WholeNumber = N0
 
+    targeted: ClassVar[bool] = True
+    """Whether it is asked to prove a radius; if not, it proves the largest that it can."""
+    exceeds_target: ClassVar[bool] = True
+    """Whether what it proves may be larger than what was asked."""
     limit: ClassVar[int] = MOST
     """The largest number of samples that a look may rest on."""
+
+    def target(self, radius: float | None) -> float:
+        """The radius to prove, which must be given."""
+        if radius is None:
+            raise DomainError(f"the {type(self).__name__.lower()} procedure needs a target radius")
+        return radius
 
     @abstractmethod
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:

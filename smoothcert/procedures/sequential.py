@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from smoothcert.boundaries import Boundaries
-from smoothcert.errors import DomainError, require_count, require_level, require_radius
+from smoothcert.errors import require_count, require_level, require_radius
 from smoothcert.noise import Noise
 from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, top_class
@@ -68,6 +68,7 @@ def _certify_sequential(radius: float, p0: float, n0: int, plan: Boundaries) -> 
 class Sequential(Parameters):
     """`certify_sequential` by name, with its parameters."""
 
+    exceeds_target: ClassVar[bool] = False
     limit: ClassVar[int] = MOST_SAMPLES
 
     name: Literal["sequential"] = "sequential"
@@ -76,11 +77,9 @@ class Sequential(Parameters):
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run."""
-        if radius is None:
-            raise DomainError("the sequential procedure needs a target radius")
         return certify_sequential(
             noise,
-            radius,
+            self.target(radius),
             n0=self.n0,
             max_samples=self.max_samples,
             alpha=alpha,
