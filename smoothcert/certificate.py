@@ -45,16 +45,23 @@ class FamilyWise(Record):
 
 
 class StageRecord(Record):
-    """A stage of the procedure; the fields are those of `Stage`."""
+    """One look at the counts and what came of it: a `Stage` of the verdict."""
 
     counts: tuple[Count, ...]
+    """Class counts of the samples drawn for this stage; the last entry is for no class."""
     n: Count
+    """The samples that the decision rests on: more than were drawn where a procedure keeps earlier ones."""
     count: Count
+    """How many of those n fell on the chosen class."""
     outcome: StageOutcome
     p_lower: Real | None = None
+    """The lower bound on p_A, where the stage has one."""
     p_upper: Real | None = None
+    """The upper bound on p_A, where the stage has one."""
     certify_at: Annotated[int, Field(strict=True)] | None = None
+    """The procedure certifies at this count or more, where it has integer boundaries."""
     abandon_at: Annotated[int, Field(strict=True)] | None = None
+    """The procedure abandons at this count or less; -1 for never."""
 
 
 class EnsembleRecord(Record):

@@ -42,9 +42,9 @@ class ImageProgress(Wire):
     class_index: Whole | None
     """The class chosen; null until then."""
     n: Whole
-    """Samples of the estimation so far,"""
+    """Samples of the estimation so far."""
     count: Whole
-    """and how many of them fell on the class."""
+    """How many of those n fell on the class."""
     p_interval: tuple[float, float] | None
     """Where p_A lies by these samples alone (Clopper–Pearson, each side at alpha): to look at, not to rely on."""
     looks: tuple[Look, ...]

@@ -24,9 +24,9 @@ class Stage:
     p_lower: float | None = None
     p_upper: float | None = None
     certify_at: int | None = None
-    """Where the procedure has integer boundaries: it certifies at this count or more,"""
+    """It certifies at this count or more, where the procedure has integer boundaries."""
     abandon_at: int | None = None
-    """and abandons at this count or less; -1 for never."""
+    """It abandons at this count or less; -1 for never."""
 
 
 @dataclass(frozen=True)

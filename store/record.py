@@ -42,9 +42,9 @@ class Record:
     done: int = 0
     """Certificates that are finished."""
     samples_at_start: int = 0
-    """Samples that the execution under way began with,"""
+    """Samples that the execution under way began with."""
     samples_saved: int = 0
-    """and those of the last checkpoint."""
+    """Samples of the last checkpoint."""
     deaths: int = 0
     """Workers that died with it in a row, before its checkpoint advanced."""
     progress: str = ""
