@@ -9,6 +9,7 @@ WorkerError
 ├── InputLostError                    the images of a certification are no longer there
 ├── LateError                         the deadline of a certification has passed
 ├── ReplayError                       a certificate that cannot be repeated here
+├── ClockError                        it is another time here than at Redis
 ├── HealthError                       no worker of this host is alive
 ├── CanceledError                     somebody canceled the certification
 └── ClosedError                       the engine was closed
@@ -43,6 +44,10 @@ class HoldingsError(WorkerError):
 
 class InputLostError(WorkerError):
     """The images of a certification are no longer there."""
+
+
+class ClockError(WorkerError):
+    """It is another time here than at Redis."""
 
 
 class LateError(WorkerError):

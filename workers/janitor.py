@@ -58,8 +58,7 @@ class Janitor:
 
     def _clocks_agree(self, now: float) -> bool:
         """Whether it is the same time here and there; an answer that takes as long is as bad."""
-        seconds, microseconds = self._server.client.time()
-        difference: float = seconds + microseconds / 1e6 - now
+        difference = self._server.clock_difference(now)
         agree = abs(difference) <= CLOCKS_DIFFER_S
         if self._agreed and not agree:
             logger.warning("the clock of Redis is %+.1f s from ours: nobody is judged dead from here", difference)

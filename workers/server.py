@@ -69,6 +69,11 @@ class Server:
             moved = self.client.blmove(waiting, taken, seconds, "LEFT", "RIGHT")
         return None if moved is None else moved.decode()
 
+    def clock_difference(self, now: float) -> float:
+        """Seconds by which the clock of Redis is ahead of ours."""
+        seconds, microseconds = self.client.time()
+        return float(seconds + microseconds / 1e6 - now)
+
     def record(self, certification: str) -> Record | None:
         """The record of a certification; None if there is none that can be read."""
         return Record.salvage(certification, self.client.hgetall(keys.record(certification)))

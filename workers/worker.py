@@ -33,7 +33,7 @@ from store.presence import Presence
 from store.record import Record
 from workers.clerk import Clerk
 from workers.engine import Engine
-from workers.errors import ClosedError
+from workers.errors import ClockError, ClosedError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.jobs import Stored, Work, certify
@@ -80,6 +80,7 @@ class CertificationWorker(SimpleWorker):
 
     def serve(self) -> None:
         """Work until SIGTERM or SIGINT; then finish what is under way, or hand it back."""
+        self._require_clock()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         until_answered(self.register_birth)
@@ -97,6 +98,12 @@ class CertificationWorker(SimpleWorker):
                 logger.warning("Redis is away: %s", error)
                 self.leaving.wait(0.5)
         self._leave(clerk)
+
+    def _require_clock(self) -> None:
+        """That others do not take us for dead because it is another time here; the quickest of three answers tells."""
+        looks = [until_answered(lambda: self.server.clock_difference(time.time())) for _ in range(3)]
+        if abs(difference := min(looks, key=abs)) > self.settings.dead_after_s / 2:
+            raise ClockError(f"the clock of Redis is {difference:+.1f} s from that of this machine: set one of them")
 
     # --- taking work
 

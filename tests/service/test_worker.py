@@ -29,6 +29,7 @@ from tests.service.pool import Pool, flat, told, wait_until
 from tests.service.zoo import ALLOWED, SIGMA, make_zoo
 from workers.certification import Question, certify
 from workers.engine import Engine
+from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.server import AWAY, Server
@@ -457,6 +458,18 @@ def test_what_cannot_be_read_does_not_keep_the_janitor_from_the_rest(server: Emb
         return not here.client.exists(registry)
 
     wait_until(swept, "both to be buried")
+
+
+@pytest.mark.parametrize("wrong", [-60, 60])
+def test_a_worker_whose_clock_is_wrong_does_not_begin(
+    steady: Pool, zoo: Path, monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    url, clock = steady.server.url, time.time
+    settings = WorkerSettings(redis_url=url, zoo=zoo, pool="late", allowed_imports=",".join(ALLOWED))
+    worker = CertificationWorker(Server(url), settings, Holdings.load(settings, "cpu"))
+    monkeypatch.setattr(time, "time", lambda: clock() + wrong)
+    with worker.engine, pytest.raises(ClockError, match=rf"is \{-wrong:+}\.\d s from that of this machine"):
+        worker.serve()
 
 
 def test_a_janitor_whose_clock_is_wrong_judges_nobody(
