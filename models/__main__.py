@@ -27,7 +27,7 @@ def run(arguments: list[str] | None = None) -> None:
     try:
         cli(arguments)
     except ModelError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -102,15 +102,23 @@ def explain(error: ValidationError) -> str:
 
 
 def worded(each: ErrorDetails) -> str:
-    """One thing that pydantic found wrong, with the value seen."""
-    if each["type"] == "union_tag_invalid":
-        return f"must be one of {each['ctx']['expected_tags']}, got {shown(each['ctx']['tag'])}"
-    if each["type"] == "union_tag_not_found":
-        return f"must have the field {each['ctx']['discriminator']}, got {shown(each['input'])}"
+    """One thing that pydantic found wrong, with the value seen; in our words where its own are hard to understand."""
+    kind, context, seen = each["type"], each.get("ctx", {}), shown(each["input"])
+    match kind:
+        case "union_tag_invalid":
+            return f"must be one of {context['expected_tags']}, got {shown(context['tag'])}"
+        case "union_tag_not_found":
+            return f"must have the field {context['discriminator']}, got {seen}"
+        case "extra_forbidden":
+            return f"there is no such field, got {seen}"
+        case "missing":
+            return "is missing"
+        case "tuple_type" | "list_type":
+            return f"must be a list, got {seen}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return f"must be an object, got {seen}"
     message = each["msg"].removeprefix("Value error, ")
-    if each["type"] == "missing" or ", got " in message:  # an error of ours, which has named it
-        return message
-    return f"{message}, got {shown(each['input'])}"
+    return message if ", got " in message else f"{message}, got {seen}"  # errors of ours have named it
 
 
 def shown(value: object) -> str:

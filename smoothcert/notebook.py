@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -45,9 +45,21 @@ def sentence(certificate: Certificate) -> str:
         return f"Abstained after {certificate.samples:,} samples ({certificate.stop_reason}): nothing is claimed."
     name = certificate.class_name or f"class {certificate.class_index}"
     return (
-        f"No perturbation of Euclidean length below {certificate.radius:g} changes the answer {name!r}, "
+        f"No perturbation of Euclidean length below {radius_text(certificate.radius)} changes the answer {name!r}, "
         f"with {_confidence(certificate.alpha)} % confidence."
     )
+
+
+def radius_text(radius: float) -> str:
+    """All six decimals that a radius may have: rounded to fewer it might say more than was proved."""
+    return f"{radius:.6f}".rstrip("0").rstrip(".")
+
+
+def interval_text(p_a: tuple[float, float], decimals: int) -> str:
+    """Rounded outwards."""
+    low, high = (Decimal(repr(p)) for p in p_a)
+    unit = Decimal(10) ** -decimals
+    return f"{low.quantize(unit, ROUND_FLOOR)} to {high.quantize(unit, ROUND_CEILING)}"
 
 
 def _confidence(alpha: float) -> str:
@@ -57,11 +69,11 @@ def _confidence(alpha: float) -> str:
 
 def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "decision", certificate.decision
-    yield "radius", f"{certificate.radius:g}"
+    yield "radius", radius_text(certificate.radius)
     if certificate.target_radius is not None:
         yield "target radius", f"{certificate.target_radius:g}"
     if p_a := interval(certificate):
-        yield "probability of the class", "{:.6f} to {:.6f}".format(*p_a)
+        yield "probability of the class", interval_text(p_a, 6)
     yield "noise", f"{type(certificate.noise).__name__}, sigma {certificate.noise.sigma:g}"
     yield "procedure", f"{certificate.procedure.name}, alpha {certificate.alpha:g}, beta {certificate.beta:g}"
     evaluations = "" if certificate.evaluations is None else f", {certificate.evaluations:,} evaluations"
@@ -89,7 +101,7 @@ def _stages(certificate: Certificate) -> str:
         f"<tr><td>{number}</td><td>{stage.n:,}</td><td>{stage.count:,}</td><td>{escape(stage.outcome)}</td></tr>"
         for number, stage in shown
     )
-    title = f"{len(stages)} stages" + (f", the last {len(shown)} of them" if left_out else "")
+    title = f"{len(stages)} stage{'s' * (len(stages) != 1)}" + (f", the last {len(shown)} of them" if left_out else "")
     head = "<tr><th>stage</th><th>samples</th><th>on the class</th><th>outcome</th></tr>"
     return f"<details><summary>{title}</summary><table>{head}{rows}</table></details>"
 

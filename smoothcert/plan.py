@@ -60,7 +60,7 @@ def plan(
     require_level("beta", beta)
     p0 = noise.probability(radius)
     needed = fewest_to_prove(p0, procedure.last_alpha(alpha))
-    largest = floor_radius(procedure.largest_radius(noise, alpha=alpha))
+    largest = floor_radius(max(0.0, procedure.largest_radius(noise, alpha=alpha)))
     within = needed is not None and needed <= procedure.limit
     boundaries = procedure.boundaries(noise, radius, alpha=alpha, beta=beta) if within else None
     feasible = boundaries is not None and boundaries.feasible

@@ -54,7 +54,7 @@ def run() -> None:
     try:
         cli()
     except (ModelError, WorkerError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ and checkpoints are simply told anew a moment later.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterable
@@ -32,7 +33,7 @@ class Clerk:
         self._ended: list[tuple[Work, int | None]] = []
         self._changed = threading.Condition()
         self._closed = False
-        self._told_at = 0.0
+        self._told_at = -math.inf
 
     @property
     def works(self) -> list[Work]:

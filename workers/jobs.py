@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -180,7 +181,7 @@ class Work:
 
     def told_in_vain(self) -> None:
         """Redis may not have heard what it was last told: all of it is due again."""
-        self.told, self.saved_at = None, 0.0
+        self.told, self.saved_at = None, -math.inf
         self.saved.clear()
 
     def progress(self) -> Progress:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import signal
 import socket
@@ -74,7 +75,7 @@ class CertificationWorker(SimpleWorker):
         self.leaving = threading.Event()
         self.hurried = threading.Event()
         self.done = threading.Event()
-        self._last_look_at_quarantine = 0.0
+        self._last_look_at_quarantine = -math.inf
         self._rate = Rate()
         self._preparing = threading.Semaphore(PREPARING)
 

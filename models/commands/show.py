@@ -29,7 +29,7 @@ def show(
     for each, said in good.items():
         typer.echo(f"{each}\n  {_line(said)}")
     for error in bad:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
+        typer.echo(f"error: {error}", err=True)
     if bad:
         raise typer.Exit(1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from smoothcert.cli.codes import ABSTAINED
-from smoothcert.cli.screen import out, plain, table
+from smoothcert.cli.screen import fitting, out, plain, table
 
 if TYPE_CHECKING:
     from smoothcert.certificate import Certificate
@@ -34,7 +34,7 @@ def end(found: Sequence[Certificate]) -> None:
 
 
 def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
-    from smoothcert.notebook import interval, sentence
+    from smoothcert.notebook import interval, interval_text, radius_text, sentence
 
     shown = table("image", "decision", "class", numbers=("radius", "p_A", "samples", "evaluations"), tight=True)
     shown.columns[1].no_wrap = True
@@ -44,11 +44,11 @@ def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
             plain(name),
             "[green]certified[/]" if certified else "[yellow]abstain[/]",
             plain((each.class_name or each.class_index) if certified else "–"),
-            f"{each.radius:g}" if certified else "–",
-            "{:.4f} to {:.4f}".format(*p_a) if p_a else "–",
+            radius_text(each.radius) if certified else "–",
+            interval_text(p_a, 4) if p_a else "–",
             f"{each.samples:,}",
             "–" if each.evaluations is None else f"{each.evaluations:,}",
         )
-    out.print(shown)
+    out.print(fitting(shown))
     if len(found) == 1:
         out.print(plain(sentence(found[0])), soft_wrap=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +13,7 @@ from smoothcert.cli.certify import certify
 from smoothcert.cli.endings import explained
 from smoothcert.cli.ensembles import ensembles
 from smoothcert.cli.evaluate import evaluate
+from smoothcert.cli.output import open_output
 from smoothcert.cli.plan import plan
 from smoothcert.cli.screen import out
 from smoothcert.cli.verify import verify
@@ -31,7 +29,7 @@ EPILOG = """Exit codes:
 
 3  certify and watch: all went well, but some images were abstained from
 
-130  Ctrl-C
+130  Ctrl-C; likewise 143 SIGTERM, and 129 SIGHUP
 """
 
 
@@ -67,15 +65,7 @@ def _options(
 
 def run(arguments: Sequence[str]) -> None:
     """Run the command with these arguments."""
-    _open_output()
+    open_output()
     end = arguments.index("--") if "--" in arguments else len(arguments)  # after it a file may have any name
     options = [argument for argument in arguments[:end] if argument != "--debug"]
     cli([*options, *arguments[end:]], prog_name="smoothcert", obj=len(options) < end)
-
-
-def _open_output() -> None:
-    """Standard output that takes every character, even where it was closed or knows only some."""
-    if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
-    elif hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")

@@ -80,7 +80,9 @@ def certify(
         found = client.certify(
             [*images], wait_timeout=wait_timeout, on_timeout="leave" if leave else "cancel", **question
         )
-    answer(found, images, as_json=as_json)
-    if out:
-        write(out, json_lines(found))
+    try:
+        if out:
+            write(out, json_lines(found))
+    finally:  # neither keeps the other from the certificates
+        answer(found, images, as_json=as_json)
     end(found)

@@ -8,5 +8,5 @@ ERROR = 1
 """An error, or a certificate that does not hold; a sentence on standard error says which."""
 ABSTAINED = 3
 """`certify` and `watch`: all went well, and at least one image was abstained from."""
-INTERRUPTED = 130
-"""Ctrl-C."""
+SIGNALED = 128
+"""And the number of the signal that stopped it: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""

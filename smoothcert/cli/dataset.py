@@ -35,10 +35,10 @@ class DataSet:
     labels: Sequence[int]
 
 
-def read(source: Path, labels: Path | None, classes: Sequence[str]) -> DataSet:
-    """The data set that the classes are those of."""
+def read(source: Path, labels: Path | None, classes: Sequence[str], *, apart_from: Path | None = None) -> DataSet:
+    """The data set that the classes are those of; a folder within it may be no part of it."""
     if source.is_dir():
-        named = _by_file(labels) if labels else _by_folder(source)
+        named = _by_file(labels) if labels else _by_folder(source, apart_from)
         names, told = [name for name, _ in named], [_number(label, classes, name) for name, label in named]
         found = DataSet(names, [source / name for name in names], told)
     elif is_zipfile(source):
@@ -46,13 +46,17 @@ def read(source: Path, labels: Path | None, classes: Sequence[str]) -> DataSet:
     else:
         seen = "no such file or folder" if not source.exists() else "this is neither"
         raise DataSetError(f"{source}: {seen}; wanted a folder of images, or a .npz with the arrays images and labels")
+    if not found.names and labels:
+        raise DataSetError(f"{labels}: there are no labels in it")
     if not found.names:
         raise DataSetError(f"{source}: there are no images ({', '.join(KINDS)}) in it")
     return found
 
 
-def _by_folder(source: Path) -> list[tuple[str, str]]:
-    paths = sorted(path for path in source.rglob("*") if path.suffix.lower() in KINDS)
+def _by_folder(source: Path, apart_from: Path | None) -> list[tuple[str, str]]:
+    paths = sorted(path for path in source.rglob("*") if path.suffix.lower() in KINDS and path.name[0] != ".")
+    if apart_from:
+        paths = [path for path in paths if not path.resolve().is_relative_to(apart_from.resolve())]
     if loose := [path for path in paths if path.parent == source]:
         said = "put it into a subfolder named after its class, or give --labels FILE with lines of file,label"
         raise DataSetError(f"{loose[0]} has no label: {said}")
@@ -119,9 +123,12 @@ def _load(path: Path) -> Any:
 
 def _array(arrays: Any, name: str, source: Path, remedy: str = "") -> Any:
     try:
-        return arrays[name]
+        found = arrays[name]
     except KeyError:
         seen = ", ".join(arrays.files) or "none"
         raise DataSetError(f"{source}: there is no array {name!r}, but {seen}{remedy}") from None
     except (OSError, ValueError, BadZipFile) as error:
         raise DataSetError(f"{source}: the array {name!r} cannot be read: {error}") from error
+    if not hasattr(found, "ndim"):
+        raise DataSetError(f"{source}: {name!r} is in it, but is no array of numpy")
+    return found

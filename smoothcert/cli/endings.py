@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -10,8 +9,10 @@ from contextlib import contextmanager
 
 import typer
 
-from smoothcert.cli.codes import ERROR, INTERRUPTED
+from smoothcert.cli.codes import ERROR
+from smoothcert.cli.output import let_go_of_output
 from smoothcert.cli.screen import err, plain
+from smoothcert.cli.stopping import exit_code
 
 REMEDIES = {
     "expired": "certify the images again",
@@ -35,15 +36,15 @@ def explained(*, debug: bool) -> Iterator[None]:
         sys.stdout.flush()  # here a full disk can still be told
     except KeyboardInterrupt as interrupt:
         _complain("stopped", "", interrupt)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(exit_code(interrupt)) from None
     except BrokenPipeError:  # whoever read has seen enough
-        _let_go_of_output()
+        let_go_of_output()
         raise typer.Exit(ERROR) from None
     except Exception as error:
         if debug or hasattr(error, "exit_code"):  # typer's own have one
             raise
         _complain("error: ", _sentence(error), error)
-        _let_go_of_output()
+        let_go_of_output()
         raise typer.Exit(ERROR) from None
 
 
@@ -69,7 +70,7 @@ def _sentence(error: Exception) -> str:
         case ValidationError():
             return explain(error)
         case OSError():
-            return f"{error.filename or 'standard output'}: {error.strerror or error}"
+            return f"{error.filename or type(error).__name__}: {error.strerror or error}"
     return f"{type(error).__name__}: {error}; this is a mistake of smoothcert, and --debug shows where"
 
 
@@ -80,11 +81,3 @@ def _with_options(detail: str) -> str:
         return " ".join(filter(None, ("--" + field[1].replace("_", "-"), field[2])))
 
     return re.sub(r"`(allow_sigma_mismatch|convert)`(?:: '(\w+)')?", option, detail)
-
-
-def _let_go_of_output() -> None:
-    """What was not written by now never will be; else the interpreter would try again at its end, and complain."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

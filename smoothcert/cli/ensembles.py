@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smoothcert.cli.options import ApiKey, AsJson, Url, connected
-from smoothcert.cli.screen import note, out, plain, table
+from smoothcert.cli.screen import fitting, note, out, plain, table
 
 
 def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) -> None:
@@ -17,6 +17,7 @@ def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) 
     if not served:
         note("no ensemble is served: no worker has announced one yet")
     shown = table("ensemble", "ready", numbers=("input", "sigma", "members", "classes", "evaluations/s"), tight=True)
+    shown.columns[0].no_wrap = True
     for each in served:
         rate = each.evaluations_per_second
         shown.add_row(
@@ -28,4 +29,4 @@ def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) 
             f"{len(each.classes):,}",
             "–" if rate is None else f"{rate:,.0f}",
         )
-    out.print(shown)
+    out.print(fitting(shown))

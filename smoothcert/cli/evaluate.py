@@ -91,7 +91,7 @@ def evaluate(
 
     with connected(url, api_key) as client:
         served = _served(client, ensemble)
-        data = dataset.read(source, labels, served.classes)
+        data = dataset.read(source, labels, served.classes, apart_from=out)
         found = _certified(client, served, data.images, question, out / CERTIFICATES)
         judged = [Judged(certificate, label) for certificate, label in zip(found, data.labels, strict=True)]
     report = Report(f"{source.resolve().name} by {served.name}", data.names, judged)

@@ -19,6 +19,6 @@ def require_writable(path: Path) -> None:
 def write(path: Path, text: str) -> None:
     """Write the whole file."""
     try:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files may be no UTF-8
     except OSError as error:
         raise SmoothcertError(f"cannot write {path}: {error.strerror or error}") from error

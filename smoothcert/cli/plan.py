@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smoothcert.cli.files import require_writable
 from smoothcert.cli.options import AsJson
 from smoothcert.cli.screen import note, out, table
 from smoothcert.errors import DomainError
@@ -34,6 +35,10 @@ def plan(
     from smoothcert.noise import Gaussian
     from smoothcert.procedures import Adaptive, Fixed, Sequential
 
+    if plot:
+        require_writable(plot)
+        if not plot.suffix:
+            raise DomainError(f"--plot takes the name of a picture (.png, .svg, .pdf), got {str(plot)!r}")
     schedule = _whole_numbers(stages)
     procedures: dict[str, AnyProcedure] = {
         "fixed": Fixed(n=n),

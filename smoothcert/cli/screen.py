@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 
 from rich import box
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Column, Table
 from rich.text import Text
 
 WIDE = 160
 """Columns where no terminal says how many: a program that reads the lines wants them whole."""
+FOLDED = 12
+"""Characters of a word that stay together, however narrow a table is."""
 
 out = Console(
     highlight=False, width=None if sys.stdout is None or sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
@@ -33,6 +37,32 @@ def table(*columns: str, numbers: tuple[str, ...] = (), title: str | None = None
     for name in numbers:
         made.add_column(name, justify="right", no_wrap=True)
     return made
+
+
+def fitting(made: Table) -> RenderableType:
+    """A tight table; or where the screen is too narrow for it, a paragraph for each row, headed by its first cell."""
+    if sum(_least_width(column) + 2 for column in made.columns) <= out.width:
+        return made
+    rows = zip(*(column.cells for column in made.columns), strict=True)
+    return Group(*(_paragraph(row, made.columns) for row in rows))
+
+
+def _paragraph(row: Sequence[RenderableType], columns: Sequence[Column]) -> RenderableType:
+    listed = Table.grid(padding=(0, 2, 0, 0))
+    listed.add_column()
+    listed.add_column(overflow="fold")
+    for column, cell in zip(columns[1:], row[1:], strict=True):
+        listed.add_row(f"  {column.header}", cell)
+    return Group(row[0], listed, "")
+
+
+def _least_width(column: Column) -> int:
+    """At which it can be read."""
+    cells = [Text.from_markup(cell).plain if isinstance(cell, str) else str(cell) for cell in column.cells]
+    if column.no_wrap:
+        return max(map(cell_len, [str(column.header), *cells]))
+    words = " ".join([str(column.header), *cells]).split()
+    return min(FOLDED, max(map(cell_len, words)))
 
 
 def note(text: object) -> None:

@@ -50,7 +50,7 @@ def _checked(file: Path) -> tuple[int, list[str]]:
     """How many certificates there are in a file, and what is wrong with them."""
     count, problems = 0, []
     try:
-        text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        text = _standard_input() if str(file) == "-" else file.read_bytes()
         for place, certificate in _certificates(text):
             count += 1
             problems += [f"{place}{problem}" for problem in _problems(certificate)]
@@ -59,6 +59,12 @@ def _checked(file: Path) -> tuple[int, list[str]]:
     except SmoothcertError as error:
         problems.append(str(error))
     return count, problems
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise CertificateError("there is no standard input")
+    return sys.stdin.buffer.read()
 
 
 def _problems(text: str | bytes) -> list[str]:

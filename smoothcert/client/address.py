@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+import httpx
+
 from smoothcert import __version__
-from smoothcert.errors import DomainError
+from smoothcert.errors import DomainError, shown
 
 HERE = "http://127.0.0.1:8000"
 """Where `make serve` listens."""
@@ -27,6 +29,8 @@ class Address:
         url = base_url or os.environ.get("SMOOTHCERT_URL") or HERE
         key = api_key or os.environ.get("SMOOTHCERT_API_KEY") or ""
         _require_url(url)
+        if not isinstance(key, str):
+            raise DomainError(f"api_key must be text, got {type(key).__name__}")
         if not (key.isascii() and key.isprintable()):
             raise DomainError("api_key must be printable ASCII; this one has other characters, perhaps a line end")
         return cls(url.rstrip("/").removesuffix("/v1"), key.strip())  # paths of the API bring their own /v1
@@ -39,12 +43,15 @@ class Address:
 
 
 def _require_url(url: str) -> None:
+    if not isinstance(url, str):
+        raise DomainError(f"base_url must be text, got {type(url).__name__}")
     try:
+        httpx.URL(url)  # refuses what urlsplit passes over
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
+    except (httpx.InvalidURL, ValueError):
         known = False
     if not known or parts.query or parts.fragment:
-        raise DomainError(f"base_url (or SMOOTHCERT_URL) must look like {HERE} or https://host/path, got {url!r}")
+        raise DomainError(f"base_url (or SMOOTHCERT_URL) must look like {HERE} or https://host/path, got {shown(url)}")
     if parts.username or parts.password:
         raise DomainError("base_url must have no name or password in it; the key goes into api_key")

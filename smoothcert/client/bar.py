@@ -18,7 +18,7 @@ def showing(progress: Shown) -> Iterator[Report]:
     """What to call with each Progress."""
     if callable(progress):
         yield progress
-    elif progress or (progress is None and sys.stderr.isatty()):
+    elif progress or (progress is None and sys.stderr is not None and sys.stderr.isatty()):
         with _bar() as report:
             yield report
     else:

@@ -21,7 +21,7 @@ from smoothcert.client.events import Event
 from smoothcert.client.exchange import Exchange
 from smoothcert.client.images import File, Image, Several, each, encode_all, is_single
 from smoothcert.client.many import JOB_IMAGES, certify_many
-from smoothcert.client.outgoing import TIMEOUT_S, outgoing
+from smoothcert.client.outgoing import TIMEOUT_S, opened, outgoing
 from smoothcert.client.question import Question, ask
 from smoothcert.client.retries import Retries
 from smoothcert.client.steps import EXHAUSTED, HangUp, Hear, Listen, Play, Pull, Send, Sleep, Step, Steps, Tell
@@ -48,7 +48,7 @@ class Client:
         retries: int = Retries.most,
     ) -> None:
         address = Address.of(base_url, api_key)
-        http = httpx.Client(base_url=address.url, headers=address.headers, timeout=timeout)
+        http = opened(httpx.Client, address, timeout)
         self._core, self._driver = Core(Exchange(address, Retries(most=retries))), Driver(http)
         self.certifications = Certifications(self._core, self._driver)
         self.ensembles = Ensembles(self._core, self._driver)

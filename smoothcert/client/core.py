@@ -75,9 +75,17 @@ class Core:
     # --- certifications
 
     def submit(
-        self, images: Sequence[EncodedImage], request: CertificationRequest, deadline: Deadline = NEVER
+        self,
+        images: Sequence[EncodedImage],
+        request: CertificationRequest,
+        deadline: Deadline = NEVER,
+        *,
+        leaving: Leaving = "cancel",
     ) -> Steps[Certification]:
-        """Post it, under a key of its own: however often it is sent, it is certified once."""
+        """Post it, under a key of its own: however often it is sent, it is certified once.
+
+        Whoever leaves before the answer has come cancels it, or leaves it.
+        """
         content = json.dumps({**told(request), "images": [image.sent for image in images]}).encode()
         headers = {**JSON, "Idempotency-Key": secrets.token_hex(16)}
         send = Send("POST", CERTIFICATIONS, headers, content=content)
@@ -85,6 +93,11 @@ class Core:
             return (yield from self.exchange.ask(send, Certification, deadline))
         except InvalidImageError as error:
             error.detail = naming_files(error.detail, images)
+            raise
+        except ClientError:
+            raise
+        except BaseException as error:  # also Ctrl-C
+            yield from self._leave_unanswered(send, leaving, error)
             raise
 
     def get(self, certification: str, *, wait_s: int = 0, deadline: Deadline = NEVER) -> Steps[Certification]:
@@ -177,7 +190,7 @@ class Core:
         """The certificates, in the order of the images; whoever leaves before the end cancels it, or leaves it."""
         require_known(leaving)
         deadline = Deadline(wait_timeout)
-        certification = yield from self.submit(images, ask(question, CertificationRequest), deadline)
+        certification = yield from self.submit(images, ask(question, CertificationRequest), deadline, leaving=leaving)
         try:
             certification = yield from self.wait(certification.id, deadline, report)
         except BaseException as error:  # also Ctrl-C
@@ -188,17 +201,44 @@ class Core:
 
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:
         """Cancel those certifications, or not; notes at the error what became of them."""
-        for certification in certifications:
-            said = f"the certification {certification} goes on; `smoothcert watch {certification}` follows it"
-            if leaving == "cancel":
-                try:
-                    yield from Core(Exchange(self.exchange.address, Retries(most=0))).cancel(certification)
-                    said = f"the certification {certification} was canceled"
-                except AlreadyEndedError:
-                    said = f"the certification {certification} has ended meanwhile"
-                except ClientError as failure:
-                    said = f"the certification {certification} could not be canceled: {failure}"
-            error.add_note(said)
+        for number, certification in enumerate(certifications):
+            try:
+                error.add_note((yield from self._left(certification, leaving)))
+            except BaseException as impatience:  # Ctrl-C again
+                for each in certifications[number:]:
+                    impatience.add_note(f"the certification {each} may go on; `smoothcert watch {each}` follows it")
+                raise
+
+    def _left(self, certification: str, leaving: Leaving) -> Steps[str]:
+        """What became of it, in words."""
+        follow = f"`smoothcert watch {certification}` follows it"
+        if leaving == "leave":
+            return f"the certification {certification} goes on; {follow}"
+        try:
+            yield from self._hasty.cancel(certification)
+        except AlreadyEndedError:
+            return f"the certification {certification} has ended meanwhile"
+        except ClientError as failure:
+            return f"the certification {certification} could not be canceled and may go on; {follow} ({failure})"
+        return f"the certification {certification} was canceled"
+
+    def _leave_unanswered(self, send: Send, leaving: Leaving, error: BaseException) -> Steps[None]:
+        """Leave what may have been accepted: sent again under its key, it is the same and says its id."""
+        unknown = "the certification may have been accepted, and then it goes on"
+        try:
+            accepted = yield from self._hasty.exchange.ask(send, Certification, Deadline(0))
+        except ClientError as failure:
+            error.add_note(f"{unknown} ({failure})")
+        except BaseException as impatience:  # Ctrl-C again
+            impatience.add_note(unknown)
+            raise
+        else:
+            yield from self.leave([accepted.id], leaving, error)
+
+    @property
+    def _hasty(self) -> Core:
+        """Sends everything once: whoever leaves does not want to wait."""
+        return Core(Exchange(self.exchange.address, Retries(most=0)))
 
     # --- the others
 

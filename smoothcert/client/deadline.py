@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import time
 
-from smoothcert.errors import DomainError
+from smoothcert.errors import DomainError, require_number
 
 
 class Deadline:
     """So many seconds from now; None for never."""
 
     def __init__(self, seconds: float | None) -> None:
-        if seconds is not None and not seconds >= 0:
-            raise DomainError(f"wait_timeout must be zero seconds or more, or None, got {seconds!r}")
+        if seconds is not None:
+            require_number("wait_timeout", seconds)
+            if not seconds >= 0:
+                raise DomainError(f"wait_timeout must be zero seconds or more, or None, got {seconds!r}")
         self.seconds = seconds
         self._at = math.inf if seconds is None else time.monotonic() + seconds
 

@@ -1,9 +1,9 @@
 """Images as people have them, and as they are sent.
 
-A path (text or PathLike), the bytes of a PNG, JPEG or WebP file, a PIL image, or an array: numpy, torch, or anything
-that numpy can read; uint8, or floats from 0 to 1; [H, W, C], [C, H, W] or [H, W], and with a further axis in front,
-several images. Nothing is resized, rescaled or rounded here. Neither PIL nor torch is imported: whoever hands over one
-of their objects has done so.
+A path (text or PathLike), a PNG, JPEG or WebP file that is open, or its bytes, a PIL image, or an array: numpy, torch,
+or anything that numpy can read; uint8, or floats from 0 to 1; [H, W, C], [C, H, W] or [H, W], and with a further axis
+in front, several images. Nothing is resized, rescaled or rounded here. Neither PIL nor torch is imported: whoever hands
+over one of their objects has done so.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def is_single(images: Any) -> bool:
     """Whether this is one image, and not several."""
     if isinstance(images, str | bytes | bytearray | memoryview | os.PathLike) or _is_of("PIL", images):
         return True
-    return _is_array(images) and len(images.shape) < 4
+    return len(images.shape) < 4 if _is_array(images) else _is_open_file(images)
 
 
 def encode_all(images: Image | Iterable[Image]) -> list[EncodedImage]:
@@ -87,6 +87,9 @@ def encode(image: Image) -> EncodedImage:
         return EncodedImage(_text(_png(image)))
     if _is_array(image):
         return EncodedImage(_tensor(_array(image)))
+    if _is_open_file(image):
+        name = str(getattr(image, "name", type(image).__name__))
+        return EncodedImage(_text(_rest(image, name)), name)
     wanted = "a path, the bytes of a file, a PIL image or an array"
     raise ImageError(f"an image must be {wanted}, got {type(image).__name__}")
 
@@ -121,6 +124,24 @@ def _content(path: Path) -> bytes:
     return content
 
 
+def _rest(file: Any, name: str) -> bytes:
+    """What there is to read in a file that is open."""
+    try:
+        content = file.read(MOST_BYTES + 1)
+    except UnicodeDecodeError as error:
+        content = error.reason
+    except (OSError, ValueError) as error:
+        raise ImageError(f"cannot read the image in the open file {name!r}: {error}") from error
+    if not isinstance(content, bytes):
+        seen = type(content).__name__
+        raise ImageError(f"the open file {name!r} gives {seen}, wanted the bytes of an image: open it with mode 'rb'")
+    if not content:
+        raise ImageError(f"the open file {name!r} is at its end, wanted an image to read")
+    if len(content) > MOST_BYTES:
+        raise ImageError(f"the image in the open file {name!r} has more than {MOST_BYTES:,} bytes")
+    return content
+
+
 def _is_of(package: str, value: object) -> bool:
     """Whether this is an object of a package, or of a class derived from one of its classes."""
     return any(kind.__module__.partition(".")[0] == package for kind in type(value).__mro__)
@@ -128,6 +149,10 @@ def _is_of(package: str, value: object) -> bool:
 
 def _is_array(value: Any) -> bool:
     return hasattr(value, "shape") and (hasattr(value, "__array__") or _is_of("torch", value))
+
+
+def _is_open_file(value: object) -> bool:
+    return hasattr(value, "read") and hasattr(value, "readable")
 
 
 def _png(image: Any) -> bytes:
@@ -152,6 +177,8 @@ def _array(image: Any) -> npt.NDArray[Any]:
         raise ImageError(f"an image has dtype {array.dtype.name}, wanted uint8 from 0 to 255 or floats from 0 to 1")
     if array.ndim not in (2, 3):
         raise ImageError(f"an image has shape {list(array.shape)}, wanted [H, W, C], [C, H, W] or [H, W]")
+    if not array.size:
+        raise ImageError(f"an image has shape {list(array.shape)}, wanted at least one pixel")
     return array if array.ndim == 3 else array[:, :, np.newaxis]
 
 

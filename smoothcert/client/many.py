@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smoothcert.certificate import Certificate, EnsembleRecord
+from smoothcert.certificate import Certificate, EnsembleRecord, verify
 from smoothcert.client.bar import unseen
 from smoothcert.client.core import Core, Leaving, require_known
 from smoothcert.client.errors import BusyError, ClientError, ImageError, InvalidRequestError
@@ -22,8 +22,8 @@ from smoothcert.client.images import EncodedImage, encode
 from smoothcert.client.outcome import certificates
 from smoothcert.client.question import Question, ask, told
 from smoothcert.client.steps import EXHAUSTED, Pull, Steps, Tell
-from smoothcert.errors import LedgerError
-from smoothcert.ledger import Ledger
+from smoothcert.errors import CertificateError, LedgerError
+from smoothcert.ledger import REMEDY, Ledger
 from smoothcert.request import CertificationRequest
 
 JOB_IMAGES = 64
@@ -58,8 +58,8 @@ def certify_many(core: Core, question: Question, *, out: Path | None, job_images
     if question.get("family_wise"):
         said = "it shares alpha among the images of one request, and these are many: give each image its share of alpha"
         raise InvalidRequestError(f"family_wise: {said}")
-    if job_images < 1:
-        raise InvalidRequestError(f"job_images must be at least 1, got {job_images!r}")
+    if not isinstance(job_images, int) or job_images < 1:
+        raise InvalidRequestError(f"job_images must be a whole number from 1 on, got {job_images!r}")
     require_known(leaving)
     request = ask(question, CertificationRequest)
     with Finished(out, told(request)) as finished:
@@ -90,14 +90,13 @@ class DataSet:
 
     def _recall(self) -> Steps[None]:
         """What was finished before, for as many images; they must be the same ones."""
-        for line in self._finished.recalled():
+        for digest, certificate in self._finished.recalled():
             image = yield from self._pull()
-            if image is None or image.sha256() != line["image"]:
+            if image is None or image.sha256() != digest:
                 seen = "there is none" if image is None else "this is another one"
-                raise LedgerError(f"{self._finished.path} has an image {self._begun} of which {seen}")
+                remedy = "give the same images in the same order, or name another file"
+                raise LedgerError(f"{self._finished.path} has an image {self._begun} of which {seen}; {remedy}")
             self._begun += 1
-            certificate = Certificate.model_validate_json(json.dumps(line["certificate"]))
-            self._finished.require_one_ensemble(certificate)
             yield Tell(certificate)
 
     def _fill(self) -> Steps[bool]:
@@ -164,12 +163,21 @@ class Finished:
         except OSError as error:
             raise LedgerError(f"cannot keep the certificates in {path}: {error.strerror or error}") from error
 
-    def recalled(self) -> list[dict[str, Any]]:
-        """The lines of an earlier run."""
+    def recalled(self) -> Iterator[tuple[str, Certificate]]:
+        """The digests of the images of an earlier run, and their certificates; nobody must have altered them."""
         if self._ledger is None:
-            return []
+            return
         lines, self._ledger.lines = self._ledger.lines, []
-        return lines
+        for number, line in enumerate(lines, 2):  # the first says what run it is
+            try:
+                certificate = Certificate.from_json(json.dumps(line.get("certificate")))
+                problems = verify(certificate).problems
+            except CertificateError as error:
+                raise LedgerError(f"{self.path}, line {number}: {error}; {REMEDY}") from error
+            if problems:
+                raise LedgerError(f"{self.path}, line {number} has been altered: {problems[0]}; {REMEDY}")
+            self.require_one_ensemble(certificate)
+            yield str(line.get("image")), certificate
 
     def add(self, digest: str, certificate: Certificate) -> None:
         """On disk when this returns."""

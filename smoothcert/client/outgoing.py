@@ -1,15 +1,36 @@
-"""Requests as httpx has them, the same for both drivers."""
+"""Requests, and the client that sends them, as httpx has them; the same for both drivers."""
 
 from __future__ import annotations
 
 import math
+import os
+from typing import TypeVar
 
 import httpx
 
+from smoothcert.client.address import Address
 from smoothcert.client.errors import ClientError
 from smoothcert.client.steps import Listen, Send
+from smoothcert.errors import DomainError, require_positive
 
 TIMEOUT_S = 30.0
+
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
+
+
+def opened(kind: type[Http], address: Address, timeout: float | None) -> Http:
+    """A client of httpx; DomainError where the timeout is none, or the environment asks for what cannot be had."""
+    if timeout is not None:
+        require_positive("timeout", timeout)
+    try:
+        return kind(base_url=address.url, headers=address.headers, timeout=timeout)
+    except OSError as error:
+        trusted = os.environ.get("SSL_CERT_FILE") or "certifi"
+        said = f"cannot read the certificates to trust from {trusted!r} (SSL_CERT_FILE): {error.strerror or error}"
+        raise DomainError(said) from error
+    except (ImportError, httpx.InvalidURL, ValueError) as error:
+        said = f"the proxy that ALL_PROXY, HTTPS_PROXY or HTTP_PROXY names cannot be used: {error}"
+        raise DomainError(said) from error
 
 
 def outgoing(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Request:

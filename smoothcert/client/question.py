@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, SupportsIndex, TypedDict, TypeVar
 
+import numpy as np
 from pydantic import ValidationError
 
 from smoothcert.client.errors import InvalidRequestError
@@ -26,10 +28,10 @@ class Question(TypedDict, total=False):
     beta: float
     procedure: ProcedureName | Fixed | Adaptive | Sequential | Mapping[str, Any]
     voting: Voting | None
-    consensus: int | None
+    consensus: SupportsIndex | None
     family_wise: bool
     convert: Literal["none", "rgb", "grey"]
-    labels: Sequence[SupportsIndex] | None
+    labels: Iterable[SupportsIndex] | None
     metadata: Mapping[str, str] | None
     priority: Literal["normal", "high"]
     deadline_s: float | None
@@ -37,13 +39,26 @@ class Question(TypedDict, total=False):
 
 def ask(question: Question, kind: type[Asked], **more: Any) -> Asked:
     """The request that the keywords make; InvalidRequestError where one of them is wrong or unknown."""
-    said: dict[str, Any] = {**question, **more}
-    if (labels := said.get("labels")) is not None:
-        said["labels"] = tuple(label.__index__() for label in labels)  # numpy's whole numbers, too
+    said: dict[str, Any] = {name: _plain(value) for name, value in {**question, **more}.items()}
+    if isinstance(labels := said.get("labels"), Iterable) and not isinstance(labels, str | bytes | Mapping):
+        said["labels"] = tuple(map(_whole, labels))
     try:
         return kind.model_validate(said)
     except ValidationError as error:
         raise InvalidRequestError(explain(error)) from None
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python has it; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _whole(label: Any) -> Any:
+    """A whole number of numpy or torch as Python has it; anything else as it is, to be refused with its place."""
+    try:
+        return label if isinstance(label, bool) else operator.index(label)
+    except TypeError:
+        return label
 
 
 def told(request: CertificationRequest) -> dict[str, Any]:

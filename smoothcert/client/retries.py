@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
 from smoothcert.client.errors import ClientError
+from smoothcert.errors import require_count
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Retries:
     longest_retry_after_s: float = 60.0
     """Whoever is told to come back later than this is told so."""
     chance: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        require_count("retries", self.most, least=0)
 
     def pause(self, error: ClientError, attempt: int) -> float | None:
         """Seconds to wait after this failure of the attempt, counted from 1; None where it is the last."""

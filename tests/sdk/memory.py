@@ -40,22 +40,15 @@ def certify(url: str, out: Path) -> None:
 
 
 def serve() -> None:
-    from app.embedded import EmbeddedServer
-    from tests.service.api import Api
-    from tests.service.pool import Pool
+    from tests.service.whole import whole_service
     from tests.service.zoo import make_zoo
 
-    with tempfile.TemporaryDirectory() as name, EmbeddedServer(Path(name) / "valkey") as server:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pool = Pool(server, make_zoo(folder / "zoo"), "default")
-        try:
-            pool.start()
-            with Api(server.url, folder) as api:
-                url = f"http://127.0.0.1:{api.port}"
-                command = [sys.executable, "-m", "tests.sdk.memory", url, str(folder / "out.jsonl")]
-                subprocess.run(command, check=True)
-        finally:
-            pool.end()
+        with whole_service(folder, make_zoo(folder / "zoo")) as api:
+            url = f"http://127.0.0.1:{api.port}"
+            command = [sys.executable, "-m", "tests.sdk.memory", url, str(folder / "out.jsonl")]
+            subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from smoothcert.certificate import Certificate
 from smoothcert.procedures import Fixed
 from tests.service.networks import SHAPE
 from tests.service.zoo import SIGMA
@@ -28,3 +30,10 @@ GREY = 30 / 63
 """Of every pixel, where the members are of two minds: 10 and 11 times the sum of three channels against 15."""
 HARD = GREY + SIGMA / math.sqrt(math.prod(SHAPE))
 """Where the class has just the probability that QUICK's radius needs, which takes all samples that there are."""
+
+
+def of_another_ensemble(line: str, digest: str, other: str) -> str:
+    """A line of a ledger, as if an ensemble of another digest had answered."""
+    said = json.loads(line.replace(digest, other))
+    said["certificate"]["digest"] = Certificate.model_validate(said["certificate"]).expected_digest()
+    return json.dumps(said)

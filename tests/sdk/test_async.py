@@ -16,7 +16,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.client import asynchronous, blocking, errors
 from tests.sdk.questions import DARK, ENDLESS, HARD, LIGHT, QUICK
 from tests.sdk.rogue import Rogue, cut_after, lose_answer
-from tests.service.api import free_port
+from tests.service import free_port
 from tests.service.networks import SHAPE
 
 T = TypeVar("T")

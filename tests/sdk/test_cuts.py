@@ -13,7 +13,7 @@ from smoothcert.client import errors
 from smoothcert.client.retries import Retries, retry_after
 from tests.sdk.questions import DARK, LIGHT, QUICK
 from tests.sdk.rogue import Rogue, cut_after, drop, lose_answer, refuse
-from tests.service.api import free_port
+from tests.service import free_port
 
 POST, GET, EVENTS = "POST /v1/certifications", "GET /v1/certifications", "/events"
 
@@ -32,7 +32,10 @@ def test_a_submission_that_is_sent_again_is_made_once(rogue: Rogue, service: str
 
 def test_two_submissions_are_two(rogue: Rogue) -> None:
     with Client(rogue.url) as client:
-        assert client.submit(DARK, **QUICK).id != client.submit(DARK, **QUICK).id
+        first, second = (client.submit(DARK, **QUICK).id for _ in range(2))
+        assert first != second
+        for each in (first, second):
+            client.certifications.wait(each)
 
 
 def test_retry_after_is_honoured(rogue: Rogue) -> None:

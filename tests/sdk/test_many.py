@@ -15,7 +15,7 @@ import pytest
 from smoothcert import Client
 from smoothcert.client import errors, many
 from smoothcert.errors import LedgerError
-from tests.sdk.questions import DARK, ENDLESS, LIGHT, QUICK
+from tests.sdk.questions import DARK, ENDLESS, LIGHT, QUICK, of_another_ensemble
 from tests.sdk.rogue import Rogue, lose_answer, refuse
 
 POST = "POST /v1/certifications"
@@ -113,7 +113,7 @@ def test_a_file_has_certificates_of_one_ensemble(client: Client, tmp_path: Path,
     now, before = first.provenance.ensemble.digest, "sha256:of an earlier one"
     lines = out.read_text().splitlines()
     for number in changed:
-        lines[number] = lines[number].replace(now, before)
+        lines[number] = of_another_ensemble(lines[number], now, before)
     out.write_text("\n".join(lines) + "\n")
     with pytest.raises(LedgerError, match=r"out\.jsonl has certificates of trivial .* is of trivial") as caught:
         list(client.certify_many(images(3), out=out, **QUICK))
@@ -122,8 +122,34 @@ def test_a_file_has_certificates_of_one_ensemble(client: Client, tmp_path: Path,
     assert len(out.read_text().splitlines()) == 1 + 2
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda line: line["certificate"].update(radius=0.9), "line 3 has been altered: digest"),
+        (lambda line: line["certificate"].update(bogus=1), "line 3: .*bogus: there is no such field"),
+        (lambda line: line.pop("certificate"), "line 3: not a certificate"),
+    ],
+)
+def test_what_was_altered_in_the_file_is_not_told(client: Client, tmp_path: Path, change: Any, said: str) -> None:
+    out = tmp_path / "out.jsonl"
+    list(client.certify_many(images(2), out=out, **QUICK))
+    *before, last = out.read_text().splitlines()
+    altered = json.loads(last)
+    change(altered)
+    out.write_text("\n".join([*before, json.dumps(altered)]) + "\n")
+    with pytest.raises(LedgerError, match=said):
+        list(client.certify_many(images(2), out=out, **QUICK))
+
+
+def test_a_question_that_was_refused_does_not_keep_its_file(client: Client, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(errors.RadiusOutOfReachError):
+        list(client.certify_many(images(2), out=out, **{**QUICK, "radius": 50.0}))
+    assert len(list(client.certify_many(images(2), out=out, **QUICK))) == 2
+
+
 def test_a_file_that_cannot_be_written_is_named(client: Client, tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match=f"cannot keep the certificates in {tmp_path}: Is a directory"):
+    with pytest.raises(LedgerError, match=f"{tmp_path} is no regular file"):
         next(client.certify_many([DARK], out=tmp_path, **QUICK))
 
 
@@ -169,7 +195,7 @@ def test_where_there_is_no_room_for_a_job_others_end_first(rogue: Rogue) -> None
     [
         ({"labels": [1]}, "labels: they belong to one request"),
         ({"family_wise": True}, "family_wise: it shares alpha among the images of one request"),
-        ({"job_images": 0}, "job_images must be at least 1, got 0"),
+        ({"job_images": 0}, "job_images must be a whole number from 1 on, got 0"),
     ],
 )
 def test_what_has_no_meaning_for_a_data_set_is_refused(client: Client, asked: Any, said: str) -> None:

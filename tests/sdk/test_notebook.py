@@ -16,7 +16,7 @@ from smoothcert.certificate import Certificate, verify
 from smoothcert.client.images import encode
 from smoothcert.client.picture import picture
 from smoothcert.noise import Gaussian
-from smoothcert.notebook import html, sentence
+from smoothcert.notebook import html, interval_text, radius_text, sentence
 from smoothcert.procedures import Adaptive, Fixed, Sequential, run
 from smoothcert.procedures.parameters import Parameters
 from tests.sdk.command import png
@@ -39,7 +39,7 @@ def test_what_is_proved_is_said_in_words(procedure: Parameters) -> None:
     shown = certificate(procedure, class_name="ship")
     text = shown._repr_html_()
     assert "changes the answer &#x27;ship&#x27;, with 99.9 % confidence." in text
-    assert f"below {shown.radius:g} changes" in text
+    assert f"below {shown.radius!r} changes" in text
     assert f"{shown.samples:,}" in text
     assert text.count("<div") == text.count("</div>")
     assert "probability of the class" in text
@@ -49,6 +49,12 @@ def test_an_abstention_claims_nothing() -> None:
     shown = certificate(Adaptive(), p=0.5)
     assert shown.decision == "abstain"
     assert "nothing is claimed" in shown._repr_html_()
+
+
+def test_no_more_is_said_than_was_proved() -> None:
+    assert [*map(radius_text, (1.861189, 0.25, 12.0, 0.000001))] == ["1.861189", "0.25", "12", "0.000001"]
+    assert interval_text((0.84999, 0.90001), 4) == "0.8499 to 0.9001"
+    assert interval_text((0.0, 1.0), 4) == "0.0000 to 1.0000"
 
 
 def test_confidence_is_never_rounded_to_certainty() -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from smoothcert.certificate import Certificate, FamilyWise, verify
 from smoothcert.errors import CertificateError
-from smoothcert.noise import Gaussian
-from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential, run
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
+from tests.unit.certificates import altered, certificate_of
 
 PROCEDURES: list[AnyProcedure] = [
     Fixed(n=1000),
@@ -22,33 +21,6 @@ PROCEDURES: list[AnyProcedure] = [
     Sequential(max_samples=2000),
     Sequential(max_samples=2000, abandon="lost-certificate"),
 ]
-
-
-def certificate_of(
-    procedure: AnyProcedure, p_a: float, seed: int = 0, radius: float = 0.25, **said: Any
-) -> Certificate:
-    """A real run on a classifier with this p_A."""
-    rng = np.random.default_rng(seed)
-    noise, alpha, beta = Gaussian(0.25), said.pop("alpha", 0.001), 0.002
-    target = None if procedure.name == "fixed" else radius
-    rest = (1 - p_a) / 2
-    procedure_run = procedure.start(noise, target, alpha=alpha, beta=beta)
-    verdict = run(procedure_run, lambda n: rng.multinomial(n, [rest, p_a, rest * 0.9, rest * 0.1]))
-    said = {"class_name": "ship" if verdict.top_class == 1 else None, **said}
-    return Certificate.of(
-        verdict, noise=noise, procedure=procedure, alpha=alpha, beta=beta, target_radius=target, **said
-    )
-
-
-def altered(certificate: Certificate, path: list[Any], value: Any, *, signed: bool) -> Certificate:
-    """The certificate with one field changed, its digest renewed or not."""
-    said = json.loads(certificate.to_json())
-    place = said
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
-    changed = Certificate.model_validate_json(json.dumps(said))
-    return changed.model_copy(update={"digest": changed.expected_digest()}) if signed else changed
 
 
 def leaves(said: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:

@@ -70,6 +70,8 @@ def test_plan_draws_a_picture(tmp_path: Path) -> None:
         (["--radius", "1", "--sigma", "1", "--p-a", "7"], "7.0"),
         (["--radius", "1", "--sigma", "1", "--plot", "/nowhere/plan.png"], "/nowhere/plan.png"),
         (["--radius", "1", "--sigma", "1", "--plot", "plan.xyz"], "plan.xyz"),
+        (["--radius", "1", "--sigma", "1", "--plot", "/tmp"], "cannot write /tmp: it is a folder"),
+        (["--radius", "1", "--sigma", "1", "--plot", "plan"], "--plot takes the name of a picture (.png, .svg, .pdf)"),
     ],
 )
 def test_bad_input_is_one_sentence_that_names_it(arguments: list[str], seen: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -29,6 +30,14 @@ def test_folders_are_classes() -> None:
     assert found.names == ["dark/c.JPG", "dark/deep/a.webp", "light/b.png"]
     assert found.images == [Path("data") / name for name in found.names]
     assert found.labels == [0, 0, 1]
+
+
+def test_a_report_and_hidden_files_among_the_images_are_none_of_them() -> None:
+    for name in ("data/report/report.png", "data/dark/._c.JPG"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
+    found = read(Path("data"), None, CLASSES, apart_from=Path("data/report"))
+    assert found.names == ["dark/c.JPG", "dark/deep/a.webp", "light/b.png"]
 
 
 @pytest.mark.parametrize("heading", ["", "file,label\r\n", "\ufefffile,label\n"])
@@ -58,6 +67,7 @@ def test_a_name_goes_before_a_number(labels: Any) -> None:
         ("empty", None, "empty: there are no images"),
         ("data", "semicolon.csv", "semicolon.csv, line 1: wanted file,label, got 'light/b.png;1'"),
         ("data", "nowhere.csv", "cannot read the labels in nowhere.csv"),
+        ("data", "empty.csv", "empty.csv: there are no labels in it"),
         ("data", "data", "cannot read the labels in data"),
         ("data", "binary.npz", "cannot read the labels in binary.npz"),
         ("data", "wrong.csv", "light/b.png: the label 'ship' is none of the ensemble's 3 classes (dark, light, 0)"),
@@ -73,11 +83,15 @@ def test_a_name_goes_before_a_number(labels: Any) -> None:
         ("images.npz", "semicolon.csv", "cannot read semicolon.csv: it is no file of numpy arrays"),
         ("real.npz", None, "image 0: the label '0.5' is none of"),
         ("negative.npz", None, "image 1: the label '-1' is none of"),
+        ("text.npz", None, "text.npz: 'images' is in it, but is no array of numpy"),
         ("pickle.npz", None, "pickle.npz: the array 'images' cannot be read"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, said: str) -> None:
     Path("empty").mkdir()
+    Path("empty.csv").touch()
+    with ZipFile("text.npz", "w") as file:
+        file.writestr("images", "words")
     Path("semicolon.csv").write_text("light/b.png;1\n")
     Path("wrong.csv").write_text("light/b.png,ship\n")
     Path("broken.npz").write_text("no arrays")

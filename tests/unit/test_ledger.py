@@ -44,16 +44,54 @@ def test_a_file_cut_at_any_byte_gives_its_whole_lines(tmp_path: Path) -> None:
 
 def test_another_run_is_refused_and_named(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    Ledger(path, RUN).close()
-    with pytest.raises(LedgerError, match=r"another run, with \{'alpha': 0.001\}"):
-        Ledger(path, {**RUN, "alpha": 0.01})
+    with Ledger(path, {"question": RUN}) as ledger:
+        ledger.append({"image": 1})
+    with pytest.raises(LedgerError, match=r"another run: question.alpha is 0.001 there and 0.01 here; name another"):
+        Ledger(path, {"question": {**RUN, "alpha": 0.01}})
+    with Ledger(path, {"question": RUN}) as ledger:
+        assert ledger.lines == [{"image": 1}]
 
 
-def test_damage_in_the_middle_is_named(tmp_path: Path) -> None:
+def test_another_run_may_begin_where_nothing_was_finished(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    path.write_text('{"run": {}}\n{"image": \n{"image": 2}\n')
-    with pytest.raises(LedgerError, match="damaged"):
+    Ledger(path, RUN).close()
+    other = {**RUN, "alpha": 0.01}
+    with Ledger(path, other) as ledger:
+        ledger.append({"image": 1})
+    with Ledger(path, other) as ledger:
+        assert (ledger.run, ledger.lines) == (other, [{"image": 1}])
+
+
+@pytest.mark.parametrize("damaged", ['{"image": ', "[]", "7", ""])
+def test_damage_in_the_middle_is_named(tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.write_text(f'{{"run": {{}}}}\n{damaged}\n{{"image": 2}}\n')
+    with pytest.raises(LedgerError, match=r"line 2 cannot be read: .* remove that line and those after it"):
         Ledger(path, {})
+
+
+@pytest.mark.parametrize("text", ['{"my": "only copy"}', '{"my": "only copy"}\n', "a,b\n1,2\n", "\n\n"])
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "notes.json"
+    path.write_text(text)
+    with pytest.raises(LedgerError, match="is not a file of finished work"):
+        Ledger(path, RUN)
+    assert path.read_text() == text
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="/dev/full is no regular file"):
+        Ledger(Path("/dev/full"), RUN)
+
+
+def test_two_runs_never_write_one_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    with Ledger(path, RUN) as first:
+        with pytest.raises(LedgerError, match="is in use by another run"):
+            Ledger(path, RUN)
+        first.append({"image": 1})
+    with Ledger(path, RUN) as second:
+        assert second.lines == [{"image": 1}]
 
 
 def test_a_full_disk_leaves_the_lines_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

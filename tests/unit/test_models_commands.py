@@ -28,7 +28,7 @@ from models.data import DataError, load_cifar10
 from models.registry import load
 from models.resnet import resnet20
 from models.training.checkpoint import write_safetensors
-from tests.unit.test_training import full_disk
+from tests.unit.disk import full_disk
 
 ROOT = Path(__file__).parents[2]
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -130,7 +130,7 @@ def test_a_bad_ensemble_is_named_beside_the_good_ones(zoo: Path) -> None:
     done = models("show", "--zoo", zoo)
     assert done.returncode == 1
     assert "three" in done.stdout
-    assert f"DescriptionError: {zoo}/bad/ensemble.toml: members is missing" in done.stderr
+    assert f"error: {zoo}/bad/ensemble.toml: members is missing" in done.stderr
 
 
 @pytest.mark.parametrize("classes", ["99999999999", "100001", "9" * 5000])
@@ -188,7 +188,7 @@ def test_a_user_sees_the_sentence_and_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "models", "show", "nobody", "--zoo", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 1
-    assert done.stderr == f"UnknownEnsembleError: no ensemble 'nobody' in {tmp_path}; there are: none\n"
+    assert done.stderr == f"error: no ensemble 'nobody' in {tmp_path}; there are: none\n"
 
 
 class Thread(threading.Thread):
@@ -263,7 +263,7 @@ def test_train_names_what_is_wrong_with_its_data(folder: Path, tmp_path: Path, d
     break_it(folder)
     done = models("train", "--data", folder, "--out", tmp_path / "out", "--seeds", 3)
     assert done.returncode == 1
-    assert done.stderr.startswith("DataError: member 3: ")
+    assert done.stderr.startswith("error: member 3: ")
     assert seen in done.stderr
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -271,7 +271,7 @@ def test_train_names_what_is_wrong_with_its_data(folder: Path, tmp_path: Path, d
 def test_what_ends_a_member_in_its_own_process_is_one_sentence(tmp_path: Path) -> None:
     done = models("train", "--data", "/nowhere", "--out", tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith("DataError: member 0: /nowhere: neither MANIFEST.json")
+    assert done.stderr.startswith("error: member 0: /nowhere: neither MANIFEST.json")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_full_disk_leaves_no_half_of_an_ensemble(zoo: Path, data: Path, tmp_pa
     with full_disk():
         done = models("add", "one", file, "--zoo", zoo)
     assert done.returncode == 1
-    assert f"FileError: cannot write {zoo / 'one'}: " in done.stderr
+    assert f"error: cannot write {zoo / 'one'}: " in done.stderr
     assert "File too large" in done.stderr
     assert [entry.name for entry in zoo.iterdir()] == ["three"]
     assert models("add", "one", file, "--zoo", zoo).returncode == 0

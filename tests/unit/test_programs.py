@@ -2,39 +2,18 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
-import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from models.errors import MemberError, ProgramError
 from models.inference import prepare
 from models.programs import is_exported, is_torchscript, read_program
 from tests.unit.networks import tiny
-
-SHAPE = (1, 4, 4)
-
-
-def scripted(network: nn.Module) -> bytes:
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.jit is deprecated, its files are not
-        torch.jit.save(torch.jit.trace(network, torch.rand(2, *SHAPE), check_trace=False), buffer)
-    return buffer.getvalue()
-
-
-def exported(network: nn.Module) -> bytes:
-    buffer = io.BytesIO()
-    batch = {0: torch.export.Dim("batch", min=1)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.export.save(torch.export.export(network, (torch.rand(2, *SHAPE),), dynamic_shapes=(batch,)), buffer)
-    return buffer.getvalue()
+from tests.unit.programs import SHAPE, exported, poison, scripted
 
 
 @pytest.fixture(scope="module")
@@ -57,16 +36,6 @@ def edited(data: bytes, entry: str, edit: Callable[[bytes], bytes]) -> bytes:
         for name, content in contents.items():
             new.writestr(name, content)
     return buffer.getvalue()
-
-
-def poison(mark: Path) -> bytes:
-    """A pickle that leaves a mark when it is executed."""
-
-    class Poison:
-        def __reduce__(self) -> tuple[object, tuple[str]]:
-            return Path.touch, (mark,)  # type: ignore[return-value]
-
-    return pickle.dumps(Poison())
 
 
 @pytest.mark.parametrize("kind", ["torchscript", "exported"])

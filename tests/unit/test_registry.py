@@ -26,7 +26,7 @@ from models.errors import (
 from models.registry import describe, load, names
 from models.training.checkpoint import write_safetensors
 from tests.unit.networks import Tiny, tiny
-from tests.unit.test_programs import exported, poison, scripted
+from tests.unit.programs import exported, poison, scripted
 
 TOLD = Addition(classes=("a", "b", "c"), input_shape=(1, 4, 4), architecture="tiny", sigma=0.25)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -28,6 +26,7 @@ from models.training.loop import PRESETS, Method, Preset, Progress, augment, tra
 from models.training.macer import Macer
 from models.training.members import METHODS, Task
 from models.training.smoothadv import SmoothAdv
+from tests.unit.disk import full_disk
 
 TWO_EPOCHS = Preset(epochs=2, batch=8, rate=0.1, schedule="one-cycle")
 
@@ -101,17 +100,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     assert said == {"epoch": 1}
     assert tensors["w"].tolist() == [1, 1, 1]
     assert list(tmp_path.iterdir()) == [path]
-
-
-@contextmanager
-def full_disk(limit: int = 100_000) -> Iterator[None]:
-    """No file grows beyond this: the nearest that a test comes to a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture
