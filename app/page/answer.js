@@ -25,7 +25,11 @@ export class Answer {
       part("trouble"), part("words"), part("figures", "dl"), part("main"), part("actions"), part("pixels"),
       part("table"));
     this.parts.title.textContent = "One moment …";
-    this.following = follow(id, (certification) => this.changed(certification), (problem) => this.failed(problem));
+    this.following = follow(id, {
+      changed: (certification) => this.changed(certification),
+      lost: (problem) => this.lost(problem),
+      failed: (problem) => this.failed(problem),
+    });
   }
 
   close() {
@@ -37,10 +41,16 @@ export class Answer {
     fill(this.parts.trouble, problemBox(problem));
   }
 
+  lost(problem) {
+    const text = `${problem.status ? problem.title : "No contact with the server"}; trying again …`;
+    fill(this.parts.trouble, element("p", { class: "wrong" }, text));
+    say(text);
+  }
+
   changed(certification) {
+    if (!this.names(certification)) return this.noSuchImage(certification);
     this.certification = certification;
     this.ensemble = this.ensembles.find(({ name }) => name === certification.summary.ensemble) ?? null;
-    if (!(this.index < certification.total)) this.index = null;
     this.view ??= this.index !== null || certification.total === 1
       ? new Single(this, this.index ?? 0) : new Batch(this);
     this.showState();
@@ -48,6 +58,19 @@ export class Answer {
     this.view.show();
     this.showActions();
     this.announce();
+  }
+
+  // Whether it has the image that the link asks for, if it asks for one.
+  names({ total }) {
+    const { index } = this;
+    return index === null || (Number.isInteger(index) && index >= 0 && index < total);
+  }
+
+  noSuchImage({ id, total }) {
+    this.close();
+    const has = total === 1 ? "there is only image 0" : `they are numbered from 0 to ${total - 1}`;
+    this.failed({ title: "There is no such image", detail: `The link asks for image ${this.index}; ${has}.` });
+    fill(this.parts.actions, link(total === 1 ? "The image" : `All ${whole(total)} images`, `#/certifications/${id}`));
   }
 
   showState() {
@@ -66,6 +89,7 @@ export class Answer {
     if (error) fill(this.parts.trouble, problemBox({ title: "The certification failed", ...error }));
     else if (status === "canceled")
       fill(this.parts.trouble, element("p", { class: "quiet" }, "What was counted until then proves nothing."));
+    else fill(this.parts.trouble);
   }
 
   // What one can do now; made anew only where that has changed, so that a button keeps its focus.
@@ -76,23 +100,38 @@ export class Answer {
     const kind = [ended, ...Object.keys(own)].join();
     if (this.kind === kind) return;
     this.kind = kind;
+    const held = parts.actions.contains(document.activeElement);
     fill(parts.actions,
       ended ? null : button("Cancel", ({ target }) => this.cancel(target)),
       Object.entries(own).map(([name, act]) => button(name, act)),
-      index === null ? null : link(`All ${whole(total)} images`, `#/certifications/${id}`),
-      link("Link to this", location.hash),
+      index === null || total === 1 ? null : link(`All ${whole(total)} images`, `#/certifications/${id}`),
+      button("Copy link", () => this.copyLink()),
       element("output", { class: "outcome" }));
+    if (held) parts.title.focus();
   }
 
   tell(...content) {
     fill(this.parts.actions.querySelector("output"), content);
   }
 
+  async copyLink() {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      this.tell("The link is copied.");
+    } catch {  // not every page may write to the clipboard, over plain HTTP none
+      const address = element("code", {}, location.href);
+      this.tell("The link, to be copied by hand: ", address);
+      getSelection().selectAllChildren(address);
+    }
+  }
+
   async cancel(pressed) {
+    this.parts.title.focus();  // a button that is disabled loses it
     pressed.disabled = true;
     try {
       await post(`/v1/certifications/${this.certification.id}/cancel`, {});
     } catch (problem) {
+      pressed.disabled = false;
       this.tell(problemBox(problem));
     }
   }

@@ -22,6 +22,8 @@ export function onKeyWanted(show) {
 function newKey(problem) {
   wanted ??= new Promise((resolve) => {
     askForKey(problem, async (key) => {
+      const strange = [...key].findIndex((each) => !/[!-~]/.test(each));
+      if (strange >= 0) return strangeKey(key, strange);
       const answer = await send("/v1/ensembles", {}, key);
       if (answer.status === 401 || answer.status === 429) return problemOf(answer);
       sessionStorage.setItem(KEY, key);
@@ -31,6 +33,13 @@ function newKey(problem) {
     });
   });
   return wanted;
+}
+
+// What no header can carry; the browser would say that the server cannot be reached.
+function strangeKey(key, place) {
+  const code = [...key][place].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+  const detail = `Its character ${place + 1} is U+${code}; keys are ASCII letters, digits and signs, without spaces.`;
+  return new Problem({ title: "This cannot be a key", detail });
 }
 
 async function send(path, options, key) {

@@ -12,7 +12,8 @@ const MOST_BARS = 80;
 const LEAST = 4.2, MARGIN = 1.4;
 
 // A reading has the boundaries (`looks`, `p0`, `pooled`), the counts at the looks taken (`points`), the way of the
-// count (`way`), the counts that intervals are drawn for (`bars`), how it ended (`end`) and whose count it is (`of`).
+// count (`way`), the counts that intervals are drawn for (`bars`), how sure these are (`surety`), how it ended (`end`)
+// and whose count it is (`of`).
 export class Chart {
   constructor() {
     this.drawing = svg("svg", { class: "chart", role: "img", "aria-label": "No samples yet" });
@@ -64,9 +65,11 @@ export class Chart {
     const spot = place ?? places?.at(-1);
     if (!spot) return fill(this.readout, reading?.note ?? "");
     const look = reading.looks.find(({ n }) => n === spot.n);
-    const bounds = [lowerBound, upperBound].map((bound) => short(bound(spot.count, spot.n, reading.alpha), 5));
+    const { low, high } = ends(spot, reading.alpha);
     fill(this.readout, element("span", {}, `${whole(spot.count)} of ${whole(spot.n)}`),
-      element("span", {}, `p_A in [${bounds.join(", ")}]`), look ? element("span", {}, gates(look)) : null);
+      element("span", {}, `p_A in [${short(low, 5)}, ${short(high, 5)}]`),
+      look ? element("span", {}, gates(look)) : null,
+      reading.surety ? element("span", { class: "surety" }, reading.surety) : null);
   }
 }
 
@@ -137,9 +140,13 @@ function region(points, kind, edge, y) {
   ];
 }
 
+// A look's interval has its share of alpha; a certificate spends all of it, and so its own may begin higher.
+function ends({ n, count, proved }, alpha) {
+  return { low: Math.max(lowerBound(count, n, alpha), proved ?? 0), high: upperBound(count, n, alpha) };
+}
+
 function interval({ bars, p0, alpha, pooled }, { x, width, below }) {
-  const known = thinned(bars).map(({ n, count }) =>
-    ({ n, low: lowerBound(count, n, alpha), high: upperBound(count, n, alpha), at: count / n }));
+  const known = thinned(bars).map((bar) => ({ n: bar.n, at: bar.count / bar.n, ...ends(bar, alpha) }));
   const few = known.length <= MANY;
   const from = Math.max(0, Math.min(p0 - 0.12, ...known.map(({ low, at }) => (few ? low : (low + at) / 2))));
   const y = linear(from, 1, below.bottom, below.top);

@@ -51,8 +51,9 @@ export class Certification {
   }
 }
 
-// Calls `changed(certification)` at once and with all news, `failed(problem)` if there can be no more of it.
-export function follow(id, changed, failed) {
+// Calls `changed(certification)` at once and with all news, `lost(problem)` whenever nothing comes through any more,
+// `failed(problem)` if there can be no more of it.
+export function follow(id, { changed, lost, failed }) {
   const stop = new AbortController();
   const { signal } = stop;
   const certification = new Certification(id);
@@ -91,6 +92,7 @@ export function follow(id, changed, failed) {
       await pause(signal);
       await look().catch((error) => {
         if (signal.aborted || isFinal(error)) throw error;
+        lost(error);
       });
     }
     if (certification.certificates.size < certification.progress.images_done) await look();

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { columns, element, fill } from "./dom.js";
-import { problemBox, procedureName, time, whole } from "./words.js";
+import { problemBox, procedureName, STATUS, time, whole } from "./words.js";
 
 const PAGE = 20;
 
@@ -30,12 +30,22 @@ export class History {
     const query = new URLSearchParams({ limit: PAGE, ...(cursor ? { cursor } : {}) });
     try {
       const { data, next_cursor: next } = await get(`/v1/certifications?${query}`, { signal });
-      this.body.append(...data.map(row));
-      fill(this.foot, next ? element("button", { type: "button", click: () => this.load(next) }, "Older ones") : null,
+      const rows = data.map(row);
+      this.body.append(...rows);
+      if (cursor) rows[0]?.querySelector("a").focus();
+      fill(this.foot, next ? this.button("Older ones", next) : null,
         !next && !this.body.children.length ? element("p", { class: "quiet" }, "There is nothing here yet.") : null);
     } catch (problem) {
-      if (!signal.aborted) fill(this.foot, problemBox(problem));
+      if (!signal.aborted) fill(this.foot, problemBox(problem), this.button("Try again", cursor));
     }
+  }
+
+  button(name, cursor) {
+    const click = ({ target }) => {
+      target.disabled = true;
+      this.load(cursor);
+    };
+    return element("button", { type: "button", click }, name);
   }
 }
 
@@ -43,7 +53,7 @@ function row({ id, status, created_at, request, progress }) {
   const { images_total, samples } = progress;
   return element("tr", {},
     element("th", { scope: "row" }, element("a", { href: `#/certifications/${id}` }, time(created_at))),
-    element("td", {}, element("span", { class: `status ${status}` }, status)),
+    element("td", {}, element("span", { class: `status ${status}` }, STATUS[status])),
     element("td", {}, whole(images_total)), element("td", {}, String(request.radius ?? "–")),
     element("td", {}, procedureName(request.procedure)), element("td", {}, whole(samples)));
 }

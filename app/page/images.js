@@ -1,6 +1,6 @@
 // The images of a question: files that were dropped or picked, or samples that come with the service.
 
-import { blob, get } from "./api.js";
+import { blob, get, Problem } from "./api.js";
 import { byId, element, fill } from "./dom.js";
 import { whole } from "./words.js";
 
@@ -16,6 +16,16 @@ const reading = (file) => new Promise((resolve) => {
   reader.onerror = () => resolve("");
   reader.readAsDataURL(file);
 });
+
+// The file's bytes as they are now: what can no longer be read would be sent as a request that fails.
+async function bytes({ name, file }) {
+  try {
+    return new Blob([await file.arrayBuffer()], { type: file.type });
+  } catch {
+    const detail = `${name} was changed, moved or deleted after it was chosen: choose it again.`;
+    throw new Problem({ title: "A file cannot be read", detail });
+  }
+}
 
 // 0,1,2,7 as "0-2,7": short enough for the request's metadata.
 export function ranges(numbers) {
@@ -131,9 +141,15 @@ export class Images {
   async form(request) {
     const form = new FormData();
     form.append("request", JSON.stringify(request));
-    const files = await Promise.all(this.chosen.map(({ file, url }) => file ?? blob(url)));
+    const files = await Promise.all(this.chosen.map((each) => (each.file ? bytes(each) : blob(each.url))));
     files.forEach((file, i) => form.append("images", file, this.chosen[i].name));
     return form;
+  }
+
+  // A problem that tells an image by its number, with its name as well.
+  named(problem) {
+    const name = (place, index) => (this.chosen[index] ? `${this.chosen[index].name} (${place})` : place);
+    return new Problem({ ...problem, detail: problem.detail.replace(/^images\.(\d+)/, name) });
   }
 
   remember(id) {

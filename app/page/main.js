@@ -43,7 +43,13 @@ function route({ focus }) {
   for (const link of document.querySelectorAll("nav a[href^='#']"))
     if (link.getAttribute("href") === `#/${kind === "history" ? kind : ""}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
-  if (focus) place.querySelector("h2")?.focus();
+  if (focus) (place.querySelector("h2") ?? place).focus();
+  else if (kind && isBelow()) place.scrollIntoView();
+}
+
+// On a narrow window the answer stands below the question.
+function isBelow() {
+  return place.offsetTop >= form.offsetTop + form.offsetHeight;
 }
 
 form.addEventListener("input", () => fill(byId("refused")));
@@ -66,12 +72,14 @@ form.addEventListener("submit", async (event) => {
     fill(trouble, problemBox(problem));
   } finally {
     button.disabled = false;
+    if (document.activeElement === document.body) button.focus();
   }
 });
 
 onKeyWanted((problem, attempt) => {
   const box = byId("key");
   const show = (said) => fill(byId("key-problem"), problemBox(said));
+  const before = document.activeElement;
   box.hidden = false;
   show(problem);
   byId("key-field").focus();
@@ -81,6 +89,7 @@ onKeyWanted((problem, attempt) => {
     if (wrong) return show(wrong);
     box.hidden = true;
     byId("key-field").value = "";
+    (before === document.body ? byId("files") : before).focus();
     showKey();
   };
 });

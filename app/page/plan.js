@@ -37,19 +37,34 @@ function range(values) {
 }
 
 // In short, beside the question.
-export function planBox({ feasible, reason, largest_radius, fewest_samples, most_samples, expected, seconds: takes }) {
+export function planBox(plan, procedure) {
+  const { feasible, largest_radius, fewest_samples, most_samples, expected, seconds: takes } = plan;
   return [
     element("p", { class: feasible ? "feasible" : "infeasible" },
-      element("strong", {}, feasible ? "Can be proved. " : "Can never be proved. "),
-      reason.replace(/^./, (letter) => letter.toUpperCase()), "."),
+      procedure.name === "fixed" && feasible ? reach(plan) : prospect(plan)),
     element("dl", { class: "figures small" },
       figure("largest radius", short(largest_radius, 6)),
       figure("samples expected", range(expected.map(({ samples }) => samples))),
       figure("fewest samples", fewest_samples === null ? "–" : whole(fewest_samples)),
       figure("most samples", whole(most_samples))),
-    takes && feasible
-      ? element("p", {}, `One image alone takes ${seconds(takes.best)} to ${seconds(takes.worst)}.`) : null,
+    takes && feasible ? element("p", {}, `One image alone takes ${between(takes)}.`) : null,
   ];
+}
+
+function prospect({ feasible, reason }) {
+  return [element("strong", {}, feasible ? "Can be proved. " : "Can never be proved. "),
+    reason.replace(/^./, (letter) => letter.toUpperCase()), "."];
+}
+
+// Where no radius is asked for, and the largest is wanted.
+function reach({ largest_radius, p0 }) {
+  return [element("strong", {}, `Up to radius ${short(largest_radius, 6)}, `),
+    `where all samples agree; none where p_A is not shown to be above ${p0}.`];
+}
+
+function between({ best, worst }) {
+  const [least, most] = [best, worst].map(seconds);
+  return least === most ? least : `${least} to ${most}`;
 }
 
 // What happens to images that are more or less sure of their class.

@@ -129,7 +129,7 @@ export class Question {
     try {
       const plan = await post("/v1/plan", request, { signal: latest.signal });
       this.mark([]);
-      fill(byId("plan"), planBox(plan));
+      fill(byId("plan"), planBox(plan, request.procedure));
       this.planned(plan, request);
     } catch (error) {
       if (latest.signal.aborted) return;
@@ -148,14 +148,18 @@ export class Question {
       if (wrong.has(name)) this.field(name).setAttribute("aria-invalid", "true");
       else this.field(name).removeAttribute("aria-invalid");
     }
-    if (wrong.has("samples")) byId("more").open = true;
+    const remedy = errors.some(({ message }) => message.includes("`convert`"));
+    if (remedy || wrong.has("samples") || wrong.has("convert")) byId("more").open = true;
   }
 
   async submit() {
     const request = { ...this.request(), ...this.images.said(), convert: this.field("convert").value };
     const form = await this.images.form(request);
     const key = crypto.getRandomValues(new Uint8Array(16)).join("");
-    const { id } = await post("/v1/certifications", form, { headers: { "Idempotency-Key": key } });
+    const posted = post("/v1/certifications", form, { headers: { "Idempotency-Key": key } });
+    const { id } = await posted.catch((problem) => {
+      throw this.images.named(problem);
+    });
     this.images.remember(id);
     return id;
   }

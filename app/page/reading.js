@@ -1,5 +1,7 @@
 // What a chart shows of one image: its boundaries, and what is known of its count.
 
+import { confidence } from "./words.js";
+
 // Whether a look counts all samples so far, or those of its own stage alone.
 const isPooled = ({ name, keep_samples }) => name !== "adaptive" || keep_samples;
 
@@ -11,12 +13,22 @@ function level(alpha, { name }, looks) {
   return alpha / Math.max(1, shares[name]);
 }
 
+// How sure the intervals are; of one between two looks nothing is claimed. What a sequential certificate proves is a claim
+// of its own, to which belongs all of alpha once more.
+function surety(alpha, { name }, looks, certificate) {
+  const where = looks.length > 1 ? "At all looks together" : "When all samples are drawn";
+  const ends = `${where}, each end of the interval holds with ${confidence(alpha)}.`;
+  return name === "sequential" && certificate?.decision === "certified"
+    ? `${ends} The last one begins at what the certificate proves.` : ends;
+}
+
 // Before any sample.
 export function planReading(plan, { procedure, alpha }) {
   return {
     looks: plan.boundaries, p0: plan.p0, alpha: level(alpha, procedure, plan.boundaries), pooled: isPooled(procedure),
     points: [], way: [], bars: [], end: null,
-    note: `${plan.boundaries.length} looks at the count; between the boundaries sampling goes on.`,
+    note: plan.boundaries.length === 1 ? "One look at the count, when all samples are drawn."
+      : `${plan.boundaries.length} looks at the count; between the boundaries sampling goes on.`,
   };
 }
 
@@ -26,17 +38,26 @@ export function imageReading({ plan, request, certificate, underWay, ended, of }
   const points = (certificate?.stages ?? underWay?.looks ?? []).map(({ n, count }) => ({ n, count }));
   const trail = underWay?.trail ?? [];
   const looks = plan?.boundaries ?? certificate?.stages.filter(({ certify_at }) => certify_at !== null) ?? [];
+  const alpha = certificate?.alpha ?? request.alpha;
+  const { way, bars } = pooled ? together(points, trail) : apart(points, trail, Boolean(certificate));
   return {
     looks,
     p0: plan?.p0 ?? certificate?.p_lower ?? 0.5,
-    alpha: level(certificate?.alpha ?? request.alpha, request.procedure, looks),
+    alpha: level(alpha, request.procedure, looks),
+    surety: plan && surety(alpha, request.procedure, looks, certificate),
     pooled,
     points,
-    ...(pooled ? together(points, trail) : apart(points, trail, Boolean(certificate))),
+    way,
+    bars: certificate && bars.length ? bars.with(-1, { ...bars.at(-1), proved: certificate.p_lower }) : bars,
     end: certificate?.stop_reason ?? (ended ? "exhausted" : null),
     of,
-    note: ended ? "" : underWay ? "Choosing the class …" : "Waiting for the first samples …",
+    note: ended ? "" : waiting(underWay, of),
   };
+}
+
+function waiting(underWay, of) {
+  if (of) return `The class is chosen: ${of}. Waiting for its count …`;
+  return underWay ? "Choosing the class …" : "Waiting for the first samples …";
 }
 
 // One count from the beginning to the end.

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from app.access import digest
-from app.embedded import EmbeddedServer
 from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.certificate import Certificate, verify
 from tests.page.visit import CLOSE, DARK, LIGHT, Visit, grey
 from tests.service.api import Api, picture
 from tests.service.networks import SHAPE
-from tests.service.pool import Pool
+from tests.service.whole import whole_service
 from tests.service.zoo import SIGMA, make_zoo
 
 KEY = "sk_of-the-tests"
@@ -40,15 +39,12 @@ class Service:
 @pytest.fixture(scope="module")
 def service(browser: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("page")
-    with EmbeddedServer(folder / "valkey") as server:
-        pool = Pool(server, make_zoo(folder / "zoo"), "default")
-        try:
-            pool.start()
-            keys = f"me:{digest(KEY)}"
-            with Api(server.url, folder) as api, Api(server.url, folder, api_keys=keys) as locked:
-                yield Service(api, locked)
-        finally:
-            pool.end()
+    keys = f"me:{digest(KEY)}"
+    with (
+        whole_service(folder, make_zoo(folder / "zoo")) as api,
+        Api(api.redis_url, folder, api_keys=keys) as locked,
+    ):
+        yield Service(api, locked)
 
 
 @pytest.fixture
@@ -157,8 +153,34 @@ def test_the_chart_shows_every_look_of_the_certificate(here: Visit, service: Ser
     label = here.page.locator("#answer .chart").get_attribute("aria-label") or ""
     assert f"{newest['count']} of {newest['n']} samples" in label
     assert f"certifies from {newest['certify_at']:,}" in here.text(".readout")
+    assert "At all looks together, each end of the interval holds with 99.9 % confidence." in here.text(".readout")
     here.page.click("text=counts and provenance")
     assert here.page.locator("#answer .numbers tbody tr").count() == len(stages)
+
+
+def test_the_last_interval_begins_at_what_is_proved(here: Visit, service: Service) -> None:
+    here.choose(LIGHT)
+    here.certify()
+    here.page.wait_for_selector(".claim")
+    (certificate,) = service.said(here.certification)["certificates"]
+    newest = certificate["stages"][-1]
+    asked = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential"}
+    looks = len(service.client.post("/v1/plan", json=asked).json()["boundaries"])
+    assert lower_bound(newest["count"], newest["n"], 0.001 / (2 * looks)) < certificate["p_lower"], "alone it is less"
+    here.page.locator(".readout", has_text=f"{newest['count']} of {newest['n']}").wait_for()
+    assert f"p_A in [{certificate['p_lower']:.5g}, " in here.text(".readout")
+
+
+def test_the_class_is_not_being_chosen_once_it_is(here: Visit) -> None:
+    asked = {"request": {"procedure": {"name": "sequential"}, "alpha": 0.001}, "underWay": {"looks": [], "trail": []}}
+    notes = here.page.evaluate(
+        """async (asked) => {
+             const { imageReading } = await import("/page/reading.js");
+             return [null, "‘light’"].map((of) => imageReading({ ...asked, of }).note);
+           }""",
+        asked,
+    )
+    assert notes == ["Choosing the class …", "The class is chosen: ‘light’. Waiting for its count …"]
 
 
 def test_bounds_in_the_browser_are_those_of_the_library(here: Visit) -> None:
@@ -190,6 +212,19 @@ def test_the_plan_comes_as_one_types(here: Visit, service: Service) -> None:
     assert [each for each in here.requests if each.url.endswith("/v1/plan")]
 
 
+def test_the_plan_of_a_fixed_procedure_tells_its_reach_and_one_time(here: Visit, service: Service) -> None:
+    here.ask(procedure="fixed", samples="500")
+    procedure = {"name": "fixed", "n": 500}
+    plan = service.client.post("/v1/plan", json={"ensemble": "trivial", "procedure": procedure}).json()
+    here.page.wait_for_selector(f"#plan :text('Up to radius {plan['largest_radius']:.6g}')")
+    told = here.page.evaluate(
+        """async ([plan, procedure]) =>
+             (await import("/page/plan.js")).planBox(plan, procedure).map(({ textContent }) => textContent)""",
+        [plan | {"seconds": {"best": 1440.0, "worst": 1441.0}}, procedure],
+    )
+    assert told[-1] == "One image alone takes 24 min."
+
+
 def test_a_wrong_field_is_marked_and_the_problem_shown_as_it_is(here: Visit, service: Service) -> None:
     here.ask(alpha="two")
     said = service.client.post("/v1/plan", json={"ensemble": "trivial", "radius": 0.02, "alpha": "two"}).json()
@@ -209,6 +244,7 @@ def test_a_radius_out_of_reach_is_refused_as_the_server_says(here: Visit) -> Non
     assert "radius_out_of_reach" in here.text("#refused")
     assert "is 0.5; the largest that can be proved" in here.text("#refused")
     assert "#/certifications" not in here.page.url
+    assert here.page.evaluate("document.activeElement.id") == "certify"
 
 
 @pytest.mark.parametrize(
@@ -226,6 +262,29 @@ def test_a_file_that_cannot_be_certified_is_refused(here: Visit, data: bytes, sa
     here.page.wait_for_selector("#refused .problem")
     assert "invalid_image" in here.text("#refused")
     assert re.search(said, here.text("#refused"))
+
+
+def test_of_a_batch_the_wrong_file_is_named_and_what_would_help_is_shown(here: Visit) -> None:
+    here.choose(LIGHT, picture(mode="RGBA", size=(8, 8)))
+    assert not here.page.is_visible("[name=convert]")
+    here.certify()
+    here.page.wait_for_selector("#refused :text('image-1.png (images.1): is RGBA')")
+    here.page.locator("[name=convert]").select_option("rgb")
+    here.certify()
+    here.page.wait_for_selector(".batch")
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(DARK + b"more")], ids=["gone", "changed"])
+def test_a_file_that_cannot_be_read_any_more_is_named(
+    here: Visit, tmp_path: Path, harm: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "mine.png"
+    path.write_bytes(LIGHT)
+    here.page.set_input_files("#files", path)
+    here.page.locator("#chosen-name", has_text="mine.png").wait_for()
+    harm(path)
+    here.certify()
+    here.page.wait_for_selector("#refused :text('mine.png was changed, moved or deleted after it was chosen')")
 
 
 def test_without_an_image_it_says_so(here: Visit) -> None:
@@ -273,6 +332,64 @@ def test_a_link_to_nothing_says_so(visit: Open, service: Service) -> None:
     astray.page.wait_for_selector("#answer :text('#/certificatons/cert_nothing')")
 
 
+@pytest.mark.parametrize("index", ["-1", "0.5", "1", "first"])
+def test_a_link_to_an_image_that_is_not_there_says_so(here: Visit, visit: Open, index: str) -> None:
+    here.choose(LIGHT)
+    here.certify()
+    here.certification  # noqa: B018
+    astray = visit(f"{here.page.url}/{index}")
+    astray.page.wait_for_selector("#answer :text('There is no such image')")
+    astray.page.click("#answer >> text=The image")
+    assert "‘light’" in astray.text(".claim")
+
+
+def test_a_link_is_copied(visit: Open, service: Service) -> None:
+    opened = visit(f"{service.address}", permissions=["clipboard-read", "clipboard-write"])
+    opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
+    opened.ask(ensemble="trivial", radius="0.02")
+    opened.choose(LIGHT)
+    opened.certify()
+    opened.page.wait_for_selector(".claim")
+    opened.page.click("text=Copy link")
+    opened.page.wait_for_selector("text=The link is copied")
+    assert opened.page.evaluate("navigator.clipboard.readText()") == opened.page.url
+    opened.page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    opened.page.click("text=Copy link")
+    opened.page.wait_for_selector("text=to be copied by hand")
+    assert opened.page.evaluate("getSelection().toString()") == opened.page.url
+
+
+def test_what_could_not_be_canceled_can_be_canceled_again(here: Visit) -> None:
+    here.ask(**ENDLESS)
+    here.choose(CLOSE)
+    here.certify()
+    here.page.wait_for_selector(".status.running")
+    here.page.route("**/cancel", lambda route: route.abort(), times=1)
+    here.page.click("text=Cancel")
+    here.page.wait_for_selector(".outcome :text('The server cannot be reached')")
+    here.page.click("text=Cancel")
+    here.page.wait_for_selector(".status.canceled")
+    assert here.page.evaluate("document.activeElement.tagName") == "H2"
+    here.complaints.clear()  # Chromium tells of the connection that was cut
+
+
+def test_a_lost_connection_is_told_until_there_is_news(here: Visit) -> None:
+    here.page.route("**/events", lambda route: route.abort())
+    here.ask(**ENDLESS)
+    here.choose(CLOSE)
+    here.certify()
+    here.page.wait_for_selector("#answer path.count")
+    here.context.set_offline(True)
+    trouble = here.page.locator(".trouble", has_text="No contact with the server; trying again")
+    trouble.wait_for()
+    assert "No contact" in here.text("#said")
+    here.context.set_offline(False)
+    trouble.wait_for(state="detached")
+    here.page.click("text=Cancel")
+    here.page.wait_for_selector(".status.canceled")
+    here.complaints.clear()
+
+
 def test_without_events_it_asks_again_and_again(here: Visit) -> None:
     here.page.route("**/events", lambda route: route.abort())
     here.choose(LIGHT)
@@ -308,10 +425,21 @@ def test_history_has_all_of_ones_own(here: Visit, service: Service) -> None:
     here.page.click("nav >> text=History")
     here.page.wait_for_selector(".batch tbody tr")
     assert here.page.locator(".batch tbody tr").count() == 20
-    here.page.click("text=Older ones")
+    here.page.locator("text=Older ones").evaluate("button => [button.click(), button.click()]")
     here.page.wait_for_selector(".batch tbody tr:nth-child(25)")
+    assert len([each for each in here.requests if "cursor=" in each.url]) == 1, "however often one clicks"
+    assert here.page.evaluate("document.activeElement.closest('tr').rowIndex") == 21
     here.page.locator(".batch tbody a").first.click()
     assert "‘light’" in here.text(".claim")
+
+
+def test_history_and_the_answer_have_one_word_for_a_status(here: Visit) -> None:
+    here.choose(LIGHT)
+    here.certify()
+    here.page.wait_for_selector(".claim")
+    word = here.text(".status")
+    here.page.click("nav >> text=History")
+    assert here.text(".batch .status") == word
 
 
 # --- many images
@@ -361,9 +489,13 @@ def test_a_key_is_asked_for_and_kept_in_this_tab_alone(visit: Open, service: Ser
     page.fill("#key-field", "sk_wrong")
     page.keyboard.press("Enter")
     page.wait_for_selector("#key :text('the key is not known here')")
+    page.fill("#key-field", "sk_schlüssel")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#key :text('Its character 8 is U+00FC')")
     page.fill("#key-field", KEY)
     page.click("text=Use it")
     page.wait_for_selector("#key", state="hidden")
+    assert page.evaluate("document.activeElement.id") == "files"
     opened.ask(ensemble="trivial", radius="0.02")
     opened.choose(LIGHT)
     opened.certify()
@@ -436,6 +568,20 @@ def test_a_phone_needs_no_scrolling_to_the_side(visit: Open, service: Service) -
         opened.page.goto(service.address + path)
         opened.page.wait_for_selector(".batch tbody tr, #document section")
         assert opened.overflow() == 0, path
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_a_link_shows_the_answer_and_not_the_form_alone(here: Visit, visit: Open, service: Service, width: int) -> None:
+    here.choose(LIGHT)
+    here.certify()
+    here.certification  # noqa: B018
+    opened = visit(here.page.url, viewport={"width": width, "height": 740})
+    opened.page.wait_for_selector(".claim")
+    opened.page.wait_for_selector("#plan p")
+    title = opened.page.locator("#answer h2").bounding_box()
+    assert title is not None
+    assert 0 <= title["y"] < 740 / 2
+    assert (opened.page.evaluate("scrollY") == 0) == (width == 1200)
 
 
 def luminance(colour: str) -> float:

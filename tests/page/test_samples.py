@@ -48,6 +48,20 @@ def test_a_sample_is_certified_and_its_label_is_known(here: Visit, api: Api) -> 
     assert here.page.locator(".face img").get_attribute("src") == f"/samples/{SHIP}.png"
 
 
+@pytest.mark.parametrize("width", [320, 500, 1200])
+def test_samples_stay_within_their_panel(visit: Callable[..., Visit], api: Api, width: int) -> None:
+    opened = visit(f"http://127.0.0.1:{api.port}/", viewport={"width": width, "height": 740})
+    opened.page.wait_for_selector(".thumb")
+    outside = opened.page.evaluate(
+        """() => {
+             const edge = document.getElementById("thumbs").getBoundingClientRect().right;
+             return [...document.querySelectorAll(".thumb")].filter((each) =>
+               each.getBoundingClientRect().right > edge + 0.5 || each.scrollWidth > each.clientWidth).length;
+           }"""
+    )
+    assert outside == 0
+
+
 def test_a_batch_of_samples_has_its_certified_accuracy(here: Visit, api: Api) -> None:
     here.page.click("#one-of-each")
     assert here.page.locator(".thumb[aria-pressed=true]").count() == 10
