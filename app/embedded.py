@@ -191,7 +191,9 @@ def _locked(folder: Path) -> Iterator[int]:
         deadline = time.monotonic() + LOCK_SECONDS
         while not _try_lock(lock.fileno()):
             if time.monotonic() > deadline:
-                raise EmbeddedError(f"{folder} is in use by another running service: stop it or choose another folder")
+                raise EmbeddedError(
+                    f"{folder} is in use by another running service: stop it, or name another folder in SMOOTHCERT_DATA"
+                )
             time.sleep(0.02)
         yield lock.fileno()
 

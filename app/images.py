@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 # imported to be registered: Pillow looks for no other format here
-from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin  # noqa: F401
+from PIL import Image, JpegImagePlugin, PngImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401
 
 from app.errors import invalid
 from app.npy import Pixels
@@ -152,8 +152,10 @@ def _from_file(data: bytes, wanted: Wanted) -> Pixels:
             return _pixels(image, mode)
     except ImageError:
         raise
+    except UnidentifiedImageError:
+        raise ImageError(f"cannot be decoded as PNG, JPEG or WebP; it begins with {shown(data[:8])}") from None
     except Exception as error:  # whatever a decoder makes of bytes that somebody sent
-        raise ImageError(f"cannot be decoded as PNG, JPEG or WebP: {_without_address(error)}") from None
+        raise ImageError(f"cannot be decoded as PNG, JPEG or WebP: {f'{error}'[:200]}") from None
 
 
 def _require_few_pieces(data: bytes) -> None:
@@ -231,8 +233,3 @@ def _pixels(image: Image.Image, mode: str) -> Pixels:
         image = image.convert("RGB").convert(mode)  # by way of RGB, which every mode has a way to
     pixels = np.asarray(image)
     return pixels[np.newaxis] if mode == "L" else np.ascontiguousarray(pixels.transpose(2, 0, 1))
-
-
-def _without_address(error: Exception) -> str:
-    """What went wrong; Pillow's own words may hold the address of an object."""
-    return type(error).__name__ if " at 0x" in str(error) else f"{error}"[:200]

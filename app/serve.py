@@ -57,6 +57,8 @@ class Settings:
     redis_url: str | None = None
     """A server that runs already; None embeds one."""
     drain_s: float = 20.0
+    locked: bool = False
+    """Whether the API asks for keys."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -74,6 +76,7 @@ class Settings:
             data=Path(said.get("SMOOTHCERT_DATA", cls.data)),
             redis_url=said.get("SMOOTHCERT_REDIS_URL"),
             drain_s=float(drain_s),
+            locked="SMOOTHCERT_API_KEYS" in said,
         )
 
     @property
@@ -243,6 +246,8 @@ def what_is_missing(settings: Settings) -> str | None:
 def greeting(settings: Settings, sample: Path) -> str:
     """Where to go from here."""
     request = """-H 'Prefer: wait=30' -F 'request={"radius": 0.25, "procedure": "sequential"}'"""
+    if settings.locked:
+        request = f"-H 'Authorization: Bearer KEY' {request}"
     image = shlex.quote(f"images=@{sample}")
     return f"""smoothcert is ready at {settings.address}
   page  {settings.address}/

@@ -9,8 +9,8 @@ import pytest
 from app.embedded import EmbeddedServer
 from tests.attack.whole import Whole
 from tests.service.api import Api
-from tests.service.conftest import api, client, player, valkey  # noqa: F401
-from tests.service.test_access import ENTRIES
+from tests.service.conftest import api, client, player, players, valkey  # noqa: F401
+from tests.service.owners import ENTRIES
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 
 from app.protocol import MOST_HEAD, MOST_PIPELINED
 from tests.service import eventually
-from tests.service.api import Api
+from tests.service.api import ANSWER_S, Api
 
 GET = b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -19,7 +19,7 @@ CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 def connect(api: Api) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", api.port), timeout=30)
+    return socket.create_connection(("127.0.0.1", api.port), timeout=ANSWER_S)
 
 
 def all_of(connection: socket.socket) -> bytes:
@@ -188,8 +188,10 @@ def test_nothing_is_smuggled_behind_an_upgrade(api: Api, framing: bytes, upgrade
 
 
 def test_a_refusal_is_logged_once_and_on_one_line(odd: Api) -> None:
-    require_problem(told(odd, [b"non\x1b[31msense\r\n\r\n"]), 400, "bad_request")
-    lines = [json.loads(line) for line in odd.log.read_text().splitlines()]
-    (line,) = [line for line in lines if line["message"].startswith("refused: bad_request")]
-    assert line["status"] == 400
-    assert line["request_id"]
+    answer = told(odd, [b"non\x1b[31msense\r\n\r\n"])
+    require_problem(answer, 400, "bad_request")
+    request_id = json.loads(answer.partition(b"\r\n\r\n")[2])["request_id"]
+    (line,) = eventually(lambda: [line for line in odd.log.read_text().splitlines() if request_id in line])
+    said = json.loads(line)
+    assert (said["request_id"], said["status"]) == (request_id, 400)
+    assert said["message"].startswith("refused: bad_request")

@@ -6,13 +6,15 @@ import hashlib
 import hmac
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from app.access import MOST_FAILURES, Keys, new_key
+from app.embedded import EmbeddedServer
 from app.intake import new_id
 from tests.service.api import Api, problem
-from tests.service.test_access import ALICE, BOB, ENTRIES, bearer
+from tests.service.owners import ALICE, BOB, ENTRIES, bearer
 
 URL = "/v1/certifications"
 
@@ -55,13 +57,14 @@ def test_ids_and_keys_cannot_be_guessed(new: type, letters: int, size: int) -> N
         assert max(seen.values()) < 2.5 * len(made) / letters
 
 
-def test_who_guesses_cannot_take_another_address(locked: Api) -> None:
-    for number in range(MOST_FAILURES):
-        headers = {
-            **bearer(f"sk_{number}"),
-            "X-Forwarded-For": f"192.0.2.{number}",
-            "Forwarded": f"for=192.0.2.{number}",
-        }
-        problem(locked.client.get(URL, headers=headers), "unauthorized")
-    headers = {**bearer("sk_other"), "X-Forwarded-For": "198.51.100.1"}
-    problem(locked.client.get(URL, headers=headers), "too_many_failures")
+def test_who_guesses_cannot_take_another_address(valkey: EmbeddedServer, tmp_path: Path) -> None:
+    with Api(valkey.url, tmp_path, api_keys=",".join(ENTRIES)) as api:
+        for number in range(MOST_FAILURES):
+            headers = {
+                **bearer(f"sk_{number}"),
+                "X-Forwarded-For": f"192.0.2.{number}",
+                "Forwarded": f"for=192.0.2.{number}",
+            }
+            problem(api.client.get(URL, headers=headers), "unauthorized")
+        headers = {**bearer("sk_other"), "X-Forwarded-For": "198.51.100.1"}
+        problem(api.client.get(URL, headers=headers), "too_many_failures")

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 from app.body import MOST_VALUES, Bodies
-from app.embedded import EmbeddedServer
 from app.errors import ProblemError
 from app.images import Wanted, decode, decoded_bytes
 from smoothcert.request import TensorImage
 from tests.service import eventually
-from tests.service.api import Api, picture, problem, question, tensor, text
+from tests.service.api import ANSWER_S, Api, picture, problem, question, tensor, text
 from tests.service.player import Player
 
 URL = "/v1/certifications"
@@ -30,7 +29,7 @@ HEAD = f"POST {URL} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/jso
 
 def open_upload(api: Api, stack: ExitStack, size: int) -> socket.socket:
     """A body of which so many bytes were sent, and the rest is not."""
-    connection = stack.enter_context(socket.create_connection(("127.0.0.1", api.port), timeout=30))
+    connection = stack.enter_context(socket.create_connection(("127.0.0.1", api.port), timeout=ANSWER_S))
     connection.sendall(HEAD.encode())
     connection.sendall(b" " * size)
     return connection
@@ -139,7 +138,7 @@ def many(values: bytes) -> Iterator[bytes]:
 )
 def test_a_json_of_a_million_values_takes_no_memory(api: Api, path: str, values: bytes) -> None:
     before = api.resident_bytes()
-    answer = api.client.post(path, content=b"".join(many(values)), headers=JSON, timeout=30)
+    answer = api.client.post(path, content=b"".join(many(values)), headers=JSON)
     assert f"{MOST_VALUES:,}" in problem(answer, "too_large").detail
     assert api.resident_bytes() - before < 150e6
 
@@ -147,7 +146,7 @@ def test_a_json_of_a_million_values_takes_no_memory(api: Api, path: str, values:
 @pytest.mark.parametrize("image", [[], {}, 1.5, None, {"dtype": "x"}])
 def test_what_is_wrong_with_many_images_is_said_of_the_first(api: Api, player: Player, image: object) -> None:
     asked = question(player.ensemble, images=[image] * 20_000)
-    said = problem(api.client.post(URL, json=asked, timeout=30), "invalid_request")
+    said = problem(api.client.post(URL, json=asked), "invalid_request")
     assert {error.field.split(".")[:2] == ["images", "0"] for error in said.errors} == {True}
 
 
@@ -159,7 +158,7 @@ def test_more_mistakes_than_can_be_named_are_counted(api: Api, player: Player, f
         "procedure": {"procedure": {"name": "adaptive", "stages": ["x"] * 50_000}},
         "unknown": many,
     }
-    answer = api.client.post(URL, json=question(player.ensemble, **wrong[field]), timeout=30)
+    answer = api.client.post(URL, json=question(player.ensemble, **wrong[field]))
     assert "more than can be named" in problem(answer, "invalid_request").detail
     assert len(answer.content) < 1000
 
@@ -173,15 +172,11 @@ def test_files_much_smaller_than_their_pixels_are_counted_by_their_pixels() -> N
         assert made.nbytes == decoded_bytes(images, wanted) == len(images) * 3 * 224 * 224 * itemsize
 
 
-def test_pixels_that_never_fit_are_refused_for_good(valkey: EmbeddedServer, odd: Api) -> None:
-    large = Player(valkey.url, input_shape=(3, 2000, 2000))
-    large.announce()
-    try:
-        images = [text(picture(size=(2000, 2000)))] * 2
-        assert "24,0" in problem(odd.client.post(URL, json=question(large.ensemble, images=images)), "too_large").detail
-        assert odd.client.post(URL, json=question(large.ensemble, images=images[:1])).status_code == 202
-        record = large.take()
-        assert large.images(record.id).shape == (1, 3, 2000, 2000)
-        large.finish(large.begin(record))
-    finally:
-        large.forget()
+def test_pixels_that_never_fit_are_refused_for_good(odd: Api, players: Callable[..., Player]) -> None:
+    large = players(input_shape=(3, 2000, 2000))
+    images = [text(picture(size=(2000, 2000)))] * 2
+    assert "24,0" in problem(odd.client.post(URL, json=question(large.ensemble, images=images)), "too_large").detail
+    assert odd.client.post(URL, json=question(large.ensemble, images=images[:1])).status_code == 202
+    record = large.take()
+    assert large.images(record.id).shape == (1, 3, 2000, 2000)
+    large.finish(large.begin(record))

@@ -133,7 +133,7 @@ def test_an_address_is_no_image(client: httpx.Client, player: Player) -> None:
         for image in (url, "file:///etc/passwd", "/etc/passwd", "//127.0.0.1/x"):
             problem(client.post(URL, json=question(player.ensemble, images=[image])), "invalid_image")
             answer = client.post(URL, json=question(player.ensemble, images=[text(image.encode())]))
-            assert "etc" not in problem(answer, "invalid_image").detail
+            assert "root:" not in problem(answer, "invalid_image").detail  # what such a file holds
         for name in ("url", "image_url", "callback", "webhook"):
             problem(client.post(URL, json=question(player.ensemble, **{name: url})), "invalid_request")
         with pytest.raises(TimeoutError):

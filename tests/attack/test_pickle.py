@@ -15,9 +15,10 @@ from rq.job import Job
 
 from store import bookkeeping, keys
 from tests.attack.whole import QUESTION, URL, Whole
+from tests.service import eventually
 from tests.service.api import ROOT, problem, text
-from tests.service.pool import flat, wait_until
-from tests.unit.test_programs import poison
+from tests.service.pool import flat
+from tests.unit.programs import poison
 
 PACKAGES = ("smoothcert", "models", "store", "workers", "app", "benchmarks")
 NEVER_IMPORTED = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml"}
@@ -105,13 +106,13 @@ def test_a_pickle_in_the_queue_is_not_executed(whole: Whole, tmp_path: Path) -> 
     mark, name = tmp_path / "executed", bookkeeping.queue_name("default")
     redis = whole.pool.redis
     foreign = Queue(name, connection=redis).enqueue(Path.touch, mark)  # with RQ's own serializer, which pickles
-    wait_until(lambda: not Job.exists(foreign.id, connection=redis), "the refusal")
+    eventually(lambda: not Job.exists(foreign.id, connection=redis), "the refusal")
     certification = whole.pool.submit(flat(0.9))
     whole.pool.ended(certification)
     redis.hset(keys.record(certification), mapping={"status": "queued", "execution": ""})
     redis.hset(bookkeeping.job_key(certification), "data", poison(mark))
     redis.rpush(bookkeeping.waiting_key(name), certification)
-    wait_until(lambda: not redis.exists(bookkeeping.job_key(certification)), "the refusal")
+    eventually(lambda: not redis.exists(bookkeeping.job_key(certification)), "the refusal")
     assert not mark.exists()
     assert whole.certifies()
 
@@ -144,7 +145,7 @@ def test_a_job_of_another_function_is_refused_and_logged(whole: Whole) -> None:
         serializer=bookkeeping.JSONSerializer,
     )
     Queue(name, connection=redis, serializer=bookkeeping.JSONSerializer).enqueue_job(foreign)
-    wait_until(lambda: not Job.exists(certification, connection=redis), "the refusal")
+    eventually(lambda: not Job.exists(certification, connection=redis), "the refusal")
     (line,) = [
         line
         for line in whole.worker_lines()

@@ -14,9 +14,10 @@ import httpx
 import numpy as np
 
 from app.embedded import EmbeddedServer
+from tests.service import eventually
 from tests.service.api import ROOT, Api, tensor
 from tests.service.networks import SHAPE
-from tests.service.pool import Pool, wait_until
+from tests.service.pool import Pool
 from tests.service.zoo import make_zoo
 
 URL = "/v1/certifications"
@@ -47,7 +48,7 @@ class Whole:
             command = [sys.executable, "-m", "workers"]
             worker = subprocess.Popen(command, cwd=ROOT, env=self.pool.environment(), stderr=log)
         self.pool.processes.append(worker)
-        wait_until(lambda: self.pool.workers() or worker.poll() is not None, "a worker")
+        eventually(lambda: self.pool.workers() or worker.poll() is not None, "a worker")
         assert worker.poll() is None, self.worker_log.read_text()
         return worker
 
@@ -67,6 +68,6 @@ class Whole:
     def certifies(self) -> bool:
         """Whether a good image gets its certificate from the worker of the beginning."""
         asked = {**QUESTION, "images": [tensor(np.full(SHAPE, 255, np.uint8))], "priority": "high"}
-        said = self.client.post(URL, json=asked, headers={"Prefer": "wait=60"}, timeout=90).json()
+        said = self.client.post(URL, json=asked, headers={"Prefer": "wait=60"}).json()
         alive = self.worker.poll() is None and self.api.process is not None and self.api.process.poll() is None
         return alive and [each["class_name"] for each in said["certificates"]] == ["light"]

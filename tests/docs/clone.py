@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
 from pathlib import Path
+
+from tests.service import free_port
 
 ROOT = Path(__file__).parents[2]
 SERVE = "make serve"
@@ -38,13 +39,12 @@ class Clone:
         said |= {"PYTHONPATH": str(self.folder)}  # its own tree, not the one that the environment points to
         self.environment = {**os.environ, **said}
         self._serving: subprocess.Popen[bytes] | None = None
-        self._command, self._page = "", ""
+        self._command = ""
 
-    def open(self, page: str) -> None:
-        """Begin to read a page: whatever the one before it did, the service is the one that it expects."""
-        if page != self._page and self._command != SERVE:
+    def open_page(self) -> None:
+        """Begin to read: whatever the page before did, the service is the one that every page expects."""
+        if self._command != SERVE:
             self.serve(SERVE)
-        self._page = page
 
     def run(self, command: str) -> str:
         """What a command prints; an error where it fails. `make serve` goes on in the background."""
@@ -88,9 +88,3 @@ class Clone:
         )
         assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -1,21 +1,24 @@
-"""What the tests of the service share: waiting for other processes, and seeing which are left."""
+"""What the tests of the service share: waiting for other processes, seeing which are left, places of one's own."""
 
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+PATIENCE_S = 120.0
+"""For anything that is waited for; the machine may be slow."""
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], *, seconds: float = 120.0) -> T:
-    """What `look` gives as soon as that is true; the machine may be slow, so there is a lot of time."""
-    deadline = time.monotonic() + seconds
+def eventually(look: Callable[[], T], what: str = "it", *, patience: float = PATIENCE_S) -> T:
+    """What `look` gives as soon as that is true."""
+    deadline = time.monotonic() + patience
     while not (seen := look()):
-        assert time.monotonic() < deadline, f"still {seen!r} after {seconds} s"
+        assert time.monotonic() < deadline, f"waited {patience:g} s for {what}, which is still {seen!r}"
         time.sleep(0.02)
     return seen
 
@@ -31,3 +34,15 @@ def running_in(folder: Path) -> dict[int, str]:
             except OSError:  # it ended meanwhile
                 continue
     return found
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def database(url: str, number: int) -> str:
+    """Another database of an embedded server: nothing of what is in the first is seen there."""
+    first = "?db=0"
+    assert url.endswith(first), url
+    return f"{url.removesuffix(first)}?db={number}"

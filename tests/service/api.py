@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,29 +17,31 @@ import numpy as np
 from PIL import Image
 
 from smoothcert.problem import KINDS, Problem
+from tests.service import PATIENCE_S, free_port
 from tests.service.player import SHAPE
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 30.0
+ANSWER_S = 90.0
+"""More than the longest wait that a client may ask for."""
 
 
 class Api:
     """`python -m app` with settings of its own, while the context is; `client` speaks to it."""
 
     def __init__(self, url: str, folder: Path, **settings: object) -> None:
-        self.port = free_port()
+        self.redis_url, self.port = url, free_port()
         self.log = folder / f"api-{self.port}.log"
         said = {"redis_url": url, "port": self.port, **settings}
         clean = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
         self._environment = clean | {f"SMOOTHCERT_{name.upper()}": str(value) for name, value in said.items()}
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=ANSWER_S)
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Api:
         with self.log.open("wb") as log:
             command = [sys.executable, "-m", "app"]
             self.process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stderr=log)
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
@@ -67,16 +68,10 @@ class Api:
         self.client.close()
         self.process.terminate()
         try:
-            self.process.wait(20)
+            self.process.wait(PATIENCE_S)
         finally:
             self.process.kill()
             self.process.wait()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 SIZE = (SHAPE[2], SHAPE[1])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -31,9 +32,20 @@ def client(api: Api) -> httpx.Client:
 
 
 @pytest.fixture
-def player(valkey: EmbeddedServer) -> Iterator[Player]:
-    """A worker of the test's own, which has announced its ensemble."""
-    made = Player(valkey.url)
-    made.announce()
-    yield made
-    made.forget()
+def players(valkey: EmbeddedServer) -> Iterator[Callable[..., Player]]:
+    """Workers of the test's own, each of which has announced its ensemble; no trace is left of them."""
+    made: list[Player] = []
+
+    def announced(**card: Any) -> Player:
+        made.append(Player(valkey.url, **card))
+        made[-1].announce()
+        return made[-1]
+
+    yield announced
+    for each in made:
+        each.forget()
+
+
+@pytest.fixture
+def player(players: Callable[..., Player]) -> Player:
+    return players()

@@ -22,6 +22,7 @@ from store import bookkeeping, keys, presence, transitions
 from store.presence import Presence
 from store.record import Record
 from store.statistics import bucket
+from tests.service import PATIENCE_S
 
 TTL = 3600
 SHAPE = (3, 4, 5)
@@ -94,10 +95,10 @@ class Player:
         stored: npt.NDArray[Any] = np.load(io.BytesIO(self.redis.get(keys.images(certification))), allow_pickle=False)
         return stored
 
-    def take(self, seconds: float = 10.0) -> Record:
+    def take(self) -> Record:
         """The next that waits."""
         waiting, taken = bookkeeping.waiting_key(self.queue), bookkeeping.taken_key(self.queue)
-        certification = self.redis.blmove(waiting, taken, seconds, "LEFT", "RIGHT")
+        certification = self.redis.blmove(waiting, taken, PATIENCE_S, "LEFT", "RIGHT")
         assert certification, "nothing was queued"
         return self.record(certification.decode())
 

@@ -9,7 +9,6 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,20 +22,12 @@ from smoothcert.certificate import Certificate
 from store import bookkeeping, keys, transitions
 from store.presence import Offer
 from store.record import Record
+from tests.service import PATIENCE_S, eventually
 from tests.service.networks import SHAPE
 from tests.service.zoo import ALLOWED, SIGMA
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 120.0
-
-
-def wait_until(true: Callable[[], Any], what: str = "it", patience: float = PATIENCE_S) -> Any:
-    """What the condition gives, once it gives something."""
-    deadline = time.monotonic() + patience
-    while not (seen := true()):
-        assert time.monotonic() < deadline, f"waited {patience:g} s for {what}"
-        time.sleep(0.02)
-    return seen
+wait_until = eventually
 
 
 def flat(value: float, n: int = 1) -> npt.NDArray[np.float32]:
@@ -69,7 +60,7 @@ class Pool:
         before = self.workers()
         process = subprocess.Popen([sys.executable, "-m", "workers"], cwd=ROOT, env=self.environment())
         self.processes.append(process)
-        wait_until(lambda: self.workers() - before or process.poll() is not None, "a worker")
+        eventually(lambda: self.workers() - before or process.poll() is not None, "a worker")
         assert process.poll() is None, f"the worker ended with {process.returncode}"
         return process
 
@@ -133,7 +124,7 @@ class Pool:
 
     def ended(self, certification: str, patience: float = PATIENCE_S) -> Record:
         """The record, once its status is final."""
-        wait_until(lambda: self.record(certification).ended, f"the end of {self.record(certification)}", patience)
+        eventually(lambda: self.record(certification).ended, f"the end of {certification}", patience=patience)
         return self.record(certification)
 
     def certificates(self, certification: str) -> list[Certificate]:

@@ -6,6 +6,7 @@ import io
 import json
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -13,7 +14,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.embedded import EmbeddedServer
 from tests.service.api import Api, encoded, npy, picture, problem, question, tensor, text
 from tests.service.player import SHAPE, Player
 from tests.service.refusal import CHANNELS, HEIGHT, NPY, URL, WIDTH, nothing_is_queued, refused
@@ -79,9 +79,8 @@ def test_a_colour_that_stands_for_nothing_is_transparency(client: httpx.Client, 
     refused(client, player, "invalid_image", "transparency", images=[file])
 
 
-def test_an_ensemble_of_grey_images(client: httpx.Client, valkey: EmbeddedServer, player: Player) -> None:
-    grey = Player(valkey.url, input_shape=(1, HEIGHT, WIDTH))
-    grey.announce()
+def test_an_ensemble_of_grey_images(client: httpx.Client, player: Player, players: Callable[..., Player]) -> None:
+    grey = players(input_shape=(1, HEIGHT, WIDTH))
     ramp = Image.fromarray(np.arange(HEIGHT * WIDTH, dtype=np.uint8).reshape(HEIGHT, WIDTH) * 12)
     answer = client.post(URL, json=question(grey.ensemble, images=[text(encoded(ramp))]))
     assert np.array_equal(grey.images(answer.json()["id"])[0, 0], np.asarray(ramp))
@@ -95,26 +94,21 @@ def test_an_ensemble_of_grey_images(client: httpx.Client, valkey: EmbeddedServer
     assert "'rgb'" in said.detail
     problem(client.post(URL, json=question(player.ensemble, images=[colour], convert="grey")), "invalid_image")
     assert grey.waiting() == []
-    grey.forget()
 
 
-def test_an_ensemble_of_other_channels_takes_tensors(client: httpx.Client, valkey: EmbeddedServer) -> None:
-    four = Player(valkey.url, input_shape=(4, HEIGHT, WIDTH))
-    four.announce()
+def test_an_ensemble_of_other_channels_takes_tensors(client: httpx.Client, players: Callable[..., Player]) -> None:
+    four = players(input_shape=(4, HEIGHT, WIDTH))
     said = problem(client.post(URL, json=question(four.ensemble)), "invalid_image")
     assert "4 channels" in said.detail
     answer = client.post(URL, json=question(four.ensemble, images=[tensor(np.zeros((4, HEIGHT, WIDTH)))]))
     assert answer.status_code == 202
-    four.forget()
 
 
-def test_a_shape_that_reads_in_two_ways_is_refused(client: httpx.Client, valkey: EmbeddedServer) -> None:
-    cube = Player(valkey.url, input_shape=(3, 3, 3))
-    cube.announce()
+def test_a_shape_that_reads_in_two_ways_is_refused(client: httpx.Client, players: Callable[..., Player]) -> None:
+    cube = players(input_shape=(3, 3, 3))
     asked = question(cube.ensemble, images=[tensor(np.zeros((3, 3, 3)))])
     assert "order of its axes" in problem(client.post(URL, json=asked), "invalid_image").detail
     assert client.post(URL, json=question(cube.ensemble, images=[text(picture(size=(3, 3)))])).status_code == 202
-    cube.forget()
 
 
 def animation(file: str) -> bytes:

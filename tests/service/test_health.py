@@ -15,7 +15,8 @@ import pytest
 from app.embedded import EmbeddedServer
 from store import keys
 from store.settings import RedisSettings
-from tests.service.pool import ROOT, Pool, wait_until
+from tests.service import eventually
+from tests.service.pool import ROOT, Pool
 from tests.service.zoo import make_zoo
 
 
@@ -45,7 +46,7 @@ def test_a_host_is_healthy_from_the_first_heartbeat_of_its_worker_until_the_last
     worker = pool.start()
     assert health(pool).returncode == 0
     worker.kill()
-    wait_until(lambda: health(pool).returncode == 1, "the death to be noticed")
+    eventually(lambda: health(pool).returncode == 1, "the death to be noticed")
 
 
 def test_workers_on_other_hosts_say_nothing_of_this_one(pool: Pool) -> None:
@@ -62,7 +63,7 @@ def test_what_is_wrong_is_one_sentence(pool: Pool, tmp_path: Path) -> None:
         ({"redis_password_file": str(tmp_path / "nowhere")}, "No such file"),
         ({"redis_password_file": str(tmp_path / "empty")}, "the file has no password in it"),
         ({"redis_url": "redis://127.0.0.1:1/0"}, "Redis does not say"),
-        ({"redis_url": "http://127.0.0.1"}, "redis_url: Value error, a URL of Redis begins with redis://"),
+        ({"redis_url": "http://127.0.0.1"}, "redis_url: a URL of Redis begins with redis://"),
     ):
         done = health(pool, **settings)
         assert done.returncode == 1

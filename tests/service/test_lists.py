@@ -11,6 +11,7 @@ import pytest
 from app.embedded import EmbeddedServer
 from smoothcert.certification import CertificationPage
 from store import keys
+from tests.service import database
 from tests.service.api import Api, problem
 from tests.service.asking import URL, post, posted
 from tests.service.player import Player
@@ -22,14 +23,14 @@ from tests.service.player import Player
 def apart(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A service with a database of its own, small limits, and nobody else's certifications."""
     limits = {"queue_length": 4, "active_certifications": 6}
-    with Api(valkey.url.replace("db=0", "db=1"), tmp_path_factory.mktemp("apart"), **limits) as running:
+    with Api(database(valkey.url, 1), tmp_path_factory.mktemp("apart"), **limits) as running:
         yield running
 
 
 @pytest.fixture
 def alone(apart: Api, valkey: EmbeddedServer) -> Player:
     """The only worker of that service."""
-    made = Player(valkey.url.replace("db=0", "db=1"))
+    made = Player(database(valkey.url, 1))
     made.redis.flushdb()
     made.announce()
     return made

@@ -23,7 +23,7 @@ from tests.service.api import Api, problem, question
 from tests.service.player import Player
 
 URL = "/v1/certifications"
-BOUND = 10.0
+BOUND = 30.0
 """Seconds; the timeouts add up to six, and the machine may be busy."""
 
 
@@ -91,7 +91,7 @@ def test_after_a_restart_waits_are_woken_by_messages_again(server: EmbeddedServe
     server.kill()
     server.start()
     worker.announce()
-    time.sleep(2.5)  # the listener connects again within a second or two
+    eventually(lambda: dict(worker.redis.pubsub_numsub(keys.CHANGED))[keys.CHANGED.encode()], "the listener")
 
     def seconds() -> float:
         """From the end of a certification to the end of the wait for it."""
@@ -116,7 +116,7 @@ def test_after_a_restart_waits_are_woken_by_messages_again(server: EmbeddedServe
 
 def test_who_waits_through_an_outage_gets_an_answer(server: EmbeddedServer, outage: Api, worker: Player) -> None:
     answers: list[httpx.Response] = []
-    asked, wait = question(worker.ensemble), {"Prefer": "wait=30"}
+    asked, wait = question(worker.ensemble), {"Prefer": "wait=60"}
     waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=asked, headers=wait)))
     waiting.start()
     eventually(worker.waiting)
@@ -124,7 +124,7 @@ def test_who_waits_through_an_outage_gets_an_answer(server: EmbeddedServer, outa
     time.sleep(2)
     server.start()
     worker.play()
-    waiting.join(20)
+    waiting.join()
     assert answers[0].json()["status"] == "succeeded"
 
 
@@ -138,7 +138,7 @@ def test_a_wait_that_ends_within_an_outage_tells_what_was_known(
     waiting.start()
     eventually(worker.waiting)
     server.kill()
-    waiting.join(20)
+    waiting.join()
     server.start()
     assert (answers[0].status_code, answers[0].json()["status"]) == (202, "queued")
 
@@ -158,8 +158,7 @@ def test_a_stream_outlives_an_outage(server: EmbeddedServer, outage: Api, worker
     time.sleep(2)
     server.start()
     worker.play()
-    listener.join(20)
-    assert not listener.is_alive()
+    eventually(lambda: not listener.is_alive(), "the end of the stream")
     assert "event: completed" in lines
     last = json.loads([line for line in lines if line.startswith("data: ")][-1].removeprefix("data: "))
     assert last["status"] == "succeeded"

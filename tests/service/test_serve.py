@@ -22,7 +22,7 @@ from PIL import Image
 from app.serve import ServeError, Settings, Terminal, write_sample
 from models.data import load_images
 from smoothcert.certification import Certification
-from tests.service import eventually, running_in
+from tests.service import eventually, free_port, running_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,11 +109,6 @@ class Service:
     def workers(self) -> list[int]:
         pids = self.folder / "pids"
         return [int(line) for line in pids.read_text().split()] if pids.exists() else []
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ import pytest
 import torch
 from PIL import Image
 
-from app.embedded import EmbeddedServer
 from models.data import load_images
 from models.registry import ZOO, load
 from smoothcert.certificate import Certificate
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive
 from tests.service.api import ROOT, Api
-from tests.service.pool import Pool, told
+from tests.service.pool import told
+from tests.service.whole import whole_service
 from workers.certification import Question, certify
 from workers.engine import Engine
 
@@ -40,23 +40,14 @@ def png(pixels: Any) -> bytes:
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, list[str]]]:
     """Two images as multipart, and the certificates as the service wrote them."""
-    folder = tmp_path_factory.mktemp("shipped")
-    with EmbeddedServer(folder / "valkey") as server:
-        pool = Pool(server, ZOO, "default", ensembles=NAME)
-        try:
-            pool.start()
-            with Api(server.url, folder) as api:
-                files: list[Any] = [("images", (f"{i}.png", png(image), "image/png")) for i, image in enumerate(PIXELS)]
-                data = {"request": json.dumps(ASKED)}
-                answer = api.client.post(
-                    "/v1/certifications", data=data, files=files, headers={"Prefer": "wait=60"}, timeout=90
-                )
-                while (said := answer.json())["status"] in ("queued", "running"):
-                    answer = api.client.get(said["urls"]["self"], headers={"Prefer": "wait=60"}, timeout=90)
-                assert said["status"] == "succeeded", said
-                yield api, [json.dumps(each, indent=2) for each in said["certificates"]]
-        finally:
-            pool.end()
+    files: list[Any] = [("images", (f"{i}.png", png(image), "image/png")) for i, image in enumerate(PIXELS)]
+    data, wait = {"request": json.dumps(ASKED)}, {"Prefer": "wait=60"}
+    with whole_service(tmp_path_factory.mktemp("shipped"), ZOO, ensembles=NAME) as api:
+        answer = api.client.post("/v1/certifications", data=data, files=files, headers=wait)
+        while (said := answer.json())["status"] in ("queued", "running"):
+            answer = api.client.get(said["urls"]["self"], headers=wait)
+        assert said["status"] == "succeeded", said
+        yield api, [json.dumps(each, indent=2) for each in said["certificates"]]
 
 
 def test_the_certificate_from_http_is_that_of_the_engine(certificates: tuple[Api, list[str]]) -> None:

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
+from app.embedded import EmbeddedServer
 from tests.service import eventually
-from tests.service.api import Api, question
+from tests.service.api import ANSWER_S, Api, question
 from tests.service.player import Player, certificate
 
 URL = "/v1/certifications"
 TWO = question("")["images"] * 2
+
+
+@pytest.fixture(scope="module")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """Of these tests alone, since they count what all of its clients ask."""
+    with EmbeddedServer(tmp_path_factory.mktemp("valkey")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with Api(valkey.url, tmp_path_factory.mktemp("api")) as running:
+        yield running
 
 
 def reads(player: Player) -> int:
@@ -48,9 +65,9 @@ def test_a_wait_that_is_over_tells_what_was_finished_meanwhile(api: Api, player:
 def test_nobody_waits_for_a_client_that_is_gone(api: Api, player: Player) -> None:
     said = api.client.post(URL, json=question(player.ensemble)).json()
     before = reads(player)
-    with socket.create_connection(("127.0.0.1", api.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", api.port), timeout=ANSWER_S) as connection:
         head = f"GET {URL}/{said['id']} HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=60\r\n\r\n"
         connection.sendall(head.encode())
         eventually(lambda: reads(player) > before)
     answered = f'"path": "{URL}/{said["id"]}"'
-    assert eventually(lambda: answered in api.log.read_text(), seconds=30)
+    assert eventually(lambda: answered in api.log.read_text(), patience=30)  # half of what it asked for
