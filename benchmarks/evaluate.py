@@ -16,7 +16,7 @@ import itertools
 import re
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -163,19 +163,17 @@ def from_tapes(options: argparse.Namespace, tapes: Tapes, chosen: list[Setting],
             ledger = Ledger(options.out / f"{setting.label}.jsonl", run, once={"evaluation_seconds": pace})
             ledgers.append(stack.enter_context(ledger))
         spent = Spent()
-        for i, j, certificate in play(
-            tapes, chosen, images, done=[len(ledger.lines) for ledger in ledgers], spent=spent
-        ):
-            seconds = (certificate.evaluations or 0) * ledgers[j].run["evaluation_seconds"]
+        for i, j, certificate in play(tapes, chosen, images, done=[len(ledger) for ledger in ledgers], spent=spent):
+            seconds = (certificate.evaluations or 0) * ledgers[j].once["evaluation_seconds"]
             ledgers[j].append(line_of(images, i, seconds, certificate))
         console.print(f"{spent.evaluations:,} evaluations that were on no tape", style="dim")
         return [
-            computed(setting, ledger.lines, ledger.run["evaluation_seconds"])
+            computed(setting, ledger, ledger.once["evaluation_seconds"])
             for setting, ledger in zip(chosen, ledgers, strict=True)
         ]
 
 
-def computed(setting: Setting, lines: list[dict[str, Any]], pace: float) -> Evaluated:
+def computed(setting: Setting, lines: Iterable[dict[str, Any]], pace: float) -> Evaluated:
     """A setting whose time follows from its evaluations, at so many seconds each."""
     judged = judged_of(lines)
     evaluations = sum(each.certificate.evaluations or 0 for each in judged)
@@ -207,17 +205,17 @@ def evaluate(engine: Engine, setting: Setting, images: Images, path: Path, costs
     """Certify the images that the ledger does not have yet, and judge all of them."""
     once: dict[str, Any] = {"seed": new_seed(), "certify_seconds": costs[len(setting.ensemble.members)]}
     with Ledger(path, run_of(setting, images), once=once) as ledger, bar() as progress:
-        task = progress.add_task(setting.label, total=len(images), completed=len(ledger.lines))
+        task = progress.add_task(setting.label, total=len(images), completed=len(ledger))
         began = time.monotonic()
-        for i, certificate in certified(engine, setting, images, ledger.run["seed"], len(ledger.lines)):
+        for i, certificate in certified(engine, setting, images, ledger.once["seed"], len(ledger)):
             now = time.monotonic()
             ledger.append(line_of(images, i, now - began, certificate))
             began = now
             progress.advance(task)
-        judged = judged_of(ledger.lines)
-        seconds = sum(line["seconds"] for line in ledger.lines)
+        judged = judged_of(ledger)
+        seconds = sum(line["seconds"] for line in ledger)
         console.print(f"{setting.label}: {len(judged)} images in {seconds:.0f} s", style="dim")
-        return Evaluated(setting, judged, seconds, (once | ledger.run)["certify_seconds"])
+        return Evaluated(setting, judged, seconds, ledger.once["certify_seconds"])
 
 
 def line_of(images: Images, i: int, seconds: float, certificate: Certificate) -> dict[str, object]:
@@ -226,7 +224,7 @@ def line_of(images: Images, i: int, seconds: float, certificate: Certificate) ->
     return {**said, "certificate": certificate.model_dump(mode="json")}
 
 
-def judged_of(lines: list[dict[str, Any]]) -> list[Judged]:
+def judged_of(lines: Iterable[dict[str, Any]]) -> list[Judged]:
     """The certificates of a ledger."""
     return [Judged(Certificate.model_validate(line["certificate"]), line["label"]) for line in lines]
 

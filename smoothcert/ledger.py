@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from io import RawIOBase
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,16 +31,16 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
             raise LedgerError(f"{path} is no regular file, as one of finished work must be")
-        self.lines: list[dict[str, Any]] = []
         self.run: dict[str, Any] = json.loads(json.dumps(run))
+        self.once = dict(once or {})
+        self._count = 0
         self._file = path.open("ab", buffering=0)  # so that closing it writes nothing more after a failure
         try:
             self._require_alone()
-            kept = self._read()
+            kept = self._kept()
             os.truncate(path, kept)
             if not kept:
-                self.run |= once or {}
-                self._write({"run": self.run})
+                self._write({"run": self.run, "once": self.once})
         except BaseException:
             self.close()
             raise
@@ -47,7 +48,18 @@ class Ledger:
     def append(self, line: Mapping[str, Any]) -> None:
         """Add a line; it is on disk when this returns."""
         self._write(line)
-        self.lines.append(dict(line))
+        self._count += 1
+
+    def __len__(self) -> int:
+        """So many lines are finished."""
+        return self._count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The finished lines, read from the file one by one: all of them may be more than memory holds."""
+        with self.path.open("rb") as file:
+            for number, line in enumerate(islice(file, 1 + self._count), 1):
+                if number > 1:
+                    yield self._parsed(number, line)
 
     def close(self) -> None:
         """Close the file."""
@@ -67,22 +79,24 @@ class Ledger:
         except BlockingIOError as error:
             raise LedgerError(f"{self.path} is in use by another run") from error
 
-    def _read(self) -> int:
-        """Take in what is there; gives the bytes of whole lines, or 0 where this run begins anew."""
-        whole, _, rest = self.path.read_bytes().rpartition(b"\n")
-        if not (whole or rest).startswith(BEGINNING[: len(whole or rest)]):
-            raise LedgerError(f"{self.path} is not a file of finished work, and would be lost: name another file")
-        if not whole:
-            return 0
-        first, *lines = (self._parsed(number, line) for number, line in enumerate(whole.split(b"\n"), 1))
-        other = [*_differences(self.run, first["run"])]
-        if other and lines:
+    def _kept(self) -> int:
+        """The bytes of the whole lines that this run goes on from; 0 where it begins anew."""
+        with self.path.open("rb") as file:
+            head = file.readline()
+            if not head.startswith(BEGINNING[: len(head)]):
+                raise LedgerError(f"{self.path} is not a file of finished work, and would be lost: name another file")
+            if not head.endswith(b"\n"):
+                return 0
+            there = self._parsed(1, head)
+            sizes = [len(line) for line in file if line.endswith(b"\n")]
+        other = [*_differences(self.run, there["run"])]
+        if other and sizes:
             said = "; ".join(other)
             raise LedgerError(f"{self.path} belongs to another run: {said}; name another file or remove it")
         if other:
             return 0
-        self.run, self.lines = first["run"], lines
-        return len(whole) + 1
+        self.once, self._count = there.get("once", {}), len(sizes)
+        return len(head) + sum(sizes)
 
     def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
         with suppress(ValueError):
@@ -103,10 +117,10 @@ class Ledger:
 
 
 def _differences(here: Any, there: Any, place: str = "") -> Iterator[str]:
-    """What this run asks for and the other did not."""
+    """What one of two runs asks for and the other does not; what is left out is None."""
     if isinstance(here, dict) and isinstance(there, dict):
-        for key, value in here.items():
-            yield from _differences(value, there.get(key), f"{place}.{key}".lstrip("."))
+        for key in here | there:
+            yield from _differences(here.get(key), there.get(key), f"{place}.{key}".lstrip("."))
     elif here != there:
         yield f"{place} is {shown(there)} there and {shown(here)} here"
 

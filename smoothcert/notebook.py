@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
 from typing import TYPE_CHECKING
+
+from smoothcert.figures import confidence_text, interval_text, radius_text
 
 if TYPE_CHECKING:
     from smoothcert.certificate import Certificate
@@ -46,32 +47,15 @@ def sentence(certificate: Certificate) -> str:
     name = certificate.class_name or f"class {certificate.class_index}"
     return (
         f"No perturbation of Euclidean length below {radius_text(certificate.radius)} changes the answer {name!r}, "
-        f"with {_confidence(certificate.alpha)} % confidence."
+        f"with {confidence_text(certificate.alpha)} % confidence."
     )
-
-
-def radius_text(radius: float) -> str:
-    """All six decimals that a radius may have: rounded to fewer it might say more than was proved."""
-    return f"{radius:.6f}".rstrip("0").rstrip(".")
-
-
-def interval_text(p_a: tuple[float, float], decimals: int) -> str:
-    """Rounded outwards."""
-    low, high = (Decimal(repr(p)) for p in p_a)
-    unit = Decimal(10) ** -decimals
-    return f"{low.quantize(unit, ROUND_FLOOR)} to {high.quantize(unit, ROUND_CEILING)}"
-
-
-def _confidence(alpha: float) -> str:
-    """In percent, exactly: rounded it might say 100."""
-    return f"{(100 * (1 - Decimal(repr(alpha)))).normalize():f}"
 
 
 def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "decision", certificate.decision
     yield "radius", radius_text(certificate.radius)
     if certificate.target_radius is not None:
-        yield "target radius", f"{certificate.target_radius:g}"
+        yield "target radius", f"{certificate.target_radius}"
     if p_a := interval(certificate):
         yield "probability of the class", interval_text(p_a, 6)
     yield "noise", f"{type(certificate.noise).__name__}, sigma {certificate.noise.sigma:g}"

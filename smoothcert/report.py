@@ -17,6 +17,7 @@ from smoothcert.evaluation import (
     consensus_rate,
     sample_reduction,
 )
+from smoothcert.figures import radius_text
 from smoothcert.verdict import floor_radius
 
 POINTS = 10
@@ -51,7 +52,7 @@ class Report:
         target, provenance = certificate.target_radius, certificate.provenance
         said = [
             f"procedure {certificate.procedure.name}",
-            "" if target is None else f"radius {target:g}",
+            "" if target is None else f"radius {target}",
             f"sigma {certificate.noise.sigma:g}",
             f"alpha {certificate.alpha:g}",
             f"beta {certificate.beta:g}",
@@ -91,7 +92,8 @@ class Report:
     def markdown(self) -> str:
         """For people."""
         figures = markdown_table(("figure", ""), self.figures.items())
-        curve = markdown_table(("radius", "certified accuracy, %"), self.curve)
+        rows = ((radius_text(radius), accuracy) for radius, accuracy in self.curve)
+        curve = markdown_table(("radius", "certified accuracy, %"), rows)
         return "\n".join([f"# {self.name}", "", self.question, "", *figures, "", ABOUT, "", *curve, ""])
 
     def curve_csv(self) -> str:

@@ -49,4 +49,6 @@ class Verdict:
 
 def floor_radius(radius: float) -> float:
     """The radius to six decimals, never more than was proved."""
+    if radius >= 2**53:  # a whole number, with more digits than a Decimal keeps
+        return radius
     return float(Decimal(repr(radius)).quantize(Decimal("1e-6"), ROUND_FLOOR))

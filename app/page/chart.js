@@ -3,7 +3,7 @@
 import { lowerBound, upperBound } from "./bounds.js";
 import { element, fill, svg } from "./dom.js";
 import { compact, decades, linear, logarithmic, path, rounds } from "./scale.js";
-import { percent, short, whole } from "./words.js";
+import { lower, percent, short, upper, whole } from "./words.js";
 
 const LEFT = 46, RIGHT = 14, TOP = 26, GAP = 46, BOTTOM = 40;
 const NARROW = 480;
@@ -67,7 +67,7 @@ export class Chart {
     const look = reading.looks.find(({ n }) => n === spot.n);
     const { low, high } = ends(spot, reading.alpha);
     fill(this.readout, element("span", {}, `${whole(spot.count)} of ${whole(spot.n)}`),
-      element("span", {}, `p_A in [${short(low, 5)}, ${short(high, 5)}]`),
+      element("span", {}, `p_A in [${lower(low)}, ${upper(high)}]`),
       look ? element("span", {}, gates(look)) : null,
       reading.surety ? element("span", { class: "surety" }, reading.surety) : null);
   }

@@ -127,34 +127,34 @@ export class Images {
     byId("chosen-name").textContent = name;
   }
 
-  // What of them goes into the request itself.
-  said() {
-    const { chosen } = this;
-    const said = {};
-    if (chosen.every(({ label }) => label !== undefined)) said.labels = chosen.map(({ label }) => label);
-    const samples = ranges(chosen.map(({ sample }) => sample));
-    if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) said.metadata = { samples };
-    else if (chosen.length === 1) said.metadata = { file: chosen[0].name.slice(0, MOST_METADATA) };
-    return said;
-  }
+}
 
-  async form(request) {
-    const form = new FormData();
-    form.append("request", JSON.stringify(request));
-    const files = await Promise.all(this.chosen.map((each) => (each.file ? bytes(each) : blob(each.url))));
-    files.forEach((file, i) => form.append("images", file, this.chosen[i].name));
-    return form;
-  }
+// What of the chosen images goes into the request itself.
+export function said(chosen) {
+  const found = {};
+  if (chosen.every(({ label }) => label !== undefined)) found.labels = chosen.map(({ label }) => label);
+  const samples = ranges(chosen.map(({ sample }) => sample));
+  if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) found.metadata = { samples };
+  else if (chosen.length === 1) found.metadata = { file: chosen[0].name.slice(0, MOST_METADATA) };
+  return found;
+}
 
-  // A problem that tells an image by its number, with its name as well.
-  named(problem) {
-    const name = (place, index) => (this.chosen[index] ? `${this.chosen[index].name} (${place})` : place);
-    return new Problem({ ...problem, detail: problem.detail.replace(/^images\.(\d+)/, name) });
-  }
+export async function formOf(chosen, request) {
+  const form = new FormData();
+  form.append("request", JSON.stringify(request));
+  const files = await Promise.all(chosen.map((each) => (each.file ? bytes(each) : blob(each.url))));
+  files.forEach((file, i) => form.append("images", file, chosen[i].name));
+  return form;
+}
 
-  remember(id) {
-    remembered.set(id, this.chosen);
-  }
+// A problem that tells an image by its number, with its name as well.
+export function named(chosen, problem) {
+  const name = (place, index) => (chosen[index] ? `${chosen[index].name} (${place})` : place);
+  return new Problem({ ...problem, detail: problem.detail.replace(/^images\.(\d+)/, name) });
+}
+
+export function remember(id, chosen) {
+  remembered.set(id, chosen);
 }
 
 // The image at this place of a certification, as far as it is known: by name, and by its pixels.

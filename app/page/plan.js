@@ -43,7 +43,7 @@ export function planBox(plan, procedure) {
     element("p", { class: feasible ? "feasible" : "infeasible" },
       procedure.name === "fixed" && feasible ? reach(plan) : prospect(plan)),
     element("dl", { class: "figures small" },
-      figure("largest radius", short(largest_radius, 6)),
+      figure("largest radius", String(largest_radius)),
       figure("samples expected", range(expected.map(({ samples }) => samples))),
       figure("fewest samples", fewest_samples === null ? "–" : whole(fewest_samples)),
       figure("most samples", whole(most_samples))),
@@ -58,7 +58,7 @@ function prospect({ feasible, reason }) {
 
 // Where no radius is asked for, and the largest is wanted.
 function reach({ largest_radius, p0 }) {
-  return [element("strong", {}, `Up to radius ${short(largest_radius, 6)}, `),
+  return [element("strong", {}, `Up to radius ${largest_radius}, `),
     `where all samples agree; none where p_A is not shown to be above ${p0}.`];
 }
 

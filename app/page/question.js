@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { byId, element, fill } from "./dom.js";
+import { formOf, named, remember, said } from "./images.js";
 import { planBox } from "./plan.js";
 import { problemBox } from "./words.js";
 
@@ -36,6 +37,7 @@ export class Question {
     this.planned = planned;
     this.ensembles = [];
     this.latest = null;
+    this.unanswered = null;
     this.timer = 0;
     form.addEventListener("input", () => this.plan());
     this.field("ensemble").addEventListener("change", () => this.takeEnsemble());
@@ -153,14 +155,24 @@ export class Question {
   }
 
   async submit() {
-    const request = { ...this.request(), ...this.images.said(), convert: this.field("convert").value };
-    const form = await this.images.form(request);
-    const key = crypto.getRandomValues(new Uint8Array(16)).join("");
-    const posted = post("/v1/certifications", form, { headers: { "Idempotency-Key": key } });
-    const { id } = await posted.catch((problem) => {
-      throw this.images.named(problem);
+    const { chosen } = this.images;  // others may be chosen before the answer comes
+    const request = { ...this.request(), ...said(chosen), convert: this.field("convert").value };
+    const form = await formOf(chosen, request);
+    const headers = { "Idempotency-Key": this.key(chosen, JSON.stringify(request)) };
+    const { id } = await post("/v1/certifications", form, { headers }).catch((problem) => {
+      throw named(chosen, problem);
     });
-    this.images.remember(id);
+    this.unanswered = null;
+    remember(id, chosen);
     return id;
+  }
+
+  // A question that is sent again because no answer came has the same key as before, and is certified once.
+  key(chosen, asked) {
+    const { unanswered } = this;
+    if (unanswered?.chosen !== chosen || unanswered.asked !== asked) {
+      this.unanswered = { chosen, asked, key: crypto.getRandomValues(new Uint8Array(16)).join("") };
+    }
+    return this.unanswered.key;
   }
 }

@@ -7,7 +7,7 @@ import { imageOf, picture } from "./images.js";
 import { perturbed } from "./perturbed.js";
 import { imageReading } from "./reading.js";
 import {
-  chosenClass, claim, inPixels, meaning, problemBox, procedureName, saved, short, STATUS, time, whole,
+  chosenClass, claim, inPixels, lower, meaning, problemBox, procedureName, saved, STATUS, time, upper, whole,
 } from "./words.js";
 
 const COLUMNS = {
@@ -154,13 +154,14 @@ function atLength({ stages, samples, procedure, digest, provenance, selection })
     element("div", { class: "scroll" }, element("table", { class: "numbers" },
       columns(shown.map(([, name]) => name)),
       element("tbody", {}, stages.map((stage) =>
-        element("tr", {}, shown.map(([key]) => element("td", {}, cell(stage[key])))))))),
+        element("tr", {}, shown.map(([key]) => element("td", {}, cell(key, stage[key])))))))),
     element("dl", { class: "provenance" },
       Object.entries(facts).map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])));
 }
 
-function cell(value) {
+function cell(key, value) {
   if (typeof value !== "number") return value ?? "";
-  if (!Number.isInteger(value)) return short(value, 6);
+  if (key === "p_lower") return lower(value, 6);
+  if (key === "p_upper") return upper(value, 6);
   return value < 0 ? "never" : whole(value);
 }

@@ -8,6 +8,10 @@ export function short(value, digits = 4) {
   return Number(value.toPrecision(digits)).toString();
 }
 
+// Bounds, rounded so that they claim no more than they do.
+export const lower = (bound, decimals = 5) => Math.floor(bound * 10 ** decimals) / 10 ** decimals;
+export const upper = (bound, decimals = 5) => Math.ceil(bound * 10 ** decimals) / 10 ** decimals;
+
 export function percent(share, digits = 4) {
   return `${short(100 * share, digits)} %`;
 }

@@ -34,7 +34,8 @@ def end(found: Sequence[Certificate]) -> None:
 
 
 def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
-    from smoothcert.notebook import interval, interval_text, radius_text, sentence
+    from smoothcert.figures import interval_text, radius_text
+    from smoothcert.notebook import interval, sentence
 
     shown = table("image", "decision", "class", numbers=("radius", "p_A", "samples", "evaluations"), tight=True)
     shown.columns[1].no_wrap = True

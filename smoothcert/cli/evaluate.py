@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -92,8 +93,8 @@ def evaluate(
     with connected(url, api_key) as client:
         served = _served(client, ensemble)
         data = dataset.read(source, labels, served.classes, apart_from=out)
-        found = _certified(client, served, data.images, question, out / CERTIFICATES)
-        judged = [Judged(certificate, label) for certificate, label in zip(found, data.labels, strict=True)]
+        with closing(_certified(client, served, data.images, question, out / CERTIFICATES)) as found:
+            judged = [Judged(certificate, label) for certificate, label in zip(found, data.labels, strict=True)]
     report = Report(f"{source.resolve().name} by {served.name}", data.names, judged)
     _write(report, out)
     if as_json:
@@ -116,7 +117,7 @@ def _served(client: Client, name: str | None) -> ServedEnsemble:
 
 def _certified(
     client: Client, served: ServedEnsemble, images: Any, question: dict[str, Any], ledger: Path
-) -> Iterator[Certificate]:
+) -> Generator[Certificate, None, None]:
     """A certificate for each image, with a bar that knows the time left."""
     from smoothcert.client.errors import ClientError
 
@@ -124,12 +125,13 @@ def _certified(
     with bar() as shown:
         task = shown.add_task("certifying", total=total, completed=before)  # which say nothing of the time that is left
         try:
-            for done, certificate in enumerate(client.certify_many(iter(images), out=ledger, **question), 1):
-                _require_same(certificate, served, ledger)
-                if done == before:
-                    note(f"{before:,} of {total:,} images were finished before")
-                shown.update(task, completed=max(done, before))
-                yield certificate
+            with closing(client.certify_many(iter(images), out=ledger, **question)) as certificates:
+                for done, certificate in enumerate(certificates, 1):
+                    _require_same(certificate, served, ledger)
+                    if done == before:
+                        note(f"{before:,} of {total:,} images were finished before")
+                    shown.update(task, completed=max(done, before))
+                    yield certificate
         except (KeyboardInterrupt, ClientError) as error:
             if isinstance(error, KeyboardInterrupt) or error.passing:
                 error.add_note(f"what is finished is in {ledger}, and the same command goes on from there")
@@ -139,7 +141,8 @@ def _certified(
 def _finished_before(ledger: Path) -> int:
     """Lines of an earlier run, but for the first; whether they are of this one, certify_many finds out."""
     try:
-        return max(0, ledger.read_bytes().count(b"\n") - 1)
+        with ledger.open("rb") as file:
+            return max(0, sum(line.endswith(b"\n") for line in file) - 1)
     except OSError:
         return 0
 
@@ -167,12 +170,13 @@ def _write(report: Report, folder: Path) -> None:
 
 
 def _print(report: Report) -> None:
+    from smoothcert.figures import radius_text
     from smoothcert.report import show
 
     figures, curve = table("figure", numbers=("",)), table(numbers=("radius", "certified accuracy, %"))
     for name, value in report.figures.items():
         figures.add_row(name, show(value))
     for radius, accuracy in report.curve:
-        curve.add_row(show(radius), show(accuracy))
+        curve.add_row(radius_text(radius), show(accuracy))
     screen.print(figures)
     screen.print(curve)

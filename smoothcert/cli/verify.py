@@ -18,6 +18,10 @@ from smoothcert.cli.options import AsJson
 from smoothcert.cli.screen import out, plain
 from smoothcert.errors import CertificateError, SmoothcertError
 
+RUN = {"run", "once"}
+FINISHED = {"image", "label", "seconds", "certificate"}
+"""What lines of a ledger have: the first one, and the others."""
+
 
 def verify(
     files: Annotated[
@@ -85,7 +89,7 @@ def _certificates(text: bytes) -> Iterator[tuple[str, str | bytes]]:
             raise CertificateError(f"not a certificate: {error}") from error
         yield from _lines(lines)
         return
-    several = said.get("certificates") if isinstance(said, dict) else said
+    several = said["certificates"] if _is_certification(said) else said
     if not isinstance(several, list):
         yield "", text
         return
@@ -95,6 +99,13 @@ def _certificates(text: bytes) -> Iterator[tuple[str, str | bytes]]:
         yield f"certificates[{i}]: ", json.dumps(each)
 
 
+def _is_certification(said: object) -> bool:
+    """Whether it holds certificates and claims nothing besides, as one altered to look like both would."""
+    from smoothcert.certification import Certification
+
+    return isinstance(said, dict) and "certificates" in said and said.keys() <= Certification.model_fields.keys()
+
+
 def _lines(lines: list[bytes]) -> Iterator[tuple[str, str | bytes]]:
     found = 0
     for number, line in enumerate(lines, 1):
@@ -102,9 +113,9 @@ def _lines(lines: list[bytes]) -> Iterator[tuple[str, str | bytes]]:
             said = _read(line) if line.strip() else {"run": None}
         except (ValueError, RecursionError) as error:
             raise CertificateError(f"line {number}: not a certificate: {error}") from error
-        if isinstance(said, dict) and "certificate" in said:
+        if isinstance(said, dict) and "certificate" in said and said.keys() <= FINISHED:
             line = json.dumps(said["certificate"]).encode()
-        elif isinstance(said, dict) and said.keys() == {"run"}:
+        elif isinstance(said, dict) and "run" in said and said.keys() <= RUN:
             continue
         found += 1
         yield f"line {number}: ", line

@@ -12,6 +12,7 @@ from rich.live import Live
 from smoothcert.cli.answers import answer, end
 from smoothcert.cli.options import ApiKey, AsJson, Url, connected
 from smoothcert.cli.screen import err, note, plain, table
+from smoothcert.figures import interval_text
 
 if TYPE_CHECKING:
     from smoothcert.certification import CertificationSummary, Progress
@@ -98,6 +99,6 @@ def _under_way(progress: Progress) -> RenderableType:
             f"{each.samples:,}",
             "–" if each.class_index is None else str(each.class_index),
             f"{each.count:,} of {each.n:,}",
-            "–" if each.p_interval is None else "{:.4f} to {:.4f}".format(*each.p_interval),
+            "–" if each.p_interval is None else interval_text(each.p_interval, 4),
         )
     return shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -98,7 +98,7 @@ class Client:
         job_images: int = JOB_IMAGES,
         on_timeout: Leaving = "cancel",
         **question: Unpack[Question],
-    ) -> Iterator[Certificate]:
+    ) -> Generator[Certificate, None, None]:
         """The certificates of a whole data set, in its order, as they come; `index` is the place in the job.
 
         The images are taken from the iterable as they are needed, and sent in jobs of up to `job_images`. With the
@@ -192,11 +192,11 @@ class Driver:
             pass
         return play.result
 
-    def told(self, steps: Steps[None], source: Iterable[Any] = ()) -> Iterator[Any]:
+    def told(self, steps: Steps[None], source: Iterable[Any] = ()) -> Generator[Any, None, None]:
         """What they tell; nothing is done before somebody asks for the first."""
         yield from self._tell(Play(steps), iter(source))
 
-    def _tell(self, play: Play[Any], source: Iterator[Any]) -> Iterator[Any]:
+    def _tell(self, play: Play[Any], source: Iterator[Any]) -> Generator[Any, None, None]:
         with Line(self.http, source) as line:
             while (step := play.step) is not None:
                 try:

@@ -94,6 +94,10 @@ class Core:
         except InvalidImageError as error:
             error.detail = naming_files(error.detail, images)
             raise
+        except NoAnswerError as error:
+            if error.sent:
+                yield from self._leave_unanswered(send, leaving, error)
+            raise
         except ClientError:
             raise
         except BaseException as error:  # also Ctrl-C

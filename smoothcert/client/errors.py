@@ -89,6 +89,8 @@ class NoAnswerError(ClientError):
     """The service cannot be reached, or does not answer."""
 
     codes = ("no_answer",)
+    sent = True
+    """Whether the service may have got the request all the same."""
 
     @property
     def passing(self) -> bool:

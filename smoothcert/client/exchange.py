@@ -67,6 +67,7 @@ class Exchange:
         else:
             happened, remedy = str(error) or type(error).__name__, "is it running, and is SMOOTHCERT_URL right?"
         failure = NoAnswerError(f"no answer from {self.address.url} ({happened}); {remedy}")
+        failure.sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
         failure.__cause__ = error
         return failure
 

@@ -20,7 +20,7 @@ from smoothcert.client.errors import BusyError, ClientError, ImageError, Invalid
 from smoothcert.client.exchange import NEVER
 from smoothcert.client.images import EncodedImage, encode
 from smoothcert.client.outcome import certificates
-from smoothcert.client.question import Question, ask, told
+from smoothcert.client.question import Question, ask
 from smoothcert.client.steps import EXHAUSTED, Pull, Steps, Tell
 from smoothcert.errors import CertificateError, LedgerError
 from smoothcert.ledger import REMEDY, Ledger
@@ -32,6 +32,8 @@ JOB_BYTES = 8_000_000
 """Of a request, at most, unless a single image is larger."""
 JOBS = 4
 """Under way at a time, so that the workers never wait for us."""
+HANDLING = {"metadata", "priority", "deadline_s"}
+"""What may be another in a run that goes on: no certificate depends on it."""
 
 
 @dataclass(frozen=True)
@@ -62,22 +64,25 @@ def certify_many(core: Core, question: Question, *, out: Path | None, job_images
         raise InvalidRequestError(f"job_images must be a whole number from 1 on, got {job_images!r}")
     require_known(leaving)
     request = ask(question, CertificationRequest)
-    with Finished(out, told(request)) as finished:
-        yield from DataSet(core, request, finished, job_images=job_images).certify(leaving)
+    with Finished(out, request.model_dump(mode="json", exclude=HANDLING)) as finished:
+        yield from DataSet(core, request, finished, job_images=job_images, leaving=leaving).certify()
 
 
 class DataSet:
     """Images that are pulled one by one, and the jobs that they are certified in."""
 
-    def __init__(self, core: Core, request: CertificationRequest, finished: Finished, *, job_images: int) -> None:
-        self._core, self._request, self._finished, self._job_images = core, request, finished, job_images
+    def __init__(
+        self, core: Core, request: CertificationRequest, finished: Finished, *, job_images: int, leaving: Leaving
+    ) -> None:
+        self._core, self._request, self._finished = core, request, finished
+        self._job_images, self._leaving = job_images, leaving
         self._under_way: deque[Job] = deque()
         self._put_back: deque[EncodedImage] = deque()
         self._pulled = 0
         self._begun = 0
         """Images that are in a job, or were finished before."""
 
-    def certify(self, leaving: Leaving) -> Steps[None]:
+    def certify(self) -> Steps[None]:
         """Tells every certificate; whoever leaves before the end cancels the jobs under way, or leaves them."""
         try:
             yield from self._recall()
@@ -85,7 +90,7 @@ class DataSet:
                 for certificate in (yield from self._finish(self._under_way[0])):
                     yield Tell(certificate)
         except BaseException as error:  # also Ctrl-C, and a caller who breaks off
-            yield from self._core.leave([job.certification for job in self._under_way], leaving, error)
+            yield from self._core.leave([job.certification for job in self._under_way], self._leaving, error)
             raise
 
     def _recall(self) -> Steps[None]:
@@ -103,7 +108,7 @@ class DataSet:
         """Submit as many jobs as may be under way; false when there is none left."""
         while len(self._under_way) < JOBS and (images := (yield from self._next_images())):
             try:
-                certification = yield from self._core.submit(images, self._request)
+                certification = yield from self._core.submit(images, self._request, leaving=self._leaving)
             except ClientError as error:
                 if isinstance(error, BusyError) and self._under_way:  # when one of ours has ended there may be room
                     self._put_back.extendleft(reversed(images))
@@ -167,8 +172,7 @@ class Finished:
         """The digests of the images of an earlier run, and their certificates; nobody must have altered them."""
         if self._ledger is None:
             return
-        lines, self._ledger.lines = self._ledger.lines, []
-        for number, line in enumerate(lines, 2):  # the first says what run it is
+        for number, line in enumerate(self._ledger, 2):  # the first says what run it is
             try:
                 certificate = Certificate.from_json(json.dumps(line.get("certificate")))
                 problems = verify(certificate).problems
@@ -184,7 +188,6 @@ class Finished:
         if self._ledger is not None:
             self.require_one_ensemble(certificate)
             self._ledger.append({"image": digest, "certificate": certificate.model_dump(mode="json")})
-            self._ledger.lines.clear()  # on disk they are safe, and here they would be all of them in the end
 
     def require_one_ensemble(self, certificate: Certificate) -> None:
         """That it is of the same ensemble as those before it: which one that is, the question need not say."""

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -85,6 +85,31 @@ def test_ctrl_c_before_the_answer_cancels_or_leaves(
     if leave:
         client.certifications.cancel(made)
     assert client.certifications.wait(made).status == "canceled"
+
+
+@pytest.mark.parametrize("leaving", ["cancel", "leave"])
+def test_an_answer_that_comes_too_late_cancels_or_leaves(
+    rogue: Rogue, client: Client, held: Held, leaving: Literal["cancel", "leave"]
+) -> None:
+    before = ids(client)
+    with Client(rogue.url, timeout=1, retries=0) as through, pytest.raises(errors.NoAnswerError) as caught:
+        through.certify(DARK, **ENDLESS, on_timeout=leaving)
+    (made,) = ids(client) - before
+    assert held.certification in (made, "")
+    end = f"goes on; `smoothcert watch {made}` follows it" if leaving == "leave" else "was canceled"
+    assert caught.value.__notes__ == [f"the certification {made} {end}"]
+    if leaving == "leave":
+        client.certifications.cancel(made)
+    assert client.certifications.wait(made).status == "canceled"
+
+
+def test_a_data_set_is_left_as_was_chosen_before_the_answer_too(rogue: Rogue, client: Client, held: Held) -> None:
+    before = ids(client)
+    with Client(rogue.url, timeout=1, retries=0) as through, pytest.raises(errors.NoAnswerError) as caught:
+        list(through.certify_many([DARK], **ENDLESS, on_timeout="leave"))
+    (made,) = ids(client) - before
+    assert f"the certification {made} goes on; `smoothcert watch {made}` follows it" in caught.value.__notes__
+    client.certifications.cancel(made)
 
 
 @pytest.mark.parametrize("work", ["certify", "submit"])

@@ -99,10 +99,26 @@ def test_a_file_of_another_run_is_refused(client: Client, tmp_path: Path) -> Non
     list(client.certify_many(images(3), out=out, **QUICK))
     with pytest.raises(LedgerError, match="belongs to another run"):
         list(client.certify_many(images(3), out=out, **{**QUICK, "radius": 0.01}))
+    with pytest.raises(LedgerError, match=r"question\.consensus is None there and 1 here"):
+        list(client.certify_many(images(3), out=out, **QUICK, consensus=1))
     with pytest.raises(LedgerError, match="an image 0 of which this is another one"):
         list(client.certify_many([DARK, LIGHT], out=out, **QUICK))
     with pytest.raises(LedgerError, match="an image 2 of which there is none"):
         list(client.certify_many(images(2), out=out, **QUICK))
+
+
+def test_what_is_no_longer_asked_makes_another_run_too(client: Client, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    list(client.certify_many(images(3), out=out, **QUICK, alpha=0.2))
+    with pytest.raises(LedgerError, match=r"question\.alpha is 0\.2 there and 0\.001 here"):
+        list(client.certify_many(images(3), out=out, **QUICK))
+
+
+def test_what_changes_no_certificate_makes_no_other_run(client: Client, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    before = list(client.certify_many(images(3), out=out, **QUICK))
+    asked = {**QUICK, "alpha": 0.001, "priority": "high", "metadata": {"try": "second"}}
+    assert list(client.certify_many(images(3), out=out, **asked)) == before
 
 
 @pytest.mark.parametrize("changed", [[1], [2], [1, 2]], ids=["the first", "the second", "both, and not the third"])

@@ -15,8 +15,9 @@ from smoothcert import Client
 from smoothcert.certificate import Certificate, verify
 from smoothcert.client.images import encode
 from smoothcert.client.picture import picture
+from smoothcert.figures import interval_text, radius_text
 from smoothcert.noise import Gaussian
-from smoothcert.notebook import html, interval_text, radius_text, sentence
+from smoothcert.notebook import html, sentence
 from smoothcert.procedures import Adaptive, Fixed, Sequential, run
 from smoothcert.procedures.parameters import Parameters
 from tests.sdk.command import png

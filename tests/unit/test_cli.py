@@ -143,7 +143,9 @@ def as_lines(*said: Any) -> str:
 
 
 def as_ledger(*certificates: Any) -> str:
-    return as_lines({"run": {"radius": 0.25}}, *({"image": "x", "certificate": each} for each in certificates))
+    return as_lines(
+        {"run": {"radius": 0.25}, "once": {}}, *({"image": "x", "certificate": each} for each in certificates)
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,9 @@ def test_verify_checks_every_certificate_in_a_file(written: Callable[..., str], 
         (json.dumps([GOOD, 7]), "certificates[1]: not a certificate"),
         (as_lines(GOOD, {"image": "x"}), "line 2: not a certificate"),
         ('{"certificates": [], "certificates": [7]}', "the key 'certificates' comes twice"),
+        (json.dumps({**GOOD, "radius": 9.9, "certificates": [GOOD]}), "certificates: there is no such field"),
+        (as_lines({**GOOD, "radius": 9.9, "certificate": GOOD}, GOOD), "certificate: there is no such field"),
+        (as_lines({**GOOD, "radius": 9.9, "run": {}}, GOOD), "run: there is no such field"),
         (json.dumps([GOOD]).replace('"radius"', '"radius": 9, "radius"', 1), "the key 'radius' comes twice"),
         ("[" * 100_000, "not a certificate"),
     ],

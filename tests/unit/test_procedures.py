@@ -271,6 +271,7 @@ def test_a_reported_radius_is_never_more_than_was_proved(radius: float) -> None:
 def test_round_radii_stay_round() -> None:
     assert [floor_radius(r) for r in (0.3, 0.25, 0.1, 1.7, 0.0)] == [0.3, 0.25, 0.1, 1.7, 0.0]
     assert floor_radius(0.9528641408474786) == 0.952864
+    assert floor_radius(2.5e30) == 2.5e30
 
 
 @pytest.mark.parametrize(
