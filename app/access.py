@@ -58,6 +58,8 @@ class Keys:
         found = [_ENTRY.fullmatch(entry) for entry in entries]
         if None in found:
             raise KeysError("API keys are given as name:sha256 in lower-case hex; `python -m app key NAME` makes one")
+        if text.strip() and not found:
+            raise KeysError("API keys: there is none in what was given, and without keys the service would be open")
         digests = tuple((match["name"], match["digest"]) for match in found if match)
         if len(dict(digests)) < len(digests):
             raise KeysError("API keys: a name comes twice")

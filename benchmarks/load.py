@@ -31,6 +31,8 @@ LATE_CLIENTS = 60
 """Come together at the very end, to a full queue and with nobody after them: do they get in when they were told?"""
 ANSWER_SECONDS = 60.0
 """Without an answer for so long, a request hangs."""
+END_SECONDS = 1800.0
+"""What was accepted and has not ended by then is lost."""
 RESULT_TTL = 30
 """Seconds: results are forgotten early enough for a steady state by the middle of the run."""
 REPORT_SECONDS = 15.0
@@ -164,7 +166,8 @@ class Load:
             await asyncio.sleep(int(answer.headers["retry-after"]))
 
     async def _at_its_end(self, said: Any, look: float) -> Any:
-        while said["status"] not in ENDED:
+        deadline = time.monotonic() + END_SECONDS
+        while said["status"] not in ENDED and time.monotonic() < deadline:
             await asyncio.sleep(look)
             answer = await self._ask("GET", f"/v1/certifications/{said['id']}")
             if answer.status != 200:
@@ -219,7 +222,7 @@ class Load:
     def report(self, options: argparse.Namespace) -> Report:
         """The table."""
         errors = sum(count for status, count in self.answers.items() if status >= 500)
-        lost = self.accepted - sum(self.ended.values())
+        lost = self.accepted - sum(self.ended[status] for status in ENDED)
         rows: list[tuple[str, object, object]] = [
             ("capacity, requests/s", self.capacity, ""),
             ("answers", sum(self.answers.values()), self._statuses()),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smoothcert.certificate import Certificate
 
 MOST_STAGES = 12
-"""Rows of the table; a sequential test has up to 69 looks, and the last ones tell."""
+"""Rows of the table; a sequential test has 69 looks or more, and the last ones tell."""
 _SIGNATURES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"RIFF": "webp"}
 
 

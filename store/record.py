@@ -47,6 +47,8 @@ class Record:
     """Samples of the last checkpoint."""
     deaths: int = 0
     """Workers that died with it in a row, before its checkpoint advanced."""
+    burials: int = 0
+    """Workers that died with it in all."""
     progress: str = ""
     """A Progress, as JSON."""
     error: str = ""

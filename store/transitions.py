@@ -29,7 +29,9 @@ LONGEST_WAIT = 7 * 86_400
 """Seconds after which a certification that nobody took is forgotten."""
 KEPT_FINISHES = 100
 MOST_DEATHS = 2
-"""Workers that may die with a certification before it fails."""
+"""Workers that may die with a certification, one after the other, before it fails."""
+MOST_BURIALS = 10
+"""And in all, also where it came further in between."""
 
 
 @dataclass(frozen=True)
@@ -164,11 +166,10 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
         ended = [*_freed(record.id), *_ended(record, "canceled", now=now, ttl=ttl, progress=record.progress)]
         commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *bookkeeping.forget(record.id)]
         commands += counted({"certifications:canceled": 1})
-    elif deaths >= MOST_DEATHS:
-        error = Failure(
-            code="worker_died",
-            detail=f"{deaths} workers in a row died with this certification and it had come no further in between",
-        )
+    elif deaths >= MOST_DEATHS or record.burials + 1 >= MOST_BURIALS:
+        in_a_row = f"{deaths} workers in a row died with this certification and it had come no further in between"
+        in_all = f"{record.burials + 1} workers died with this certification"
+        error = Failure(code="worker_died", detail=in_a_row if deaths >= MOST_DEATHS else in_all)
         said = _ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error)
         ended = [*_freed(record.id), *said]
         commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *_job_of(record, error)]
@@ -176,12 +177,14 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
     else:
         to = bookkeeping.quarantine_name(record.pool) if deaths else bookkeeping.queue_name(record.pool)
         commands = _waiting_again(record, execution, to=to, samples=record.samples_saved, deaths=deaths)
+        commands.append(("HSET", keys.record(record.id), "burials", record.burials + 1))
     return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands)
 
 
 def put_back(record: Record) -> Call:
     """A worker took this certification and died before it began: it waits again."""
-    commands = [*drop(record.id, record.queue), ("LPUSH", bookkeeping.waiting_key(record.queue), record.id)]
+    waiting = bookkeeping.waiting_key(record.queue)
+    commands = [*drop(record.id, record.queue), ("LREM", waiting, 0, record.id), ("LPUSH", waiting, record.id)]
     return guarded(keys.record(record.id), statuses=("queued",), commands=commands)
 
 

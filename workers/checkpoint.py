@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+import torch
 from torch import Tensor
 
 from models.ensemble import Ensemble
@@ -77,5 +78,6 @@ def fingerprint(pixels: Tensor, sigma: float, seed: str, index: int, ensemble: E
             "seed": seed,
             "image": index,
             "scheme": SCHEME,
+            "generator": [torch.__version__, torch.backends.cpu.get_cpu_capability()],
         }
     )

@@ -176,15 +176,28 @@ class Engine:
         self._turns.rotate(-1)
         try:
             self._step(lane)
-        except Exception as error:  # the device or a network failed: these certifications end, the others go on
+        except Exception as error:  # the device or a network failed
             logger.exception("a batch of %s failed", lane.ensemble.name)
-            lane.end(error)
+            self._find_the_cause(lane, error)
         else:
             self._keep_size(lane)
         self.last_step = time.monotonic()
         if not lane.live:
             self._turns.remove(lane)
             self._lanes = {key: other for key, other in self._lanes.items() if other is not lane}
+
+    def _find_the_cause(self, lane: Lane, error: Exception) -> None:
+        """Whose image it was is found by halving: a run that fails alone ends, and all others go on."""
+        try:
+            halves = lane.halves(self.batch)
+        except Exception:  # not even a lane can be made
+            logger.exception("%s cannot go on", lane.ensemble.name)
+            halves = []
+        if halves:
+            lane.clear()
+            self._turns.extend(halves)
+        else:
+            lane.end(error)
 
     def _keep_size(self, lane: Lane) -> None:
         """What was too much for one is too much for the next; what fails at any size is not the size's fault."""

@@ -73,7 +73,8 @@ class Fleet:
                     ended = (self._devices[place], process.returncode)
                     logger.error("the worker on %s ended with %d, it is started again", *ended)
                     time.sleep(PAUSE_S)
-                    self._start(place)
+                    if not self._leaving:
+                        self._start(place)
             time.sleep(0.1)
 
     def _start(self, place: int) -> None:
@@ -81,6 +82,8 @@ class Fleet:
         self._processes[place] = subprocess.Popen(
             [sys.executable, "-m", "workers"], env=environment, preexec_fn=_leave_with(os.getpid())
         )
+        if self._leaving:  # the signal came before there was a process to pass it on to
+            self._processes[place].terminate()
 
     def _leave(self, number: int, _frame: object) -> None:
         self._leaving = True

@@ -1,9 +1,9 @@
 """The janitor: finds the certifications of workers that died and gives them to others.
 
 Every worker has one; a short lock in Redis lets one at a time sweep. Where a worker died with several certifications,
-any of them may have killed it: all become suspects, which wait in quarantine and are taken one at a time. If a worker
-dies with a suspect, the suspect alone is to blame. A certification that has come further than its last checkpoint is no
-suspect any more.
+any of them may have killed it: all become suspects, which wait in quarantine and are taken one at a time, beside such
+as have come further. If a worker dies with a suspect, the suspect alone is to blame. A certification that has come
+further than its last checkpoint is no suspect any more.
 """
 
 from __future__ import annotations

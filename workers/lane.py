@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -22,11 +22,12 @@ Result = TypeVar("Result")
 class Lane:
     """Its runs, and the rows of theirs that wait for the other members."""
 
-    def __init__(self, ensemble: Ensemble, batch: int) -> None:
+    def __init__(self, ensemble: Ensemble, batch: int, runs: Sequence[Run] = ()) -> None:
         self.batch = batch
         self.ensemble = ensemble if ensemble.members[0].form.shape[0] <= batch else ensemble.resized(batch)
-        self.live: dict[Run, None] = {}  # in the order of arrival
-        self.wishes: deque[Run] = deque()  # those that want samples, the one served longest ago first
+        self._given = ensemble
+        self.live: dict[Run, None] = dict.fromkeys(runs)  # in the order of arrival
+        self.wishes: deque[Run] = deque(runs)  # those that want samples, the one served longest ago first
         self.waiting: deque[tuple[Segment, int]] = deque()  # rows without consensus: whose, and how many
         self.waiting_images: list[Tensor] = []
         self.waiting_outputs: list[Tensor] = []
@@ -63,9 +64,23 @@ class Lane:
             return
         raise reason
 
+    def halves(self, batch: int) -> list[Lane]:
+        """Two lanes that share its runs, from where they were counted; none where it has but one."""
+        runs = [run for run in self.live if not run.ended]
+        if len(runs) < 2:
+            return []
+        for run in runs:
+            run.rewind()
+        middle = len(runs) // 2
+        return [Lane(self._given, batch, part) for part in (runs[:middle], runs[middle:])]
+
     def end(self, error: Exception) -> None:
         """Every run of the lane ends with this error."""
         for run in self.live:
             run.fail(error)
+        self.clear()
+
+    def clear(self) -> None:
+        """Let go of all runs."""
         for kept in (self.live, self.wishes, self.waiting, self.waiting_images, self.waiting_outputs):
             kept.clear()

@@ -171,6 +171,11 @@ class Run:
             self._publish()
         return complete
 
+    def rewind(self) -> None:
+        """What is in a batch and not counted yet is wanted again."""
+        self._segments.clear()
+        self._dispatched = self._counted
+
     def fail(self, error: BaseException) -> None:
         """End without a verdict."""
         if not self.ended:

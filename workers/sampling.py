@@ -8,7 +8,8 @@ kind of vector instructions.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import threading
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +18,8 @@ from torch import Tensor
 from workers.errors import StreamError
 
 BLOCK = 32
-KEPT_BYTES = 1 << 20
-"""Of a block that is kept for the next draw: larger ones, of hundreds of live images, would fill a device."""
+KEPT_BYTES = 1 << 26
+"""Of the blocks that are kept, of all images together: those of thousands of live ones would fill a device."""
 SCHEME = "torch-normal-32"
 """Names how noise follows from a seed: torch's normal generator of the device, in blocks of 32 samples."""
 
@@ -34,7 +35,6 @@ class NoiseStream:
 
     def __post_init__(self) -> None:
         self._key = stream_key(self.seed, self.image)
-        self._last: tuple[int, Tensor] | None = None
 
     def perturb(self, out: Tensor, pixels: Tensor, sigma: float, start: int) -> None:
         """Write pixels + sigma * noise of the samples start, start + 1, ... into the rows of `out`."""
@@ -44,13 +44,39 @@ class NoiseStream:
 
     def block(self, number: int) -> Tensor:
         """The noise of the samples BLOCK * number, ..., BLOCK * number + BLOCK - 1."""
-        if self._last is not None and self._last[0] == number:
-            return self._last[1]
-        generator = torch.Generator(self.device).manual_seed(block_seed(self._key, number))
-        drawn = torch.randn((BLOCK, *self.shape), generator=generator, device=self.device, dtype=torch.float32)
-        if drawn.nbytes <= KEPT_BYTES:
-            self._last = (number, drawn)  # two draws in a row often share a block
-        return drawn
+        name = (self._key, self.shape, self.device, number)
+        if (kept := KEPT.take(name)) is None:
+            generator = torch.Generator(self.device).manual_seed(block_seed(self._key, number))
+            kept = torch.randn((BLOCK, *self.shape), generator=generator, device=self.device, dtype=torch.float32)
+        KEPT.put(name, kept)
+        return kept
+
+
+class Kept:
+    """The blocks that were used last: two draws of an image in a row often share one."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.bytes, self._most = 0, most_bytes
+        self._blocks: dict[Hashable, Tensor] = {}  # the one used longest ago first
+        self._lock = threading.Lock()
+
+    def take(self, name: Hashable) -> Tensor | None:
+        """The block, which is no longer kept."""
+        with self._lock:
+            block = self._blocks.pop(name, None)
+            self.bytes -= 0 if block is None else block.nbytes
+            return block
+
+    def put(self, name: Hashable, block: Tensor) -> None:
+        """Keep it, and let go of others where all together are too many."""
+        with self._lock:
+            self._blocks[name] = block
+            self.bytes += block.nbytes
+            while self.bytes > self._most:
+                self.bytes -= self._blocks.pop(next(iter(self._blocks))).nbytes
+
+
+KEPT = Kept(KEPT_BYTES)
 
 
 def _pieces(start: int, count: int) -> Iterator[tuple[int, int, int, int]]:

@@ -121,14 +121,22 @@ class CertificationWorker(SimpleWorker):
             self._begin(found + self._fetch(more), self.queue)
 
     def _look_at_quarantine(self) -> None:
-        """Suspects are taken one at a time, so that it is known whom to blame."""
+        """One suspect at a time, and nobody begins beside it: should this worker die, it is known whom to blame."""
+        waiting, taken = bookkeeping.waiting_key(self.quarantine), bookkeeping.taken_key(self.quarantine)
         now = time.monotonic()
-        if now - self._last_look_at_quarantine < BLOCK_S / 2 or any(work.suspect for work in self.clerk.works):
+        if now - self._last_look_at_quarantine < BLOCK_S / 2:
             return
         self._last_look_at_quarantine = now
-        waiting, taken = bookkeeping.waiting_key(self.quarantine), bookkeeping.taken_key(self.quarantine)
+        if not self.server.client.llen(waiting):
+            return
+        self._pause_until(lambda: all(work.further for work in self.clerk.works))
         suspects, _ = self.server.take(waiting, taken, 1)
         self._begin(self._fetch(suspects), self.quarantine)
+        self._pause_until(lambda: not any(work.suspect for work in self.clerk.works))
+
+    def _pause_until(self, true: Callable[[], bool]) -> None:
+        while not (self.leaving.is_set() or true()):
+            self.leaving.wait(0.05)
 
     def _begin(self, found: list[Found], queue: str) -> None:
         """Register the executions in one pipeline and keep all of them alive; then let the engine have them."""

@@ -14,6 +14,47 @@ from app.embedded import EmbeddedServer
 from tests.faults.exhibit import SMALL, small_zoo
 from tests.service import eventually
 from tests.service.pool import Pool
+from workers.fleet import PAUSE_S, Fleet
+
+
+class Child:
+    """A worker that ended at once, or that works until it is told to leave."""
+
+    def __init__(self, returncode: int | None) -> None:
+        self.returncode = returncode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, _: int) -> None:
+        self.returncode = 0
+
+    def terminate(self) -> None:
+        self.returncode = 0
+
+
+@pytest.mark.parametrize("moment", ["pause", "start"])
+def test_a_signal_between_two_lives_of_a_worker_is_not_lost(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    lives = iter([Child(70), Child(None)])
+
+    def popen(*_: object, **__: object) -> Child:
+        child = next(lives)
+        if moment == "start" and child.returncode is None:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return child
+
+    def sleep(seconds: float) -> None:
+        if moment == "pause" and seconds == PAUSE_S:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("workers.fleet.subprocess.Popen", popen)
+    monkeypatch.setattr("workers.fleet.time.sleep", sleep)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        Fleet(["cpu"]).supervise()  # until all have left
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")

@@ -144,6 +144,13 @@ def test_keys_that_cannot_be_read_are_refused(said: str) -> None:
         Keys.read(said)
 
 
+@pytest.mark.parametrize("said", [",", "FILE"])
+def test_a_place_for_keys_without_a_key_opens_nothing(tmp_path: Path, said: str) -> None:
+    (tmp_path / "keys").write_text("# none yet\n")
+    with pytest.raises(KeysError, match="there is none"):
+        Keys.read(said.replace("FILE", str(tmp_path / "keys")))
+
+
 # --- the command
 
 

@@ -218,6 +218,25 @@ def test_deaths_do_not_count_for_who_came_further_or_is_not_to_blame(empty: Any)
         assert (read(empty, record).status, read(empty, record).queue) == ("queued", QUEUE)
 
 
+def test_nobody_outlives_workers_for_ever(empty: Any) -> None:
+    record = accepted(empty)
+    for burials in range(transitions.MOST_BURIALS):
+        assert (read(empty, record).status, read(empty, record).burials) == ("queued", burials)
+        execution = begun(empty, record)
+        call(empty, transitions.save(read(empty, record), execution, samples=burials + 1, checkpoints={0: "c"}))
+        call(empty, transitions.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
+    seen = read(empty, record)
+    assert seen.status == "failed"
+    assert Failure.model_validate_json(seen.error).detail == "10 workers died with this certification"
+
+
+def test_what_is_put_back_twice_waits_once(empty: Any) -> None:
+    record = accepted(empty)
+    for _ in range(2):
+        call(empty, transitions.put_back(read(empty, record)))
+    assert empty.lrange(bookkeeping.waiting_key(QUEUE), 0, -1) == [record.id.encode()]
+
+
 def test_a_key_is_taken_once(empty: Any) -> None:
     first, second = new(), new()
     place = keys.idempotency("me", "key")

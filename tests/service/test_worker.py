@@ -121,8 +121,10 @@ def test_what_has_ended_leaves_nothing_that_stays_for_ever(steady: Pool) -> None
 
 
 def test_an_image_that_breaks_the_network_fails_alone(steady: Pool) -> None:
+    beside = [steady.submit(flat(0.9), "moody", procedure={"name": "fixed", "n": 2_000}) for _ in range(3)]
     broken = steady.submit(flat(BREAK), "moody")
     record = steady.ended(broken)
+    assert [steady.ended(each).status for each in beside] == ["succeeded"] * 3
     assert record.status == "failed"
     assert "engine_failed" in record.error
     assert "cannot be borne" in record.error

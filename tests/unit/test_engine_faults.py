@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -130,8 +131,11 @@ class Delicate(Patches):
 
     most = 10**9
     broken = False
+    limit = math.inf
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.abs().max() > type(self).limit:
+            raise ValueError("too bright")
         if type(self).broken:
             raise RuntimeError("a fault in the device")
         if len(x) > type(self).most:
@@ -151,7 +155,7 @@ def delicate() -> Iterator[Ensemble]:
         optimise=False,
         name="delicate",
     )
-    Delicate.most, Delicate.broken = 10**9, False
+    Delicate.most, Delicate.broken, Delicate.limit = 10**9, False, math.inf
 
 
 def test_out_of_memory_halves_the_batch_and_goes_on(delicate: Ensemble) -> None:
@@ -183,6 +187,23 @@ def test_memory_that_is_never_enough_for_one_leaves_the_next_its_full_batches(de
         Delicate.most = 10**9
         after = engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
     assert [(shape.start, shape.stop, shape.rows) for shape in after.shapes] == [(0, 64, 32)]
+
+
+@pytest.mark.parametrize("neighbours", [1, 2, 9])
+def test_an_image_that_breaks_the_network_fails_alone(delicate: Ensemble, neighbours: int) -> None:
+    Delicate.limit = 50.0
+    with Engine(delicate, batch=32) as engine:
+        blind = torch.full(SHAPE, 1.0)
+        good = [engine.submit(draws(64, 300), each, SIGMA, "s", index=i) for i, each in enumerate(images(neighbours))]
+        until(lambda: good[0].progress.samples > 0)
+        bad = engine.submit(draws(64), blind, 100.0, "s")
+        more = engine.submit(draws(64), images(1)[0], SIGMA, "t")
+        with pytest.raises(ValueError, match="too bright"):
+            bad.result(30)
+        found = [each.result(30).verdict for each in good]
+        assert more.result(30).verdict == counts_by_hand(delicate, images(1)[0], "t", 0, [64])
+    for i, each in enumerate(images(neighbours)):
+        assert found[i] == counts_by_hand(delicate, each, "s", i, [64, 300])
 
 
 def test_a_fault_in_the_device_fails_its_certifications_and_the_engine_goes_on(delicate: Ensemble) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from workers.sampling import BLOCK, NoiseStream, block_seed, stream_key
+from workers.sampling import BLOCK, Kept, NoiseStream, block_seed, stream_key
 
 CPU = torch.device("cpu")
 SHAPE = (3, 4, 4)
@@ -77,10 +77,18 @@ def test_seed_and_image_cannot_be_mistaken_for_another_pair() -> None:
     assert len({stream_key(seed, image) for seed, image in pairs}) == len(pairs)
 
 
-def test_large_blocks_are_drawn_again_instead_of_kept() -> None:
-    large = NoiseStream("a", 0, (3, 64, 64), CPU)
-    assert torch.equal(large.block(1), NoiseStream("a", 0, (3, 64, 64), CPU).block(1))
-    assert large._last is None
+def test_blocks_are_kept_but_not_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = NoiseStream("a", 0, (3, 64, 64), CPU).block(0).nbytes
+    kept = Kept(3 * size)
+    monkeypatch.setattr("workers.sampling.KEPT", kept)
+    streams = [NoiseStream("a", image, (3, 64, 64), CPU) for image in range(5)]
+    first = [each.block(1) for each in streams]
+    assert kept.bytes == 3 * size
+    assert [each.block(1) is before for each, before in zip(streams[2:], first[2:], strict=True)] == [True] * 3
+    again = streams[0].block(1)
+    assert again is not first[0]
+    assert torch.equal(again, first[0])
+    assert kept.bytes == 3 * size
 
 
 def test_the_noise_is_standard_normal_and_independent_between_blocks() -> None:
