@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -31,14 +32,17 @@ def serve(context: typer.Context) -> None:
 
 @cli.command()
 def replay(
-    certificate: str = typer.Argument(help="A certificate, as JSON."),
-    image: str = typer.Argument(help="The image: PNG, JPEG, WebP or npy."),
-    zoo: str = typer.Option("", help="The folder of ensembles; the shipped one if left out."),
+    certificate: Annotated[str, typer.Argument(help="A certificate, as JSON.")],
+    image: Annotated[str, typer.Argument(help="The image: PNG, JPEG, WebP or npy.")],
+    zoo: Annotated[str, typer.Option(help="The folder of ensembles; the shipped one if left out.")] = "",
+    allow_import: Annotated[
+        list[str] | None, typer.Option(help="module:callable of a network that the ensemble may name")
+    ] = None,
 ) -> None:
     """Draw the samples of a certificate again from its seed, and compare every count."""
     from workers.replay import command
 
-    command(certificate, image, zoo)
+    command(certificate, image, zoo, frozenset(allow_import or ()))
 
 
 @cli.command()

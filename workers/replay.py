@@ -17,6 +17,7 @@ from models.ensemble import Ensemble
 from models.registry import ZOO, load
 from smoothcert.certificate import Certificate, Provenance, verify
 from smoothcert.errors import SmoothcertError
+from smoothcert.figures import radius_text
 from workers.certification import VERSIONS, Question, start
 from workers.engine import Engine
 from workers.errors import ReplayError
@@ -37,10 +38,15 @@ class Replay:
     """What may explain a difference: another version, other vector instructions."""
 
 
-def replay(certificate: Certificate, image: Tensor, *, zoo: Path = ZOO) -> Replay:
+def replay(
+    certificate: Certificate, image: Tensor, *, zoo: Path = ZOO, allowed_imports: frozenset[str] = frozenset()
+) -> Replay:
     """Certify the image again with the seed, the slices and the arithmetic of the certificate."""
     provenance = _provenance(certificate)
-    ensemble = _ensemble(provenance, zoo)
+    ensemble = _ensemble(provenance, zoo, allowed_imports)
+    channels, height, width = ensemble.input_shape
+    if tuple(image.shape) == (height, width, channels) != ensemble.input_shape:  # as the service takes it, too
+        image = image.permute(2, 0, 1)
     _check_image(provenance, image, ensemble)
     question = Question(
         certificate.noise,
@@ -72,7 +78,7 @@ def _provenance(certificate: Certificate) -> Provenance:
     return certificate.provenance
 
 
-def _ensemble(provenance: Provenance, zoo: Path) -> Ensemble:
+def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]) -> Ensemble:
     said, sampling = provenance.ensemble, provenance.sampling
     ensemble = load(
         said.name,
@@ -82,6 +88,7 @@ def _ensemble(provenance: Provenance, zoo: Path) -> Ensemble:
         batch=_rows(provenance),
         voting=said.voting,
         consensus=said.consensus,
+        allowed_imports=allowed_imports,
     )
     if ensemble.digest != said.digest:
         raise ReplayError(f"{said.name} has digest {ensemble.digest} here, the certificate says {said.digest}")
@@ -120,7 +127,7 @@ def _remarks(provenance: Provenance) -> list[str]:
 
 
 def read_image(path: Path) -> Tensor:
-    """[C, H, W] from an image file or an npy array; uint8 or floating-point."""
+    """[C, H, W] from an image file, or an npy array as it is; uint8 or floating-point."""
     try:
         array: Any = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.asarray(Image.open(path))
     except (OSError, ValueError, UnidentifiedImageError) as error:
@@ -130,13 +137,13 @@ def read_image(path: Path) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def command(certificate: str, image: str, zoo: str) -> None:
+def command(certificate: str, image: str, zoo: str, allowed_imports: frozenset[str]) -> None:
     """For the command line: exit code 0 if everything is the same, 1 if not."""
     try:
         said = Certificate.from_json(Path(certificate).read_text())
     except (OSError, UnicodeDecodeError, SmoothcertError) as error:
         raise ReplayError(f"{certificate}: {error}") from error
-    again = replay(said, read_image(Path(image)), zoo=Path(zoo) if zoo else ZOO)
+    again = replay(said, read_image(Path(image)), zoo=Path(zoo) if zoo else ZOO, allowed_imports=allowed_imports)
     console = Console(highlight=False)
     for remark in again.remarks:
         console.print(f"[yellow]note:[/] {remark}")
@@ -144,6 +151,5 @@ def command(certificate: str, image: str, zoo: str) -> None:
         for difference in again.differences:
             console.print(f"[red]differs:[/] {difference}")
         raise SystemExit(1)
-    console.print(
-        f"the same: {said.decision}, radius {said.radius:g}, {said.samples:,} samples, every count of every stage"
-    )
+    radius = radius_text(said.radius)
+    console.print(f"the same: {said.decision}, radius {radius}, {said.samples:,} samples, every count of every stage")

@@ -36,7 +36,7 @@ def certificate() -> Certificate:
 
 
 def test_the_second_time_gives_the_same_counts(certificate: Certificate) -> None:
-    again = replay(certificate, torch.from_numpy(IMAGES[5]))
+    again = replay(certificate, torch.from_numpy(IMAGES[5].transpose(1, 2, 0)))  # [H, W, C] is taken, too
     assert again.differences == ()
     assert again.remarks == ()
     assert again.certificate.stages == certificate.stages
@@ -75,10 +75,10 @@ def test_the_command_says_whether_it_is_the_same(
     file, image = tmp_path / "certificate.json", tmp_path / "image.png"
     file.write_text(certificate.to_json())
     Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(image)
-    command(str(file), str(image), "")
+    command(str(file), str(image), "", frozenset())
     assert "the same" in capsys.readouterr().out
     with pytest.raises(ReplayError, match="missing"):
-        command(str(tmp_path / "missing"), str(image), "")
+        command(str(tmp_path / "missing"), str(image), "", frozenset())
     (tmp_path / "broken.png").write_bytes(image.read_bytes()[:40])
     with pytest.raises(ReplayError, match="broken"):
         read_image(tmp_path / "broken.png")
