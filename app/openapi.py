@@ -65,10 +65,10 @@ class Operation:
 
 
 AUTHORISED = ("unauthorized", "too_many_failures", "misdirected", "cross_site")
-ALWAYS = ("internal",)
+ALWAYS = ("bad_request", "head_too_large", "internal")
+"""Two of them by the parser of HTTP, before any operation is reached."""
 BODY = (
     "malformed_json",
-    "bad_request",
     "too_slow",
     "too_large",
     "unsupported_media_type",

@@ -1,11 +1,13 @@
 // What a chart shows of one image: its boundaries, and what is known of its count.
 
+import { lowerBound } from "./bounds.js";
 import { confidence } from "./words.js";
 
 // Whether a look counts all samples so far, or those of its own stage alone.
 const isPooled = ({ name, keep_samples }) => name !== "adaptive" || keep_samples;
 
 const NOTHING = { n: 0, count: 0 };
+const ROUNDING = 1e-9;
 
 // The level of one look's interval, such that those of all looks hold together; adaptive stages have it from the paper.
 function level(alpha, { name }, looks) {
@@ -13,13 +15,12 @@ function level(alpha, { name }, looks) {
   return alpha / Math.max(1, shares[name]);
 }
 
-// How sure the intervals are; of one between two looks nothing is claimed. What a sequential certificate proves is a claim
-// of its own, to which belongs all of alpha once more.
-function surety(alpha, { name }, looks, certificate) {
+// How sure the intervals are; of one between two looks nothing is claimed. What a certificate proves may be more than
+// the last of them tells, and is then a claim of its own, to which belongs all of alpha once more.
+function surety(alpha, looks, more) {
   const where = looks.length > 1 ? "At all looks together" : "When all samples are drawn";
   const ends = `${where}, each end of the interval holds with ${confidence(alpha)}.`;
-  return name === "sequential" && certificate?.decision === "certified"
-    ? `${ends} The last one begins at what the certificate proves.` : ends;
+  return more ? `${ends} The last one begins at what the certificate proves.` : ends;
 }
 
 // Before any sample.
@@ -39,16 +40,19 @@ export function imageReading({ plan, request, certificate, underWay, ended, of }
   const trail = underWay?.trail ?? [];
   const looks = plan?.boundaries ?? certificate?.stages.filter(({ certify_at }) => certify_at !== null) ?? [];
   const alpha = certificate?.alpha ?? request.alpha;
+  const share = level(alpha, request.procedure, looks);
   const { way, bars } = pooled ? together(points, trail) : apart(points, trail, Boolean(certificate));
+  const last = bars.at(-1);
+  const more = certificate && last ? certificate.p_lower > lowerBound(last.count, last.n, share) + ROUNDING : false;
   return {
     looks,
     p0: plan?.p0 ?? certificate?.p_lower ?? 0.5,
-    alpha: level(alpha, request.procedure, looks),
-    surety: plan && surety(alpha, request.procedure, looks, certificate),
+    alpha: share,
+    surety: plan && surety(alpha, looks, more),
     pooled,
     points,
     way,
-    bars: certificate && bars.length ? bars.with(-1, { ...bars.at(-1), proved: certificate.p_lower }) : bars,
+    bars: more ? bars.with(-1, { ...last, proved: certificate.p_lower }) : bars,
     end: certificate?.stop_reason ?? (ended ? "exhausted" : null),
     of,
     note: ended ? "" : waiting(underWay, of),
