@@ -195,7 +195,8 @@ def _from_torchvision(folder: Path, *, train: bool) -> Images:
     try:  # torchvision compares every file with its published digest before it reads it
         data = torchvision().datasets.CIFAR10(root=str(folder), train=train, download=False)
     except (RuntimeError, OSError) as error:
-        raise DataError(f"{folder}: {error}") from error
+        said = str(error).partition(" You can use")[0]  # an option of torchvision's, not of ours
+        raise DataError(f"{folder}: {said}") from error
     pixels = np.ascontiguousarray(np.asarray(data.data).transpose(0, 3, 1, 2))
     labels = np.asarray(data.targets, np.int64)
     return Images("cifar10-train" if train else "cifar10-test", pixels, labels, tuple(data.classes))

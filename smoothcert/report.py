@@ -50,8 +50,10 @@ class Report:
         """What was asked, in words; it is the same for all images."""
         certificate = self.judged[0].certificate
         target, provenance = certificate.target_radius, certificate.provenance
+        chosen = certificate.procedure.model_dump(exclude={"name"})
+        parameters = "".join(f", {name} {_listed(value)}" for name, value in chosen.items())
         said = [
-            f"procedure {certificate.procedure.name}",
+            f"procedure {certificate.procedure.name}{parameters}",
             "" if target is None else f"radius {target}",
             f"sigma {certificate.noise.sigma:g}",
             f"alpha {certificate.alpha:g}",
@@ -108,6 +110,10 @@ class Report:
             for name, each in zip(self.images, self.judged, strict=True)
         )
         return csv_text(("image", "label", *fields), rows)
+
+
+def _listed(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def ticks(end: float) -> list[float]:

@@ -88,7 +88,7 @@ export class Answer {
     const { error, status } = this.certification.summary;
     if (error) fill(this.parts.trouble, problemBox({ title: "The certification failed", ...error }));
     else if (status === "canceled")
-      fill(this.parts.trouble, element("p", { class: "quiet" }, "What was counted until then proves nothing."));
+      fill(this.parts.trouble, element("p", { class: "quiet" }, "Of images that were not finished, what was counted proves nothing."));
     else fill(this.parts.trouble);
   }
 

@@ -49,7 +49,8 @@ def read(source: Path, labels: Path | None, classes: Sequence[str], *, apart_fro
     if not found.names and labels:
         raise DataSetError(f"{labels}: there are no labels in it")
     if not found.names:
-        raise DataSetError(f"{source}: there are no images ({', '.join(KINDS)}) in it")
+        kinds = f" ({', '.join(KINDS)})" if source.is_dir() else ""
+        raise DataSetError(f"{source}: there are no images{kinds} in it")
     return found
 
 

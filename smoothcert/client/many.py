@@ -16,6 +16,7 @@ from typing import Any
 from smoothcert.certificate import Certificate, EnsembleRecord, verify
 from smoothcert.client.bar import unseen
 from smoothcert.client.core import Core, Leaving, require_known
+from smoothcert.client.deadline import Deadline
 from smoothcert.client.errors import BusyError, ClientError, ImageError, InvalidRequestError
 from smoothcert.client.exchange import NEVER
 from smoothcert.client.images import EncodedImage, encode
@@ -91,6 +92,8 @@ class DataSet:
                     yield Tell(certificate)
         except BaseException as error:  # also Ctrl-C, and a caller who breaks off
             yield from self._core.leave([job.certification for job in self._under_way], self._leaving, error)
+            if not isinstance(error, LedgerError):
+                yield from self._salvage()
             raise
 
     def _recall(self) -> Steps[None]:
@@ -131,6 +134,20 @@ class DataSet:
             self._finished.add(digest, certificate)
         return found
 
+    def _salvage(self) -> Steps[None]:
+        """What the oldest job has finished, from its first image on without a gap, is kept for the next run."""
+        if not (self._under_way and self._finished.kept):
+            return
+        job = self._under_way[0]
+        try:
+            found = yield from self._core.get(job.certification, deadline=Deadline(0))
+        except ClientError:
+            return
+        for place, certificate in enumerate(found.certificates):
+            if certificate.index != place:
+                break
+            self._finished.add(job.digests[place], certificate)
+
     def _next_images(self) -> Steps[list[EncodedImage]]:
         """So many as make a job."""
         images: list[EncodedImage] = []
@@ -167,6 +184,11 @@ class Finished:
             self._ledger = None if path is None else Ledger(path, {"certify_many": 1, "question": question})
         except OSError as error:
             raise LedgerError(f"cannot keep the certificates in {path}: {error.strerror or error}") from error
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a file."""
+        return self._ledger is not None
 
     def recalled(self) -> Iterator[tuple[str, Certificate]]:
         """The digests of the images of an earlier run, and their certificates; nobody must have altered them."""

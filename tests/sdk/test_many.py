@@ -16,7 +16,7 @@ from smoothcert import Client
 from smoothcert.client import errors, many
 from smoothcert.errors import LedgerError
 from tests.sdk.questions import DARK, ENDLESS, LIGHT, QUICK, of_another_ensemble
-from tests.sdk.rogue import Rogue, lose_answer, refuse
+from tests.sdk.rogue import Exchange, Rogue, lose_answer, refuse
 
 POST = "POST /v1/certifications"
 
@@ -91,6 +91,25 @@ def test_a_run_goes_on_where_it_was_cut(rogue: Rogue, tmp_path: Path) -> None:
     with Client(rogue.url) as client:
         rogue.seen.clear()
         assert list(client.certify_many(images(40), out=out, **QUICK)) == found
+    assert not rogue.seen
+
+
+def test_what_a_job_has_finished_is_kept_by_who_leaves_it(rogue: Rogue, client: Client, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+
+    def refuse_at_the_end(exchange: Exchange) -> None:
+        newest = next(iter(client.certifications.list()))
+        client.certifications.wait(newest.id)
+        refuse(418)(exchange)
+
+    rogue.plan("GET", refuse_at_the_end)  # events,
+    rogue.plan("GET", refuse(418))  # and the poll after them
+    with Client(rogue.url, retries=0) as through, pytest.raises(errors.AnswerError):
+        list(through.certify_many(images(8), out=out, **QUICK))
+    assert len(out.read_text().splitlines()) == 1 + 8
+    with Client(rogue.url) as through:
+        rogue.seen.clear()
+        assert [each.class_index for each in through.certify_many(images(8), out=out, **QUICK)] == classes(8)
     assert not rogue.seen
 
 

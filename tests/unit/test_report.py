@@ -32,7 +32,8 @@ def test_the_question_is_told_in_words() -> None:
     certificate = certificate_of(Adaptive(), 0.9)
     said = Report("x", ["a"], [Judged(certificate, 0)]).question
     assert said == (
-        f"procedure adaptive, radius {certificate.target_radius:g}, sigma {certificate.noise.sigma:g}, "
+        "procedure adaptive, n0 100, stages 100 1000 10000 120000, keep_samples False, "
+        f"radius {certificate.target_radius:g}, sigma {certificate.noise.sigma:g}, "
         f"alpha {certificate.alpha:g}, beta {certificate.beta:g}"
     )
 
