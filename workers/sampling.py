@@ -63,17 +63,22 @@ class Kept:
     def take(self, name: Hashable) -> Tensor | None:
         """The block, which is no longer kept."""
         with self._lock:
-            block = self._blocks.pop(name, None)
-            self.bytes -= 0 if block is None else block.nbytes
-            return block
+            return self._let_go(name)
 
     def put(self, name: Hashable, block: Tensor) -> None:
         """Keep it, and let go of others where all together are too many."""
         with self._lock:
+            self._let_go(name)  # another engine may have drawn the same
             self._blocks[name] = block
             self.bytes += block.nbytes
             while self.bytes > self._most:
-                self.bytes -= self._blocks.pop(next(iter(self._blocks))).nbytes
+                self._let_go(next(iter(self._blocks)))
+
+    def _let_go(self, name: Hashable) -> Tensor | None:
+        block = self._blocks.pop(name, None)
+        if block is not None:
+            self.bytes -= block.nbytes
+        return block
 
 
 KEPT = Kept(KEPT_BYTES)

@@ -130,6 +130,8 @@ class CertificationWorker(SimpleWorker):
         if not self.server.client.llen(waiting):
             return
         self._pause_until(lambda: all(work.further for work in self.clerk.works))
+        if self.leaving.is_set():
+            return
         suspects, _ = self.server.take(waiting, taken, 1)
         self._begin(self._fetch(suspects), self.quarantine)
         self._pause_until(lambda: not any(work.suspect for work in self.clerk.works))

@@ -89,6 +89,11 @@ def test_blocks_are_kept_but_not_of_all_images(monkeypatch: pytest.MonkeyPatch) 
     assert again is not first[0]
     assert torch.equal(again, first[0])
     assert kept.bytes == 3 * size
+    for _ in range(9):  # two engines that draw the same at once
+        kept.put("the same", again)
+    assert kept.bytes == 3 * size
+    assert kept.take("the same") is again
+    assert kept.bytes == 2 * size
 
 
 def test_the_noise_is_standard_normal_and_independent_between_blocks() -> None:
