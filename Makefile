@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 serve: $(READY)
-	@$(BIN)/python -m app.serve
+	@$(BIN)/python -m app.local.serve
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -11,11 +11,13 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
-from app import access, logs, openapi
-from app.access import Keys, KeysError
+from app import logs
+from app.docs import openapi
+from app.docs.reference import markdown
+from app.http import authentication as access
+from app.http.authentication import Keys, KeysError
+from app.http.protocol import Protocol
 from app.main import create_app
-from app.protocol import Protocol
-from app.reference import markdown
 from app.settings import Settings
 from smoothcert.errors import explain
 

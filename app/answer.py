@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from app.queue import Found
+from app.redis.queue import Found
 from store.record import Record
 
 PATH = "/v1/certifications"

@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 from app import answer
-from app.errors import UnavailableError
-from app.headers import END
-from app.queue import LOOK_SECONDS, News, Queue
+from app.http.errors import UnavailableError
+from app.http.headers import END
+from app.redis.queue import LOOK_SECONDS, News, Queue
 
 KEEP_ALIVE_SECONDS = 10.0
 KEEP_ALIVE = b": still here\n\n"

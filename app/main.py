@@ -8,18 +8,19 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from app import errors, openapi
-from app.access import Door
-from app.body import Bodies
-from app.calculator import Calculator
-from app.envelope import Envelope
+from app.docs import openapi
+from app.executor import Calculator
+from app.http import errors
+from app.http.authentication import Door
+from app.http.body import Bodies
+from app.http.middleware import Envelope
+from app.http.origin import Visitors
 from app.metrics import Traffic
-from app.queue import Queue
+from app.redis.queue import Queue
+from app.redis.retry_after import Turns
 from app.routes import certifications, ensembles, operation, pages, planning, verification
 from app.service import Service
 from app.settings import Settings
-from app.turns import Turns
-from app.visitors import Visitors
 from store.transitions import Limits
 
 ROUTERS = (certifications, ensembles, planning, verification, operation, pages)

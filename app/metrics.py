@@ -15,7 +15,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
-from app.queue import Statistics
+from app.redis.queue import Statistics
 from store.statistics import histogram
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -7,13 +7,13 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from app.body import Bodies
-from app.calculator import Calculator
-from app.errors import ProblemError
+from app.executor import Calculator
+from app.http.body import Bodies
+from app.http.errors import ProblemError
 from app.metrics import Traffic
-from app.queue import Queue
+from app.redis.queue import Queue
+from app.redis.retry_after import Turns
 from app.settings import Settings
-from app.turns import Turns
 from store.presence import Offer
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.access import Keys
+from app.http.authentication import Keys
 from store.settings import RedisSettings, listed
 
 Count = Annotated[int, Field(ge=1)]

@@ -16,12 +16,13 @@ import tomlkit
 import torch
 from torch import Tensor
 
-from models.architectures import PROGRAMS, Normalisation
+from models.architectures import PROGRAMS
 from models.description import FILE, Description, MemberFile, read_toml, write
-from models.ensemble import Ensemble
 from models.errors import EnsembleNameError, FileError, RegistryError
 from models.programs import is_exported, is_torchscript
 from models.registry import ZOO, blaming, check_name, load, read_tensors, writing
+from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.normalisation import Normalisation
 
 _SAID: dict[str, tuple[type, ...]] = {"architecture": (str,), "sigma": (float, int), "method": (str,)}
 """What an ensemble may take from the training records of its members, and of which types."""

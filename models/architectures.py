@@ -13,46 +13,17 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from models.errors import ArchitectureError
-from models.resnet import CifarResNet, Normalise
+from models.resnet import CifarResNet
 from models.vision import torchvision
+from smoothcert.engine.normalisation import Normalisation, Normalised, normalised
 
 TORCHVISION = "torchvision/"
 PROGRAMS = ("torchscript", "exported")
 _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True)
-class Normalisation:
-    """(x - mean) / std, one number per channel; every std > 0."""
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if not self.mean or len(self.mean) != len(self.std):
-            raise ArchitectureError(f"normalisation: {len(self.mean)} means and {len(self.std)} standard deviations")
-        if not all(abs(m) < 1e6 for m in self.mean) or not all(0 < s < 1e6 for s in self.std):
-            raise ArchitectureError(f"normalisation: mean {self.mean}, std {self.std}; want finite means, std > 0")
-
-
-class Normalised(nn.Module):
-    """A network behind its normalisation."""
-
-    def __init__(self, network: nn.Module, normalisation: Normalisation) -> None:
-        super().__init__()
-        self.normalisation = normalisation
-        self.normalise = Normalise(normalisation.mean, normalisation.std)
-        self.network = network
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits of images in [0, 1]."""
-        logits: Tensor = self.network(self.normalise(x))
-        return logits
 
 
 def _cifar(blocks: int) -> Callable[[int, Normalisation | None], nn.Module]:
@@ -105,11 +76,6 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
         inner.load_state_dict(dict(weights), strict=True)
     except RuntimeError as error:
         raise ArchitectureError(f"the weights do not fit the network: {error}") from error
-
-
-def normalised(network: nn.Module, normalisation: Normalisation | None) -> nn.Module:
-    """The network with the normalisation in front, where there is one."""
-    return network if normalisation is None else Normalised(network, normalisation)
 
 
 def _from_torchvision(architecture: str, classes: int) -> nn.Module:

@@ -34,8 +34,9 @@ from typing import Any
 
 import tomlkit
 
-from models.architectures import Normalisation
-from models.ensemble import (
+from models.errors import DescriptionError, ModelError
+from models.selection import Selection
+from smoothcert.engine.ensemble import (
     Identity,
     check_classes,
     check_consensus,
@@ -44,8 +45,7 @@ from models.ensemble import (
     check_weights,
     ensemble_digest,
 )
-from models.errors import DescriptionError, ModelError
-from models.selection import Selection
+from smoothcert.engine.normalisation import Normalisation
 
 FILE = "ensemble.toml"
 MAX_BYTES = 1 << 20
@@ -140,7 +140,7 @@ class Description:
 
     @property
     def digest(self) -> str:
-        """The digest of the ensemble; see `models.ensemble.ensemble_digest`."""
+        """The digest of the ensemble; see `smoothcert.engine.ensemble.ensemble_digest`."""
         identities = [self.identity(member) for member in self.members]
         return ensemble_digest(identities, self.classes, self.input_shape, self.weights)
 

@@ -3,24 +3,22 @@
 ModelError                   a ValueError; the message names what was seen
 ├── ArchitectureError        a network that is unknown, not allowed, or does not fit its weights
 ├── ProgramError             a TorchScript or exported-program file that will not be run
-├── MemberError              a network that cannot be a member: its logits, its shapes, rows that mix
-├── VotingError              an unknown rule, a K outside 1..k, weights that are not the members'
-├── BatchError               a batch of another shape or dtype than the ensemble takes
-├── PrecisionError           a precision that this device does not survive
 ├── DataError                a data folder that is missing, damaged or not what it says
 ├── TrainingError            a checkpoint of another run, or weights that cannot be written
 ├── RankingError             a hold-out that cannot rank these members
 └── RegistryError            the folder of an ensemble
     ├── EnsembleNameError    a name that is no name, or is taken
-    ├── UnknownEnsembleError no ensemble of this name
+    ├── MissingEnsembleError no ensemble of this name
     ├── DescriptionError     an ensemble.toml that does not say what it must
     └── FileError            a file that is missing, extra, tampered, of another size, or elsewhere
 """
 
 from __future__ import annotations
 
+from smoothcert.errors import SmoothcertError
 
-class ModelError(ValueError):
+
+class ModelError(SmoothcertError, ValueError):
     """Anything wrong with a network or an ensemble."""
 
 
@@ -30,22 +28,6 @@ class ArchitectureError(ModelError):
 
 class ProgramError(ModelError):
     """A TorchScript or exported-program file that will not be run."""
-
-
-class MemberError(ModelError):
-    """A network that cannot be a member of this ensemble."""
-
-
-class VotingError(ModelError):
-    """An unknown voting rule, a K outside 1..k, or weights that are not the members'."""
-
-
-class BatchError(ModelError):
-    """A batch of another shape or dtype than the ensemble takes."""
-
-
-class PrecisionError(ModelError):
-    """A precision that is unknown, or that this device does not survive."""
 
 
 class DataError(ModelError):
@@ -68,7 +50,7 @@ class EnsembleNameError(RegistryError):
     """A name that is no name, or is taken."""
 
 
-class UnknownEnsembleError(RegistryError):
+class MissingEnsembleError(RegistryError):
     """No ensemble of this name."""
 
 

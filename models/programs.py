@@ -15,6 +15,7 @@ only what they trust; the registry pins it by its sha256.
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
@@ -27,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import ProgramError
+from smoothcert.engine.form import placed
 
 _ENTRY = re.compile(
     r"models/model\.json|data/weights/(weight_\d+|model_weights_config\.json)"
@@ -52,6 +54,10 @@ class Exported(nn.Module):
     def train(self, mode: bool = True) -> Exported:
         """Nothing: a graph exported in training mode is refused when it is read."""
         return self
+
+    def optimised(self, device: torch.device, dtype: torch.dtype) -> tuple[nn.Module, str]:
+        """A copy of the graph as it is: it cannot be traced again."""
+        return placed(copy.deepcopy(self), device, dtype), "exported"
 
 
 def is_torchscript(data: bytes) -> bool:

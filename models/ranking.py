@@ -15,10 +15,10 @@ from torch.nn.functional import cross_entropy
 
 from models.data import Images
 from models.description import Description, Ranking
-from models.ensemble import Ensemble
 from models.errors import RankingError
 from models.selection import Selection
-from models.voting import lowest_argmax
+from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.voting import lowest_argmax
 
 FIT_STEPS = 100
 

@@ -19,18 +19,14 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from models.architectures import PROGRAMS, build, load_weights, normalised
+from models.architectures import PROGRAMS, build, load_weights
 from models.description import FILE, MAX_BYTES, Description, MemberFile, parse, write
-from models.ensemble import Ensemble, Member
-from models.errors import (
-    DescriptionError,
-    EnsembleNameError,
-    FileError,
-    ModelError,
-    UnknownEnsembleError,
-)
-from models.inference import prepare
+from models.errors import DescriptionError, EnsembleNameError, FileError, MissingEnsembleError, ModelError
 from models.programs import read_program
+from smoothcert.engine.ensemble import Ensemble, Member
+from smoothcert.engine.form import prepare
+from smoothcert.engine.normalisation import normalised
+from smoothcert.noise import resolve
 
 ZOO = Path(__file__).parent / "zoo"
 CARD = "README.md"
@@ -78,7 +74,7 @@ def load(
         tuple(members),
         description.classes,
         description.input_shape,
-        description.sigma,
+        resolve(sigma=description.sigma),
         description.voting,
         description.consensus,
         description.weights,
@@ -123,7 +119,7 @@ def _folder(zoo: Path, name: str) -> Path:
     check_name(name)
     folder = zoo / name
     if not (folder / FILE).is_file():
-        raise UnknownEnsembleError(f"no ensemble {name!r} in {zoo}; there are: {', '.join(names(zoo=zoo)) or 'none'}")
+        raise MissingEnsembleError(f"no ensemble {name!r} in {zoo}; there are: {', '.join(names(zoo=zoo)) or 'none'}")
     if folder.is_symlink():
         raise FileError(f"{folder} is a link")
     return folder

@@ -11,24 +11,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from smoothcert.engine.normalisation import Normalise
+
 CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
 CIFAR10_STD = (0.2023, 0.1994, 0.2010)
-
-
-class Normalise(nn.Module):
-    """(x - mean) / std per channel; the first layer of every network, with nothing to train."""
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1), persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[N, C, H, W] in, the same shape out."""
-        return (x - self.mean) / self.std
 
 
 class BasicBlock(nn.Module):

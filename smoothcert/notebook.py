@@ -58,7 +58,7 @@ def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
         yield "target radius", f"{certificate.target_radius}"
     if p_a := interval(certificate):
         yield "probability of the class", interval_text(p_a, 6)
-    yield "noise", f"{type(certificate.noise).__name__}, sigma {certificate.noise.sigma:g}"
+    yield "noise", certificate.noise.label
     yield "procedure", f"{certificate.procedure.name}, alpha {certificate.alpha:g}, beta {certificate.beta:g}"
     evaluations = "" if certificate.evaluations is None else f", {certificate.evaluations:,} evaluations"
     yield "samples", f"{certificate.samples:,}{evaluations}"

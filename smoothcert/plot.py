@@ -43,7 +43,7 @@ def plot_plans(plans: Mapping[str, Plan], path: Path, *, alpha: float, beta: flo
         axes.plot(p_as, [each.expected(p).samples for p in p_as], label=label, color=colour, linewidth=1.8)
     top = axes.get_ylim()[1]
     for each in testable.values():
-        if each.procedure.name == "sequential" and each.procedure.abandon == "strict":
+        if each.procedure.label == "sequential, strict":
             limit = [
                 each.procedure.n0 + information_limit(p, p0, each.expected(p), alpha=alpha, beta=beta) for p in p_as
             ]

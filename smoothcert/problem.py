@@ -70,7 +70,7 @@ KINDS: dict[str, Kind] = {
     "misdirected": Kind(421, "Not a name of this service"),
     "invalid_request": Kind(422, "A field of the request is wrong"),
     "invalid_image": Kind(422, "An image cannot be certified as it is"),
-    "sigma_mismatch": Kind(422, "The ensemble was trained for another sigma"),
+    "noise_mismatch": Kind(422, "The ensemble was trained for another noise"),
     "radius_out_of_reach": Kind(422, "The radius can never be proved like this"),
     "too_many_samples": Kind(422, "More samples than a certification may draw"),
     "invalid_certificate": Kind(422, "Not a certificate"),

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from smoothcert.certification import Whole, Wire
-from smoothcert.request import ProcedureName, Voting
+from smoothcert.noise import AnyNoise
+from smoothcert.request import Voting
 
 
 class EnsembleCard(Wire):
@@ -20,13 +21,14 @@ class EnsembleCard(Wire):
     classes: tuple[str, ...]
     input_shape: tuple[int, int, int]
     """Channels, height, width."""
-    sigma: float | None
-    """The noise that it was trained for; null where nobody has said."""
+    noise: AnyNoise | None
+    """The noise that it was trained for; null where that is unknown."""
     voting: Voting
     """The rule where a request names none."""
     votings: tuple[Voting, ...]
     """The rules that a request may name."""
-    procedures: tuple[ProcedureName, ...]
+    procedures: tuple[str, ...]
+    """The names of the procedures that a request may ask for."""
 
 
 class ServedEnsemble(EnsembleCard):

@@ -55,7 +55,7 @@ class Report:
         said = [
             f"procedure {certificate.procedure.name}{parameters}",
             "" if target is None else f"radius {target}",
-            f"sigma {certificate.noise.sigma:g}",
+            certificate.noise.label,
             f"alpha {certificate.alpha:g}",
             f"beta {certificate.beta:g}",
         ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from smoothcert.errors import LEAST_LEVEL
+from smoothcert.noise import AnyNoise, resolve
 from smoothcert.procedures import Adaptive, AnyProcedure
 from smoothcert.procedures.parameters import WholeNumber
 
@@ -17,12 +18,6 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,9
 Level = Annotated[float, Field(strict=True, ge=LEAST_LEVEL, lt=1, allow_inf_nan=False)]
 """An error probability."""
 Voting = Literal["soft", "softmax", "hard", "weighted"]
-ProcedureName = Literal["fixed", "adaptive", "sequential"]
-
-
-def _by_name(procedure: Any) -> Any:
-    """A procedure may be named alone, and then has its default parameters."""
-    return {"name": procedure} if isinstance(procedure, str) else procedure
 
 
 class CertificationRequest(BaseModel):
@@ -39,18 +34,21 @@ class CertificationRequest(BaseModel):
 
     ensemble: Name | None = None
     """Which ensemble is asked; may be left out where only one is served."""
+    noise: AnyNoise | None = None
+    """The noise; the one that the ensemble was trained for, if left out."""
     sigma: Annotated[float, Field(strict=True, gt=0, le=100, allow_inf_nan=False)] | None = None
-    """The noise; the one that the ensemble was trained for, unless `allow_sigma_mismatch`."""
-    allow_sigma_mismatch: Annotated[bool, Field(strict=True)] = False
+    """Short for Gaussian noise with this standard deviation. An answer states the noise in full instead."""
+    allow_noise_mismatch: Annotated[bool, Field(strict=True)] = Field(
+        default=False, validation_alias=AliasChoices("allow_noise_mismatch", "allow_sigma_mismatch")
+    )
+    """Allow a noise that the ensemble was not trained for."""
     radius: Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False)] | None = None
-    """The radius to prove, in l2. `fixed` proves the largest it can and takes none."""
+    """The radius to prove, in the norm of the noise. `fixed` proves the largest it can and takes none."""
     alpha: Level = 0.001
     """The chance of a false certificate is at most this, for each image or for all of them: see `family_wise`."""
     beta: Level = 0.001
     """The chance of giving up too early."""
-    procedure: Annotated[
-        AnyProcedure, BeforeValidator(_by_name, json_schema_input_type=AnyProcedure | ProcedureName)
-    ] = Field(default_factory=Adaptive)
+    procedure: AnyProcedure = Field(default_factory=Adaptive)
     """By name, or with its parameters; `adaptive` if left out."""
     voting: Voting | None = None
     """The ensemble's own rule, if left out."""
@@ -82,6 +80,16 @@ class CertificationRequest(BaseModel):
     """`high` is put before all that wait."""
     deadline_s: Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
     """Give up if there is no answer after so many seconds."""
+
+    @model_validator(mode="after")
+    def _resolve_sigma(self) -> Self:
+        """State the noise in full where it was given by its shorthand."""
+        if self.sigma is not None:
+            resolved = {"noise": resolve(self.noise, self.sigma), "sigma": None}
+            self.__dict__.update(resolved)  # the model is frozen for everybody else
+            self.__pydantic_fields_set__.add("noise")
+            self.__pydantic_fields_set__.discard("sigma")
+        return self
 
 
 class TensorImage(BaseModel):

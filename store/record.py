@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
@@ -32,6 +31,8 @@ class Record:
     seed: str
     created_at: float
     expires_at: float
+    slow: int = 0
+    """1 where the procedure says that it is slow to begin."""
     started_at: float = 0.0
     finished_at: float = 0.0
     deadline_at: float = 0.0
@@ -61,9 +62,8 @@ class Record:
 
     @property
     def slow_to_begin(self) -> bool:
-        """Whether a worker may need seconds before the first sample: a sequential test of very many."""
-        budget = _BUDGET.search(self.request)
-        return budget is not None and int(budget[1]) > QUICK_SAMPLES
+        """Whether a worker may need seconds before the first sample."""
+        return self.slow > 0
 
     @property
     def advanced(self) -> bool:
@@ -103,9 +103,5 @@ class Record:
         """For the hash."""
         return {field.name: str(getattr(self, field.name)) for field in fields(self)}
 
-
-QUICK_SAMPLES = 200_000
-"""The boundaries of a sequential test of so many are computed in less than a second."""
-_BUDGET = re.compile(r'"max_samples": ?(\d+)')
 
 _KINDS: dict[str, Any] = {name: kind if kind in (int, float) else str for name, kind in get_type_hints(Record).items()}

@@ -17,8 +17,8 @@ from dataclasses import replace
 from smoothcert.problem import Failure
 from store import transitions
 from store.commands import Call
+from workers.connection import AWAY, Server, until_answered
 from workers.jobs import Work
-from workers.server import AWAY, Server, until_answered
 from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from smoothcert.errors import explain
 from store.logs import log_as_json
+from workers.connection import Server
 from workers.errors import WorkerError
 from workers.holdings import Holdings
-from workers.server import Server
 from workers.settings import WorkerSettings
 from workers.worker import CertificationWorker
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import cast, get_args
+from typing import cast
 
 import torch
 
-from models.ensemble import Ensemble
 from models.registry import load, names
-from models.voting import RULES
+from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.voting import RULES
+from smoothcert.procedures import PROCEDURES
 from smoothcert.published import EnsembleCard
-from smoothcert.request import CertificationRequest, ProcedureName, Voting
+from smoothcert.request import CertificationRequest, Voting
 from workers.errors import HoldingsError
 from workers.settings import WorkerSettings
 
@@ -80,10 +81,10 @@ def card(ensemble: Ensemble) -> EnsembleCard:
         members=tuple(member.digest for member in ensemble.members),
         classes=ensemble.classes,
         input_shape=ensemble.input_shape,
-        sigma=ensemble.sigma,
+        noise=ensemble.noise,
         voting=cast(Voting, ensemble.voting),
         votings=tuple(cast(Voting, name) for name in votings),
-        procedures=get_args(ProcedureName),
+        procedures=PROCEDURES.names,
     )
 
 

@@ -19,7 +19,7 @@ from store import bookkeeping, keys, transitions
 from store.commands import Call
 from store.presence import REMEMBERED, Offer
 from store.record import Record
-from workers.server import Server
+from workers.connection import Server
 from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)

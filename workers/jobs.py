@@ -20,16 +20,18 @@ from torch import Tensor
 from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.certificate import Certificate
 from smoothcert.certification import ImageProgress, Look, Progress, Status
-from smoothcert.noise import Gaussian
+from smoothcert.engine import case as certification
+from smoothcert.engine import run
+from smoothcert.engine.case import Case
+from smoothcert.engine.checkpoint import Checkpoint
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.errors import CheckpointError, ClosedError, RunCanceledError
 from smoothcert.problem import Failure
+from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from store.record import Record
 from store.statistics import bucket
-from workers import certification, run
-from workers.certification import Case, Question
-from workers.checkpoint import Checkpoint
-from workers.engine import Engine
-from workers.errors import CanceledError, CheckpointError, ClosedError, HoldingsError, InputLostError, LateError
+from workers.errors import HoldingsError, ImagesLostError, LateError
 from workers.holdings import Holdings
 
 logger = logging.getLogger(__name__)
@@ -84,7 +86,7 @@ class Work:
     finished: dict[int, Finished] = field(default_factory=dict)
     unsaved: dict[int, str] = field(default_factory=dict)
     """Certificates that are not in Redis yet."""
-    spent: list[run.Progress] = field(default_factory=list)
+    spent: list[run.RunProgress] = field(default_factory=list)
     """Of images that ended without a certificate."""
     failure: Failure | None = None
     canceled: bool = False
@@ -128,7 +130,7 @@ class Work:
         """All evaluations, likewise."""
         return sum(each.evaluations for each in self._all_images())
 
-    def _all_images(self) -> Iterator[run.Progress | Finished]:
+    def _all_images(self) -> Iterator[run.RunProgress | Finished]:
         yield from (each.handle.progress for each in self.live.values())
         yield from self.finished.values()
         yield from self.spent
@@ -158,7 +160,7 @@ class Work:
         ended = self.live.pop(index)
         try:
             finished = Finished.of(ended.result())
-        except CanceledError:
+        except RunCanceledError:
             self.spent.append(ended.handle.progress)
         except ClosedError:  # the engine is gone: not this certification's fault, and the end of this process
             raise
@@ -220,7 +222,7 @@ def certify(
         _require_time(record)
         work.finished = {index: Finished.read(text.decode()) for index, text in stored.certificates.items()}
         request, images = CertificationRequest.model_validate_json(record.request), _images(stored.images)
-        ensemble, question = holdings.view(request, record.digest), _question(request, record.images)
+        ensemble, question = holdings.view(request, record.digest), Question.of(request, images=record.images)
         for index, image in enumerate(images):
             if index not in work.finished:
                 begin = partial(certification.start, engine, image, question, seed=record.seed, index=index)
@@ -229,7 +231,7 @@ def certify(
         work.fail(Failure(code="ensemble_changed", detail=str(error)))
     except ClosedError:
         raise
-    except InputLostError as error:
+    except ImagesLostError as error:
         work.fail(Failure(code="input_lost", detail=str(error)))
     except LateError as error:
         work.fail(Failure(code="deadline_exceeded", detail=str(error)))
@@ -268,15 +270,8 @@ def _telling(ended: Callable[[Work, int], None], work: Work, index: int) -> Call
 def _images(data: bytes | None) -> Tensor:
     """[N, C, H, W] from the npy file that the API stored."""
     if data is None:
-        raise InputLostError("the images are no longer there")
+        raise ImagesLostError("the images are no longer there")
     return torch.from_numpy(np.load(io.BytesIO(data), allow_pickle=False))
-
-
-def _question(request: CertificationRequest, images: int) -> Question:
-    if request.sigma is None:
-        raise ValueError("the request has no sigma")
-    question = Question(Gaussian(request.sigma), request.procedure, request.radius, request.alpha, request.beta)
-    return question.shared_by(images) if request.family_wise else question
 
 
 def image_progress(under_way: Case) -> ImageProgress:

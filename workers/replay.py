@@ -13,15 +13,16 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from models.ensemble import Ensemble
 from models.registry import ZOO, load
-from smoothcert.certificate import Certificate, Provenance, verify
+from smoothcert.certificate import Certificate, Provenance
+from smoothcert.engine.case import VERSIONS, start
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.pixels import Pixels
 from smoothcert.errors import SmoothcertError
 from smoothcert.figures import radius_text
-from workers.certification import VERSIONS, Question, start
-from workers.engine import Engine
+from smoothcert.verification import verify
 from workers.errors import ReplayError
-from workers.pixels import check_image, pixels_sha256
 
 EXCEPT = {"digest", "provenance"}
 """Fields that do not follow from the counts alone; times differ, and with them the digest."""
@@ -48,17 +49,9 @@ def replay(
     if tuple(image.shape) == (height, width, channels) != ensemble.input_shape:  # as the service takes it, too
         image = image.permute(2, 0, 1)
     _check_image(provenance, image, ensemble)
-    question = Question(
-        certificate.noise,
-        certificate.procedure,
-        certificate.target_radius,
-        certificate.alpha,
-        certificate.beta,
-        certificate.family_wise,
-    )
     with Engine(ensemble, batch=_rows(provenance)) as engine, Progress(transient=True) as bar:
         seed, index = provenance.sampling.seed, provenance.sampling.image
-        begun = start(engine, image, question, seed=seed, index=index)
+        begun = start(engine, image, certificate.question, seed=seed, index=index)
         task = bar.add_task("samples", total=certificate.samples)
         while not begun.handle.future.done():
             bar.update(task, completed=begun.handle.progress.samples)
@@ -105,7 +98,7 @@ def _rows(provenance: Provenance) -> int:
 
 
 def _check_image(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> None:
-    seen = pixels_sha256(check_image(image, ensemble.input_shape))
+    seen = Pixels.of(image, ensemble.input_shape).sha256
     if seen != provenance.input.sha256:
         raise ReplayError(
             f"another image: its pixels have sha256 {seen}, the certificate says {provenance.input.sha256}"

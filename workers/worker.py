@@ -28,17 +28,18 @@ from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 from rq.worker import WorkerStatus
 
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.errors import ClosedError
 from store import bookkeeping, keys, presence, transitions
 from store.commands import Command
 from store.presence import Presence
 from store.record import Record
 from workers.clerk import Clerk
-from workers.engine import Engine
-from workers.errors import ClockError, ClosedError
+from workers.connection import AWAY, Server, full_is_away, until_answered
+from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.jobs import Stored, Work, certify
-from workers.server import AWAY, Server, full_is_away, until_answered
 from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
@@ -232,7 +233,7 @@ class CertificationWorker(SimpleWorker):
         self.server.run(commands)
 
     def _presence(self, live: int) -> Presence:
-        statistics = self.engine.statistics
+        statistics = self.engine.workload
         self._rate.see(statistics.evaluations, busy=live > 0)
         return Presence(
             name=self.name,

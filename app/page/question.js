@@ -113,7 +113,7 @@ export class Question {
     if (procedure.name !== "fixed") {
       Object.assign(asked, { radius: number(value("radius")), beta: number(value("beta")) });
     }
-    if (this.field("mismatch").checked) asked.allow_sigma_mismatch = true;
+    if (this.field("mismatch").checked) asked.allow_noise_mismatch = true;
     return asked;
   }
 

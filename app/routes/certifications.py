@@ -8,12 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from app import answer, events, headers, logs, submission
-from app.access import Owner
-from app.cursor import Cursor
-from app.errors import ProblemError
-from app.intake import admit, new_id, require_taken
-from app.queue import Found, Queue, Receipt
+from app import answer, events, logs
+from app.http import headers
+from app.http.authentication import Owner
+from app.http.errors import ProblemError
+from app.redis.cursor import Cursor
+from app.redis.queue import Found, Queue, Receipt
+from app.requests import submission
+from app.requests.intake import admit, new_id, require_taken
 from app.service import TheService
 from smoothcert.certification import Status
 from smoothcert.errors import shown

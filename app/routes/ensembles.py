@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from app.access import AUTHORISED
+from app.http.authentication import AUTHORISED
 from app.service import TheService
 from smoothcert.published import EnsembleList
 

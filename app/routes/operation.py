@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from app import metrics
-from app.access import AUTHORISED
-from app.errors import ProblemError, UnavailableError
+from app.http.authentication import AUTHORISED
+from app.http.errors import ProblemError, UnavailableError
 from app.service import TheService
 from smoothcert import __version__
 from smoothcert.certificate import Certificate

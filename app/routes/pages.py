@@ -9,8 +9,8 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from app import openapi
-from app.errors import ProblemError
+from app.docs import openapi
+from app.http.errors import ProblemError
 from app.samples import png, samples
 from smoothcert.errors import shown
 

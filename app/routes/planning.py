@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app import admission, body
-from app.access import AUTHORISED
-from app.admission import Question
+from app.http import body
+from app.http.authentication import AUTHORISED
+from app.requests import admission
+from app.requests.admission import Settled
 from app.service import TheService
 from smoothcert.plan import Plan, plan
 from smoothcert.published import Expectation, LookPlan, PlanAnswer, Seconds
@@ -24,7 +25,7 @@ async def create(request: Request, service: TheService) -> Response:
     """Whether a radius can be proved at all, with how many samples, and in what time."""
     asked = await body.read_json(request, service.settings, service.bodies, PlanRequest)
     offer = await service.offer(asked.ensemble)
-    question = admission.settle(
+    settled = admission.settle(
         asked,
         offer.card,
         images=asked.image_count,
@@ -35,14 +36,14 @@ async def create(request: Request, service: TheService) -> Response:
         admission.require_target(asked)
     rate = (await service.queue.roster()).rate(offer)
     members = len(offer.card.members)
-    planned = await service.planner.run(lambda: _answer(question, members=members, rate=rate))
+    planned = await service.planner.run(lambda: _answer(settled, members=members, rate=rate))
     return Response(planned.model_dump_json(), media_type="application/json")
 
 
-def _answer(question: Question, *, members: int, rate: float | None) -> PlanAnswer:
-    request = question.request
+def _answer(settled: Settled, *, members: int, rate: float | None) -> PlanAnswer:
+    request, question = settled.request, settled.question
     # a fixed procedure has no target: any radius at all will do
-    planned = plan(request.procedure, question.noise, request.radius or 0.0, alpha=question.alpha, beta=request.beta)
+    planned = plan(question.procedure, question.noise, request.radius or 0.0, alpha=question.alpha, beta=request.beta)
     return PlanAnswer(
         feasible=planned.feasible,
         reason=planned.reason,

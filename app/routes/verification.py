@@ -5,14 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app import body
-from app.access import AUTHORISED
-from app.admission import require_quick
-from app.errors import ProblemError
+from app.http import body
+from app.http.authentication import AUTHORISED
+from app.http.errors import ProblemError
+from app.requests.admission import require_quick
 from app.service import TheService
-from smoothcert.certificate import Certificate, verify
+from smoothcert.certificate import Certificate
 from smoothcert.errors import CertificateError
 from smoothcert.published import FieldProblem, VerificationAnswer
+from smoothcert.verification import verify
 
 MOST_SAID = 2000
 

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from models import addition
-from models.architectures import ARCHITECTURES, Normalisation
-from models.ensemble import MAX_CLASSES
+from models.architectures import ARCHITECTURES
 from models.registry import ZOO
+from smoothcert.engine.ensemble import MAX_CLASSES
+from smoothcert.engine.normalisation import Normalisation
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 

@@ -16,7 +16,7 @@ def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) 
         return
     if not served:
         note("no ensemble is served: no worker has announced one yet")
-    shown = table("ensemble", "ready", numbers=("input", "sigma", "members", "classes", "evaluations/s"), tight=True)
+    shown = table("ensemble", "ready", numbers=("input", "noise", "members", "classes", "evaluations/s"), tight=True)
     shown.columns[0].no_wrap = True
     for each in served:
         rate = each.evaluations_per_second
@@ -24,7 +24,7 @@ def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) 
             plain(each.name),
             plain(f"yes, {each.workers} on {', '.join(each.devices)}" if each.ready else "no, requests wait"),
             " x ".join(map(str, each.input_shape)),
-            "–" if each.sigma is None else f"{each.sigma:g}",
+            "–" if each.noise is None else each.noise.label,
             f"{len(each.members)}",
             f"{len(each.classes):,}",
             "–" if rate is None else f"{rate:,.0f}",

@@ -72,7 +72,8 @@ def _standard_input() -> bytes:
 
 
 def _problems(text: str | bytes) -> list[str]:
-    from smoothcert.certificate import Certificate, verify
+    from smoothcert.certificate import Certificate
+    from smoothcert.verification import verify
 
     try:
         return [str(problem) for problem in verify(Certificate.from_json(text)).problems]

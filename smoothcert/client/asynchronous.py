@@ -23,7 +23,7 @@ from smoothcert.client.exchange import Exchange
 from smoothcert.client.images import File, Image, Several, each, encode_all, is_single
 from smoothcert.client.many import JOB_IMAGES, certify_many
 from smoothcert.client.outgoing import TIMEOUT_S, opened, outgoing
-from smoothcert.client.question import Question, ask
+from smoothcert.client.question import RequestFields, ask
 from smoothcert.client.retries import Retries
 from smoothcert.client.steps import EXHAUSTED, HangUp, Hear, Listen, Play, Pull, Send, Sleep, Step, Steps, Tell
 from smoothcert.published import PlanAnswer, ServedEnsemble, VerificationAnswer
@@ -65,7 +65,7 @@ class AsyncClient:
         wait_timeout: float | None = None,
         progress: Shown = None,
         on_timeout: Leaving = "cancel",
-        **question: Unpack[Question],
+        **question: Unpack[RequestFields],
     ) -> Certificate | list[Certificate]:
         """Certify an image, or several. A task that is canceled cancels the certification, or leaves it."""
         with showing(progress) as report:
@@ -75,7 +75,7 @@ class AsyncClient:
             found = await self._driver.perform(steps)
         return found[0] if is_single(images) else [*found]
 
-    async def submit(self, images: Image | Iterable[Image], **question: Unpack[Question]) -> Certification:
+    async def submit(self, images: Image | Iterable[Image], **question: Unpack[RequestFields]) -> Certification:
         """Submit an image, or several, and do not wait for the certificates."""
         return await self._driver.perform(self._core.submit(encode_all(images), ask(question, CertificationRequest)))
 
@@ -86,7 +86,7 @@ class AsyncClient:
         out: str | PathLike[str] | None = None,
         job_images: int = JOB_IMAGES,
         on_timeout: Leaving = "cancel",
-        **question: Unpack[Question],
+        **question: Unpack[RequestFields],
     ) -> AsyncGenerator[Certificate, None]:
         """The certificates of a whole data set, which may be an asynchronous iterable.
 
@@ -96,7 +96,7 @@ class AsyncClient:
         steps = certify_many(self._core, question, out=path, job_images=job_images, leaving=on_timeout)
         return self._driver.told(steps, images if isinstance(images, AsyncIterable) else each(images))
 
-    async def plan(self, *, image_count: int = 1, **question: Unpack[Question]) -> PlanAnswer:
+    async def plan(self, *, image_count: int = 1, **question: Unpack[RequestFields]) -> PlanAnswer:
         """What the question could prove and what it would cost."""
         return await self._driver.perform(self._core.plan(question, image_count))
 

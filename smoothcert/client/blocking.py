@@ -22,7 +22,7 @@ from smoothcert.client.exchange import Exchange
 from smoothcert.client.images import File, Image, Several, each, encode_all, is_single
 from smoothcert.client.many import JOB_IMAGES, certify_many
 from smoothcert.client.outgoing import TIMEOUT_S, opened, outgoing
-from smoothcert.client.question import Question, ask
+from smoothcert.client.question import RequestFields, ask
 from smoothcert.client.retries import Retries
 from smoothcert.client.steps import EXHAUSTED, HangUp, Hear, Listen, Play, Pull, Send, Sleep, Step, Steps, Tell
 from smoothcert.published import PlanAnswer, ServedEnsemble, VerificationAnswer
@@ -69,7 +69,7 @@ class Client:
         wait_timeout: float | None = None,
         progress: Shown = None,
         on_timeout: Leaving = "cancel",
-        **question: Unpack[Question],
+        **question: Unpack[RequestFields],
     ) -> Certificate | list[Certificate]:
         """Certify an image, or several: a Certificate for one, a list in their order for several.
 
@@ -86,7 +86,7 @@ class Client:
             found = self._driver.perform(steps)
         return found[0] if is_single(images) else [*found]
 
-    def submit(self, images: Image | Iterable[Image], **question: Unpack[Question]) -> Certification:
+    def submit(self, images: Image | Iterable[Image], **question: Unpack[RequestFields]) -> Certification:
         """Submit an image, or several, and do not wait for the certificates."""
         return self._driver.perform(self._core.submit(encode_all(images), ask(question, CertificationRequest)))
 
@@ -97,7 +97,7 @@ class Client:
         out: str | PathLike[str] | None = None,
         job_images: int = JOB_IMAGES,
         on_timeout: Leaving = "cancel",
-        **question: Unpack[Question],
+        **question: Unpack[RequestFields],
     ) -> Generator[Certificate, None, None]:
         """The certificates of a whole data set, in its order, as they come; `index` is the place in the job.
 
@@ -108,7 +108,7 @@ class Client:
         steps = certify_many(self._core, question, out=path, job_images=job_images, leaving=on_timeout)
         return self._driver.told(steps, each(images))
 
-    def plan(self, *, image_count: int = 1, **question: Unpack[Question]) -> PlanAnswer:
+    def plan(self, *, image_count: int = 1, **question: Unpack[RequestFields]) -> PlanAnswer:
         """What the question could prove and what it would cost, before any sample is drawn."""
         return self._driver.perform(self._core.plan(question, image_count))
 

@@ -37,7 +37,7 @@ from smoothcert.client.following import Following
 from smoothcert.client.images import EncodedImage, naming_files
 from smoothcert.client.outcome import certificates, not_ended
 from smoothcert.client.picture import picture
-from smoothcert.client.question import Question, ask, told
+from smoothcert.client.question import RequestFields, ask, told
 from smoothcert.client.retries import Retries
 from smoothcert.client.steps import HangUp, Send, Sleep, Steps, Tell
 from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
@@ -58,7 +58,7 @@ PATIENCE = 2
 Leaving = Literal["cancel", "leave"]
 
 
-class Certifying(Question, total=False):
+class Certifying(RequestFields, total=False):
     """The keywords of `certify`."""
 
     wait_timeout: float | None
@@ -185,7 +185,7 @@ class Core:
     def certify(
         self,
         images: Sequence[EncodedImage],
-        question: Question,
+        question: RequestFields,
         *,
         wait_timeout: float | None,
         leaving: Leaving,
@@ -255,7 +255,7 @@ class Core:
         """One of them."""
         return (yield from self.exchange.ask(Send("GET", _path(ENSEMBLES, name)), ServedEnsemble))
 
-    def plan(self, question: Question, image_count: int) -> Steps[PlanAnswer]:
+    def plan(self, question: RequestFields, image_count: int) -> Steps[PlanAnswer]:
         """What the question could prove, and what it would cost."""
         content = json.dumps(told(ask(question, PlanRequest, image_count=image_count))).encode()
         return (yield from self.exchange.ask(Send("POST", PLAN, JSON, content=content), PlanAnswer))

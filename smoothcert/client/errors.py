@@ -19,7 +19,7 @@ SmoothcertError                          smoothcert/errors.py
         │   └── AlreadyEndedError, StillRunningError
         ├── TooLargeError                too many bytes, pixels or images for one request
         ├── InvalidRequestError (also a ValueError), found here or by the service
-        │   ├── InvalidImageError, InvalidCertificateError, SigmaMismatchError, TooManySamplesError
+        │   ├── InvalidImageError, InvalidCertificateError, NoiseMismatchError, TooManySamplesError
         │   └── RadiusOutOfReachError    says the largest radius that could be proved
         ├── BusyError                    later: retry_after says when
         └── ServerError                  a mistake of the service, or it is not available
@@ -255,10 +255,10 @@ class InvalidImageError(InvalidRequestError):
     codes = ("invalid_image",)
 
 
-class SigmaMismatchError(InvalidRequestError):
+class NoiseMismatchError(InvalidRequestError):
     """The ensemble was trained for another sigma."""
 
-    codes = ("sigma_mismatch",)
+    codes = ("noise_mismatch",)
 
 
 class RadiusOutOfReachError(InvalidRequestError):

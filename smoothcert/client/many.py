@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smoothcert.certificate import Certificate, EnsembleRecord, verify
+from smoothcert.certificate import Certificate, EnsembleRecord
 from smoothcert.client.bar import unseen
 from smoothcert.client.core import Core, Leaving, require_known
 from smoothcert.client.deadline import Deadline
@@ -21,11 +21,12 @@ from smoothcert.client.errors import BusyError, ClientError, ImageError, Invalid
 from smoothcert.client.exchange import NEVER
 from smoothcert.client.images import EncodedImage, encode
 from smoothcert.client.outcome import certificates
-from smoothcert.client.question import Question, ask
+from smoothcert.client.question import RequestFields, ask
 from smoothcert.client.steps import EXHAUSTED, Pull, Steps, Tell
 from smoothcert.errors import CertificateError, LedgerError
 from smoothcert.ledger import REMEDY, Ledger
 from smoothcert.request import CertificationRequest
+from smoothcert.verification import verify
 
 JOB_IMAGES = 64
 """Enough to fill the batches of a worker, few enough to come back soon."""
@@ -54,7 +55,9 @@ def _places(start: int, count: int) -> str:
     return f"images {start} to {start + count - 1} of the data set"
 
 
-def certify_many(core: Core, question: Question, *, out: Path | None, job_images: int, leaving: Leaving) -> Steps[None]:
+def certify_many(
+    core: Core, question: RequestFields, *, out: Path | None, job_images: int, leaving: Leaving
+) -> Steps[None]:
     """Tells the certificate of each image that is pulled, in their order."""
     if question.get("labels") is not None:
         raise InvalidRequestError("labels: they belong to one request; zip them with the certificates instead")

@@ -11,22 +11,24 @@ from pydantic import ValidationError
 
 from smoothcert.client.errors import InvalidRequestError
 from smoothcert.errors import explain
-from smoothcert.procedures import Adaptive, Fixed, Sequential
-from smoothcert.request import CertificationRequest, ProcedureName, Voting
+from smoothcert.noise import Noise
+from smoothcert.procedures import Parameters
+from smoothcert.request import CertificationRequest, Voting
 
 Asked = TypeVar("Asked", bound=CertificationRequest)
 
 
-class Question(TypedDict, total=False):
+class RequestFields(TypedDict, total=False):
     """The fields of `CertificationRequest`, which says what each means; the service decides what is left out."""
 
     ensemble: str | None
+    noise: Noise | Mapping[str, Any] | None
     sigma: float | None
-    allow_sigma_mismatch: bool
+    allow_noise_mismatch: bool
     radius: float | None
     alpha: float
     beta: float
-    procedure: ProcedureName | Fixed | Adaptive | Sequential | Mapping[str, Any]
+    procedure: str | Parameters | Mapping[str, Any]
     voting: Voting | None
     consensus: SupportsIndex | None
     family_wise: bool
@@ -37,9 +39,9 @@ class Question(TypedDict, total=False):
     deadline_s: float | None
 
 
-def ask(question: Question, kind: type[Asked], **more: Any) -> Asked:
+def ask(fields: RequestFields, kind: type[Asked], **more: Any) -> Asked:
     """The request that the keywords make; InvalidRequestError where one of them is wrong or unknown."""
-    said: dict[str, Any] = {name: _plain(value) for name, value in {**question, **more}.items()}
+    said: dict[str, Any] = {name: _plain(value) for name, value in {**fields, **more}.items()}
     if isinstance(labels := said.get("labels"), Iterable) and not isinstance(labels, str | bytes | Mapping):
         said["labels"] = tuple(map(_whole, labels))
     try:

@@ -5,27 +5,34 @@ Each is a generator that yields the number of further samples it wants, is sent 
 
     verdict = run(certify_adaptive(Gaussian(0.25), 0.25), sample)
 
-A further procedure is one more file here and an entry in `AnyProcedure`.
+A further procedure is a new file here, its entry in `PROCEDURES`, and its test.
 """
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
+from smoothcert.kinds import Kinds
 from smoothcert.procedures.adaptive import Adaptive, certify_adaptive
 from smoothcert.procedures.fixed import Fixed, certify
+from smoothcert.procedures.parameters import Parameters
 from smoothcert.procedures.prediction import predict
 from smoothcert.procedures.protocol import Procedure, run
 from smoothcert.procedures.sequential import Sequential, certify_sequential
 
-AnyProcedure = Annotated[Fixed | Adaptive | Sequential, Field(discriminator="name")]
+PROCEDURES: Kinds[Parameters] = Kinds("procedure")
+for kind in (Fixed, Adaptive, Sequential):
+    PROCEDURES.add(kind)
+
+AnyProcedure = Annotated[Parameters, PROCEDURES]
+"""Every procedure that a request or a certificate can name, as a pydantic type."""
 
 __all__ = [
+    "PROCEDURES",
     "Adaptive",
     "AnyProcedure",
     "Fixed",
+    "Parameters",
     "Procedure",
     "Sequential",
     "certify",

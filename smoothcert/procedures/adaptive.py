@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -94,9 +94,17 @@ def require_stages(stages: Sequence[int]) -> Sequence[int]:
 class Adaptive(Parameters):
     """`certify_adaptive` by name, with its parameters."""
 
+    budget: ClassVar[str] = "stages"
+
     name: Literal["adaptive"] = "adaptive"
     stages: Annotated[tuple[WholeNumber, ...], AfterValidator(require_stages)] = STAGES
+    """The samples of each stage, in increasing order."""
     keep_samples: Annotated[bool, Field(strict=True)] = False
+    """Whether a stage decides on all samples so far instead of its own."""
+
+    @property
+    def label(self) -> str:
+        return "adaptive, kept" if self.keep_samples else "adaptive"
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run."""
@@ -136,3 +144,7 @@ class Adaptive(Parameters):
     def last_alpha(self, alpha: float) -> float:
         """Bonferroni: every stage has its share."""
         return alpha / len(self.stages)
+
+    def least_beta(self, beta: float) -> float:
+        """Only the stages before the last abandon."""
+        return beta / max(1, len(self.stages) - 1)

@@ -43,10 +43,16 @@ def _certify(noise: Noise, n0: int, n: int, alpha: float) -> Procedure:
 class Fixed(Parameters):
     """`certify` by name, with its parameters."""
 
+    budget: ClassVar[str] = "n"
     targeted: ClassVar[bool] = False
 
     name: Literal["fixed"] = "fixed"
     n: WholeNumber = N
+    """The samples that bound p_A."""
+
+    @property
+    def label(self) -> str:
+        return "fixed"
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run; it has no use for a target radius or beta."""

@@ -68,12 +68,19 @@ def _certify_sequential(radius: float, p0: float, n0: int, plan: Boundaries) -> 
 class Sequential(Parameters):
     """`certify_sequential` by name, with its parameters."""
 
+    budget: ClassVar[str] = "max_samples"
     exceeds_target: ClassVar[bool] = False
     limit: ClassVar[int] = MOST_SAMPLES
 
     name: Literal["sequential"] = "sequential"
     max_samples: Annotated[WholeNumber, Field(le=MOST_SAMPLES)] = MAX_SAMPLES
+    """The most samples of the estimation."""
     abandon: Abandon = "strict"
+    """What giving up promises: see `smoothcert.sequential`."""
+
+    @property
+    def label(self) -> str:
+        return f"sequential, {self.abandon}"
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run."""
@@ -100,3 +107,11 @@ class Sequential(Parameters):
     def last_alpha(self, alpha: float) -> float:
         """All of alpha, which no earlier look can have touched where only the last one certifies."""
         return alpha * (1 - SLACK)
+
+    @property
+    def boundary_samples(self) -> int:
+        return self.max_samples
+
+    def interval_alpha(self, alpha: float, looks: int) -> float:
+        """Half of what would do: the looks of a sequential test follow the counts, and Bonferroni covers both."""
+        return alpha / max(1, 2 * looks)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.embedded import EmbeddedServer
-from tests.attack.whole import Whole
-from tests.service.api import Api
+from app.local.embedded import EmbeddedServer
 from tests.service.conftest import api, client, player, players, valkey  # noqa: F401
-from tests.service.owners import ENTRIES
+from tests.support.api import Api
+from tests.support.attacked import Whole
+from tests.support.owners import ENTRIES
 
 
 @pytest.fixture(scope="session")

@@ -32,11 +32,11 @@ from PIL import Image
 from schemathesis import GenerationMode
 from schemathesis.core.failures import FailureGroup
 
-from tests.attack.whole import QUESTION, URL, Whole
 from tests.service import eventually
-from tests.service.api import encoded, npy, tensor
-from tests.service.document import excluded_checks, schema
-from tests.service.networks import SHAPE
+from tests.support.api import encoded, npy, tensor
+from tests.support.attacked import QUESTION, URL, Whole
+from tests.support.document import excluded_checks, schema
+from tests.support.worker_networks import SHAPE
 
 PATIENCE = 60.0
 """Seconds without an answer that are called a hang."""

@@ -8,9 +8,9 @@ import re
 import httpx
 import pytest
 
-from app.envelope import PROBES
-from tests.service.api import ROOT, Api, picture, problem, question
-from tests.service.player import Player
+from app.http.middleware import PROBES
+from tests.support.api import ROOT, Api, picture, problem, question
+from tests.support.player import Player
 
 URL = "/v1/certifications"
 

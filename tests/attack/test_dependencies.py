@@ -11,7 +11,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.service.api import ROOT
+from tests.support.api import ROOT
 
 
 def pins() -> dict[str, str]:

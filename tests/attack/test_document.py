@@ -6,7 +6,7 @@ import ast
 import re
 from functools import cache
 
-from tests.service.api import ROOT
+from tests.support.api import ROOT
 
 HEAD = "| attempt | what stands against it | test |"
 TEST = re.compile(r"`(\w+/\w+\.py)::(\w+)`")

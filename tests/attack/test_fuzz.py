@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.attack.fuzz import KINDS, Tally, attack, damaged, damaged_http, ends
-from tests.attack.whole import Whole
+from tests.support.attacked import Whole
 
 CASES = 25
 

@@ -9,9 +9,9 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from app.protocol import MOST_HEAD, MOST_PIPELINED
+from app.http.protocol import MOST_HEAD, MOST_PIPELINED
 from tests.service import eventually
-from tests.service.api import ANSWER_S, Api
+from tests.support.api import ANSWER_S, Api
 
 GET = b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.images import MOST_PIECES, Wanted, _pieces, _require_few_pieces, decode
-from tests.service.api import Api, encoded, picture, problem, question, text
-from tests.service.player import SHAPE, Player
+from app.requests.images import MOST_PIECES, Wanted, _pieces, _require_few_pieces, decode
+from tests.support.api import Api, encoded, picture, problem, question, text
+from tests.support.player import SHAPE, Player
 
 URL = "/v1/certifications"
 GIGABYTE = 1_000_000_000

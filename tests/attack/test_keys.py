@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.access import MOST_FAILURES, Keys, new_key
-from app.embedded import EmbeddedServer
-from app.intake import new_id
-from tests.service.api import Api, problem
-from tests.service.owners import ALICE, BOB, ENTRIES, bearer
+from app.http.authentication import MOST_FAILURES, Keys, new_key
+from app.local.embedded import EmbeddedServer
+from app.requests.intake import new_id
+from tests.support.api import Api, problem
+from tests.support.owners import ALICE, BOB, ENTRIES, bearer
 
 URL = "/v1/certifications"
 

@@ -14,13 +14,13 @@ import httpx
 import numpy as np
 import pytest
 
-from app.body import MOST_VALUES, Bodies
-from app.errors import ProblemError
-from app.images import Wanted, decode, decoded_bytes
+from app.http.body import MOST_VALUES, Bodies
+from app.http.errors import ProblemError
+from app.requests.images import Wanted, decode, decoded_bytes
 from smoothcert.request import TensorImage
 from tests.service import eventually
-from tests.service.api import ANSWER_S, Api, picture, problem, question, tensor, text
-from tests.service.player import Player
+from tests.support.api import ANSWER_S, Api, picture, problem, question, tensor, text
+from tests.support.player import Player
 
 URL = "/v1/certifications"
 JSON = {"Content-Type": "application/json"}

@@ -13,8 +13,8 @@ import pytest
 from models.errors import EnsembleNameError
 from models.registry import check_name
 from tests.service import eventually
-from tests.service.api import Api, picture, problem, question, text
-from tests.service.player import Player
+from tests.support.api import Api, picture, problem, question, text
+from tests.support.player import Player
 
 URL = "/v1/certifications"
 TRICKS = [

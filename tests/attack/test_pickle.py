@@ -14,11 +14,11 @@ from rq import Queue
 from rq.job import Job
 
 from store import bookkeeping, keys
-from tests.attack.whole import QUESTION, URL, Whole
 from tests.service import eventually
-from tests.service.api import ROOT, problem, text
-from tests.service.pool import flat
-from tests.unit.programs import poison
+from tests.support.api import ROOT, problem, text
+from tests.support.attacked import QUESTION, URL, Whole
+from tests.support.pool import flat
+from tests.support.programs import poison
 
 PACKAGES = ("smoothcert", "models", "store", "workers", "app", "benchmarks")
 NEVER_IMPORTED = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml"}

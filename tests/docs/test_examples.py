@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import Block, blocks
-from tests.docs.clone import ROOT, Clone
+from tests.support.blocks import Block, blocks
+from tests.support.clone import ROOT, Clone
 
 BLOCKS = [block for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) for block in blocks(page, ROOT)]
 SHOWN = {"", "text"}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app import openapi, reference
+from app.docs import openapi, reference
 from app.main import create_app
 from app.settings import Settings
-from tests.docs.clone import ROOT
+from tests.support.clone import ROOT
 from workers.settings import WorkerSettings
 
 PAGES = [

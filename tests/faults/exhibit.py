@@ -15,15 +15,16 @@ import torch
 from models.addition import Addition, add
 from models.data import load_images
 from models.registry import ZOO, load
+from smoothcert.engine.case import certify
+from smoothcert.engine.engine import Engine
 from smoothcert.noise import Gaussian
+from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from store.record import Record
 from tests.faults.networks import ARCHITECTURE, ORDINARY
-from tests.service.networks import SHAPE, state
-from tests.service.pool import told
-from tests.service.zoo import SIGMA
-from workers.certification import Question, certify
-from workers.engine import Engine
+from tests.support.pool import told
+from tests.support.worker_networks import SHAPE, state
+from tests.support.zoo import SIGMA
 
 Images = tuple[npt.NDArray[Any], ...]
 

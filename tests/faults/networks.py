@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tests.service.networks import SHAPE, Trivial
-from tests.service.zoo import SIGMA
+from tests.support.worker_networks import SHAPE, Trivial
+from tests.support.zoo import SIGMA
 
 ARCHITECTURE = "tests.faults.networks:mortal"
 DEADLY, ENDLESS, HUNGRY = 0.111, 0.222, 0.333

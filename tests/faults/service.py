@@ -15,15 +15,15 @@ import httpx
 import numpy.typing as npt
 import redis
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from smoothcert import Client
 from smoothcert.certificate import Certificate
 from store import bookkeeping, keys
 from store.presence import Presence
 from store.record import Record
 from tests.faults.exhibit import Exhibit, Images, Reference
-from tests.service.api import ROOT, Api, tensor
-from tests.service.pool import Pool
+from tests.support.api import ROOT, Api, tensor
+from tests.support.pool import Pool
 
 POOL = "default"
 PATIENCE_S = 90.0

@@ -10,9 +10,9 @@ import pytest
 from rq import Queue
 from rq.serializers import JSONSerializer
 
-from app.embedded import EmbeddedServer
-from tests.service.api import Api, question
-from tests.service.player import Player
+from app.local.embedded import EmbeddedServer
+from tests.support.api import Api, question
+from tests.support.player import Player
 
 URL = "/v1/certifications"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from tests.faults.exhibit import SMALL, small_zoo
 from tests.service import eventually
-from tests.service.pool import Pool
+from tests.support.pool import Pool
 from workers.fleet import PAUSE_S, Fleet
 
 

@@ -13,7 +13,7 @@ from store import keys
 from store.record import Record
 from tests.faults.exhibit import Images
 from tests.faults.service import Service, StuckError
-from tests.service.pool import told
+from tests.support.pool import told
 
 ACCEPTED, UNAVAILABLE = 202, 503
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.page.chromium import MISSING, chromium
-from tests.page.visit import Visit
+from tests.support.chromium import MISSING, chromium
+from tests.support.visit import Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.page.chromium import MISSING, chromium
-from tests.page.shipped import shipped
-from tests.page.visit import Visit
+from tests.support.chromium import MISSING, chromium
+from tests.support.shipped import shipped
+from tests.support.visit import Visit
 
 SAMPLE, RADIUS = "cat", "0.36"
 """Certified for sure, and not at the first look."""

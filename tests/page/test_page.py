@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from app.access import digest
+from app.http.authentication import digest
 from smoothcert.bounds import lower_bound, upper_bound
-from smoothcert.certificate import Certificate, verify
-from tests.page.visit import CLOSE, DARK, LIGHT, Visit, grey
-from tests.service.api import Api, picture
-from tests.service.networks import SHAPE
-from tests.service.whole import whole_service
-from tests.service.zoo import SIGMA, make_zoo
+from smoothcert.certificate import Certificate
+from smoothcert.verification import verify
+from tests.support.api import Api, picture
+from tests.support.visit import CLOSE, DARK, LIGHT, Visit, grey
+from tests.support.whole import whole_service
+from tests.support.worker_networks import SHAPE
+from tests.support.zoo import SIGMA, make_zoo
 
 KEY = "sk_of-the-tests"
 URL = "/v1/certifications"

@@ -8,9 +8,9 @@ import pytest
 
 from models.data import load_images
 from models.registry import ZOO
-from tests.page.shipped import NAME, shipped
-from tests.page.visit import Visit
-from tests.service.api import Api
+from tests.support.api import Api
+from tests.support.shipped import NAME, shipped
+from tests.support.visit import Visit
 
 SHEET = load_images(ZOO / "cifar10-test-100.json")
 SHIP = 4

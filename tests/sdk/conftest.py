@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from smoothcert import Client
-from tests.sdk.rogue import Rogue
-from tests.service.whole import whole_service
-from tests.service.zoo import make_zoo
+from tests.support.rogue import Rogue
+from tests.support.whole import whole_service
+from tests.support.zoo import make_zoo
 
 
 @pytest.fixture(scope="session")

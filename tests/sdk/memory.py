@@ -40,8 +40,8 @@ def certify(url: str, out: Path) -> None:
 
 
 def serve() -> None:
-    from tests.service.whole import whole_service
-    from tests.service.zoo import make_zoo
+    from tests.support.whole import whole_service
+    from tests.support.zoo import make_zoo
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

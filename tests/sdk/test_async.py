@@ -14,10 +14,10 @@ import pytest
 from smoothcert import AsyncClient, Client
 from smoothcert.certificate import Certificate
 from smoothcert.client import asynchronous, blocking, errors
-from tests.sdk.questions import DARK, ENDLESS, HARD, LIGHT, QUICK
-from tests.sdk.rogue import Rogue, cut_after, lose_answer
 from tests.service import free_port
-from tests.service.networks import SHAPE
+from tests.support.questions import DARK, ENDLESS, HARD, LIGHT, QUICK
+from tests.support.rogue import Rogue, cut_after, lose_answer
+from tests.support.worker_networks import SHAPE
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from smoothcert import Client, __version__
 from smoothcert.client import errors
 from smoothcert.errors import DomainError
 from smoothcert.problem import KINDS, type_uri
-from tests.sdk.questions import DARK, LIGHT, QUICK
-from tests.sdk.rogue import Rogue, changed, refuse, reply
+from tests.support.questions import DARK, LIGHT, QUICK
+from tests.support.rogue import Rogue, changed, refuse, reply
 
 
 @pytest.fixture

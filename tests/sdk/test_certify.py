@@ -17,11 +17,11 @@ from PIL import Image
 
 import smoothcert
 from smoothcert import Client
-from smoothcert.certificate import verify
 from smoothcert.certification import Progress
 from smoothcert.client import errors
-from tests.sdk.questions import DARK, ENDLESS, GREY, LIGHT, QUICK, pixels
+from smoothcert.verification import verify
 from tests.service import eventually
+from tests.support.questions import DARK, ENDLESS, GREY, LIGHT, QUICK, pixels
 
 
 def png(value: int) -> bytes:
@@ -184,7 +184,7 @@ def test_a_real_ctrl_c_cancels_and_says_so(client: Client, service: str) -> None
     before = {each.id for each in client.certifications.list()}
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # it may be ignored in a background
-        "from smoothcert import Client; from tests.sdk.questions import DARK, ENDLESS\n"
+        "from smoothcert import Client; from tests.support.questions import DARK, ENDLESS\n"
         f"Client({service!r}).certify(DARK, **ENDLESS)"
     )
     command = [sys.executable, "-c", script]

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from smoothcert import Client, __version__
-from smoothcert.certificate import Certificate, verify
+from smoothcert.certificate import Certificate
 from smoothcert.problem import KINDS, type_uri
-from tests.sdk.command import ENDLESSLY, QUICKLY, begun, on_a_terminal, one_sentence, png, smoothcert
-from tests.sdk.questions import DARK, ENDLESS, LIGHT, QUICK
-from tests.sdk.rogue import Rogue, changed, drop, refuse, reply
+from smoothcert.verification import verify
 from tests.service import eventually
+from tests.support.command import ENDLESSLY, QUICKLY, begun, on_a_terminal, one_sentence, png, smoothcert
+from tests.support.questions import DARK, ENDLESS, LIGHT, QUICK
+from tests.support.rogue import Rogue, changed, drop, refuse, reply
 
 ESCAPE = "\x1b"
 
@@ -89,7 +90,7 @@ def test_everything_that_is_asked_arrives(service: str, client: Client, folder: 
     assert done.returncode == 0, done.stderr
     said = newest(client).request
     assert {name: getattr(said, name) for name in options} == options
-    assert (said.radius, said.family_wise, said.allow_sigma_mismatch) == (0.01, True, True)
+    assert (said.radius, said.family_wise, said.allow_noise_mismatch) == (0.01, True, True)
     assert said.procedure.stages == (100, 5000)
 
 

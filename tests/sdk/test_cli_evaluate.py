@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sdk.command import ENDLESSLY, QUICKLY, begun, on_a_terminal, one_sentence, png, smoothcert
-from tests.sdk.questions import of_another_ensemble
-from tests.sdk.rogue import Rogue
 from tests.service import eventually
+from tests.support.command import ENDLESSLY, QUICKLY, begun, on_a_terminal, one_sentence, png, smoothcert
+from tests.support.questions import of_another_ensemble
+from tests.support.rogue import Rogue
 
 POST = "POST /v1/certifications"
 

@@ -11,9 +11,9 @@ from smoothcert import Client
 from smoothcert.certificate import Certificate
 from smoothcert.client import errors
 from smoothcert.client.retries import Retries, retry_after
-from tests.sdk.questions import DARK, LIGHT, QUICK
-from tests.sdk.rogue import Rogue, cut_after, drop, lose_answer, refuse
 from tests.service import free_port
+from tests.support.questions import DARK, LIGHT, QUICK
+from tests.support.rogue import Rogue, cut_after, drop, lose_answer, refuse
 
 POST, GET, EVENTS = "POST /v1/certifications", "GET /v1/certifications", "/events"
 

@@ -20,11 +20,11 @@ from smoothcert import AsyncClient, Client
 from smoothcert.client import errors
 from smoothcert.errors import DomainError
 from smoothcert.procedures import Fixed
-from tests.sdk.command import COMMAND, ENDLESSLY, QUICKLY, begun, environment, one_sentence, png, smoothcert
-from tests.sdk.questions import DARK, ENDLESS, QUICK
-from tests.sdk.rogue import Exchange, Rogue, changed, drop, refuse
 from tests.sdk.test_notebook import certificate
 from tests.service import eventually
+from tests.support.command import COMMAND, ENDLESSLY, QUICKLY, begun, environment, one_sentence, png, smoothcert
+from tests.support.questions import DARK, ENDLESS, QUICK
+from tests.support.rogue import Exchange, Rogue, changed, drop, refuse
 
 POST, CANCEL = "POST /v1/certifications", "/cancel"
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -299,7 +299,7 @@ def test_numbers_may_be_those_of_numpy(client: Client) -> None:
         "radius": np.float64(0.25),
         "consensus": np.int64(1),
         "alpha": np.float32(0.25),
-        "allow_sigma_mismatch": np.True_,
+        "allow_noise_mismatch": np.True_,
         "deadline_s": np.int32(60),
     }
     said = client.submit(DARK, ensemble="trivial", labels=np.array([1], np.uint8), **asked).request

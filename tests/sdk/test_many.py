@@ -15,8 +15,8 @@ import pytest
 from smoothcert import Client
 from smoothcert.client import errors, many
 from smoothcert.errors import LedgerError
-from tests.sdk.questions import DARK, ENDLESS, LIGHT, QUICK, of_another_ensemble
-from tests.sdk.rogue import Exchange, Rogue, lose_answer, refuse
+from tests.support.questions import DARK, ENDLESS, LIGHT, QUICK, of_another_ensemble
+from tests.support.rogue import Exchange, Rogue, lose_answer, refuse
 
 POST = "POST /v1/certifications"
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from smoothcert import Client
-from smoothcert.certificate import Certificate, verify
+from smoothcert.certificate import Certificate
 from smoothcert.client.images import encode
 from smoothcert.client.picture import picture
 from smoothcert.figures import interval_text, radius_text
@@ -20,8 +20,9 @@ from smoothcert.noise import Gaussian
 from smoothcert.notebook import html, sentence
 from smoothcert.procedures import Adaptive, Fixed, Sequential, run
 from smoothcert.procedures.parameters import Parameters
-from tests.sdk.command import png
-from tests.sdk.questions import QUICK
+from smoothcert.verification import verify
+from tests.support.command import png
+from tests.support.questions import QUICK
 
 
 def certificate(procedure: Parameters, p: float = 0.99, alpha: float = 0.001, **said: object) -> Certificate:

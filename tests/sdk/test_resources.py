@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from app.access import digest
-from app.embedded import EmbeddedServer
+from app.http.authentication import digest
+from app.local.embedded import EmbeddedServer
 from smoothcert import Client
 from smoothcert.certificate import Certificate
 from smoothcert.certification import CertificationSummary, Progress
 from smoothcert.client import errors
 from smoothcert.client.core import PAGE
-from tests.sdk.questions import DARK, ENDLESS, LIGHT, QUICK
-from tests.service.api import Api
+from tests.support.api import Api
+from tests.support.questions import DARK, ENDLESS, LIGHT, QUICK
 
 
 def test_a_certification_is_submitted_followed_and_forgotten(client: Client) -> None:
@@ -103,7 +103,7 @@ def test_ids_that_are_none_never_leave(odd: str) -> None:
     [
         ({"ensemble": "nobody"}, errors.UnknownEnsembleError, "nobody"),
         ({"radius": 5.0}, errors.RadiusOutOfReachError, "the largest that can be proved"),
-        ({"sigma": 1.0}, errors.SigmaMismatchError, "trained for 0.02"),
+        ({"sigma": 1.0}, errors.NoiseMismatchError, "trained for 0.02"),
         ({"alpha": 2.0}, errors.InvalidRequestError, "alpha: .* got 2.0"),
         ({"colour": "red"}, errors.InvalidRequestError, "colour"),
         ({"labels": [1, 2]}, errors.InvalidRequestError, "labels: there are 2 for 1 images"),

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.embedded import EmbeddedServer
-from tests.service.api import Api
-from tests.service.player import Player
+from app.local.embedded import EmbeddedServer
+from tests.support.api import Api
+from tests.support.player import Player
 
 
 @pytest.fixture(scope="session")

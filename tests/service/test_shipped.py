@@ -18,13 +18,14 @@ from PIL import Image
 from models.data import load_images
 from models.registry import ZOO, load
 from smoothcert.certificate import Certificate
+from smoothcert.engine.case import certify
+from smoothcert.engine.engine import Engine
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive
-from tests.service.api import ROOT, Api
-from tests.service.pool import told
-from tests.service.whole import whole_service
-from workers.certification import Question, certify
-from workers.engine import Engine
+from smoothcert.question import Question
+from tests.support.api import ROOT, Api
+from tests.support.pool import told
+from tests.support.whole import whole_service
 
 NAME = "cifar10-resnet20-gaussian-0.25"
 PIXELS = load_images(ZOO / "cifar10-test-100.json").pixels[[4, 5]]

@@ -18,7 +18,7 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from smoothcert.problem import Failure
 from store import bookkeeping, keys, transitions
 from store.commands import Call

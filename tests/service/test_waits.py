@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from tests.service import eventually
-from tests.service.api import ANSWER_S, Api, question
-from tests.service.player import Player, certificate
+from tests.support.api import ANSWER_S, Api, question
+from tests.support.player import Player, certificate
 
 URL = "/v1/certifications"
 TWO = question("")["images"] * 2

@@ -10,12 +10,12 @@ import httpx
 import numpy as np
 import pytest
 
-from smoothcert.certificate import verify
 from smoothcert.certification import Certification
-from tests.service.api import Api, npy, tensor
-from tests.service.networks import SHAPE
-from tests.service.whole import whole_service
-from tests.service.zoo import SIGMA, make_zoo
+from smoothcert.verification import verify
+from tests.support.api import Api, npy, tensor
+from tests.support.whole import whole_service
+from tests.support.worker_networks import SHAPE
+from tests.support.zoo import SIGMA, make_zoo
 
 URL = "/v1/certifications"
 WAIT = {"Prefer": "wait=60"}

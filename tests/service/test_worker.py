@@ -14,25 +14,26 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from app.embedded import EmbeddedServer
+from app.local.embedded import EmbeddedServer
 from models.registry import load
-from smoothcert.certificate import verify
 from smoothcert.certification import Progress
+from smoothcert.engine.case import certify
+from smoothcert.engine.engine import Engine
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Fixed, Sequential
+from smoothcert.question import Question
+from smoothcert.verification import verify
 from store import bookkeeping, keys, transitions
 from store.commands import Call
 from store.presence import REMEMBERED, Offer
 from store.record import Record
-from tests.service.networks import BREAK, HANG, POISON
-from tests.service.pool import Pool, flat, told, wait_until
-from tests.service.zoo import ALLOWED, SIGMA, make_zoo
-from workers.certification import Question, certify
-from workers.engine import Engine
+from tests.support.pool import Pool, flat, told, wait_until
+from tests.support.worker_networks import BREAK, HANG, POISON
+from tests.support.zoo import ALLOWED, SIGMA, make_zoo
+from workers.connection import AWAY, Server
 from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
-from workers.server import AWAY, Server
 from workers.settings import WorkerSettings
 from workers.worker import CertificationWorker
 

@@ -11,12 +11,13 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from models.ensemble import Ensemble, assemble
-from smoothcert.certificate import verify
+from smoothcert.engine.case import certify
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, Fixed, Sequential
-from workers.certification import Question, certify
-from workers.engine import Engine
+from smoothcert.question import Question
+from smoothcert.verification import verify
 
 SHAPE = (1, 4, 4)
 SIGMA = 0.25

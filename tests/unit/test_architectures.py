@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from models.architectures import Normalisation, Normalised, build, load_weights
+from models.architectures import build, load_weights
 from models.errors import ArchitectureError
+from smoothcert.engine.normalisation import Normalisation, Normalised
 
 HALVES = Normalisation((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
 
@@ -67,13 +68,13 @@ def test_an_unknown_architecture_is_named(name: str) -> None:
 
 
 def test_an_import_needs_the_operators_leave() -> None:
-    path = "tests.unit.networks:Tiny"
+    path = "tests.support.networks:Tiny"
     with pytest.raises(ArchitectureError, match="is not among the imports allowed here: \\['other:thing'\\]"):
         build(path, classes=3, allowed_imports=frozenset({"other:thing"}))
     assert build(path, classes=5, allowed_imports=frozenset({path})).fc.out_features == 5
 
 
-@pytest.mark.parametrize("path", ["tests.unit.networks:numbered", "tests.unit.networks:none", "nowhere:Tiny"])
+@pytest.mark.parametrize("path", ["tests.support.networks:numbered", "tests.support.networks:none", "nowhere:Tiny"])
 def test_an_import_that_is_no_network_is_named(path: str) -> None:
     with pytest.raises(ArchitectureError, match=path):
         build(path, classes=3, allowed_imports=frozenset({path}))

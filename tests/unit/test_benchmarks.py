@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from benchmarks import __main__ as front
-from benchmarks import samples
+from benchmarks.paper import samples
 from benchmarks.report import Figure, Report
 from smoothcert.bounds import lower_bound
 from smoothcert.noise import Gaussian

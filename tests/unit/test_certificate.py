@@ -9,10 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from smoothcert.certificate import Certificate, FamilyWise, verify
+from smoothcert.certificate import Certificate
 from smoothcert.errors import CertificateError
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
-from tests.unit.certificates import altered, certificate_of
+from smoothcert.question import FamilyWise
+from smoothcert.verification import verify
+from tests.support.certificates import altered, certificate_of
 
 PROCEDURES: list[AnyProcedure] = [
     Fixed(n=1000),

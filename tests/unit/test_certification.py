@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from models.ensemble import Ensemble
-from smoothcert.certificate import Certificate, verify
+from smoothcert.certificate import Certificate
+from smoothcert.engine.case import certify, new_seed, start
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.errors import PixelsError
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, Fixed, Sequential
-from tests.unit.engines import SHAPE, ensemble, until
-from workers.certification import Question, certify, new_seed, start
-from workers.engine import Engine
-from workers.errors import ImageError
+from smoothcert.question import Question
+from smoothcert.verification import verify
+from tests.support.engines import SHAPE, ensemble, until
 
 QUESTION = Question(Gaussian(0.25), Adaptive(stages=(50, 400)), radius=0.02)
 
@@ -124,7 +126,7 @@ def test_a_certificate_is_the_same_however_often_it_is_asked_for(three: Ensemble
 def test_one_bad_image_leaves_no_work_behind(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
         pictures = [*torch.rand(3, *SHAPE), torch.full(SHAPE, 2.0)]
-        with pytest.raises(ImageError, match="must lie in"):
+        with pytest.raises(PixelsError, match="must lie in"):
             certify(engine, pictures, Question(Gaussian(0.25), Fixed(n=10_000_000)))
         until(lambda: not engine._turns)
 
@@ -136,8 +138,8 @@ def test_alpha_is_shared_by_as_many_images_as_there_are(three: Ensemble) -> None
 
 def test_bad_input_raises_before_anything_is_drawn(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
-        with pytest.raises(ImageError, match=r"\(3, 9, 9\)"):
+        with pytest.raises(PixelsError, match=r"\(3, 9, 9\)"):
             start(engine, torch.rand(3, 9, 9), QUESTION, seed="s")
         with pytest.raises(DomainError, match="radius"):
             start(engine, torch.rand(SHAPE), Question(Gaussian(0.25), Adaptive()), seed="s")
-        assert engine.statistics.batches == 0
+        assert engine.workload.batches == 0

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from smoothcert.procedures import Adaptive
-from tests.unit.certificates import altered, certificate_of
+from tests.support.certificates import altered, certificate_of
 
 PNG = b"\x89PNG\r\n"
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from app.__main__ import GRACE_SECONDS
-from app.access import Keys, digest
+from app.http.authentication import Keys, digest
 from app.settings import Settings
 from store import bookkeeping
 from workers.settings import WorkerSettings

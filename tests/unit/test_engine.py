@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.ensemble import Ensemble, assemble
+from smoothcert.engine.checkpoint import Checkpoint
+from smoothcert.engine.engine import PATIENCE, Engine
+from smoothcert.engine.ensemble import Ensemble, assemble
+from smoothcert.engine.errors import CheckpointError, ClosedError, PixelsError, RunCanceledError, StreamError
+from smoothcert.engine.run import Run, Sampled
+from smoothcert.engine.sampling import NoiseStream
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import certify, certify_sequential
-from tests.unit.engines import SHAPE, SIGMA, counts_by_hand, draws, endless, ensemble, images, until
-from workers.checkpoint import Checkpoint
-from workers.engine import PATIENCE, Engine
-from workers.errors import CanceledError, CheckpointError, ClosedError, ImageError, StreamError
-from workers.run import Run, Sampled
-from workers.sampling import NoiseStream
+from tests.support.engines import SHAPE, SIGMA, counts_by_hand, draws, endless, ensemble, images, until
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +150,8 @@ def test_batches_are_full_while_there_is_enough_to_do(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
         for handle in [engine.submit(draws(320), image, SIGMA, "s") for image in images(4)]:
             handle.result(30)
-        assert engine.statistics.rows == 4 * 320
-        assert engine.statistics.fill > 0.9
+        assert engine.workload.rows == 4 * 320
+        assert engine.workload.fill > 0.9
 
 
 def test_cancel_ends_one_certification_and_no_other(three: Ensemble) -> None:
@@ -159,7 +159,7 @@ def test_cancel_ends_one_certification_and_no_other(three: Ensemble) -> None:
         handle, other = (engine.submit(endless(), image, SIGMA, "s") for image in images(2))
         until(lambda: handle.progress.samples > 0)
         handle.cancel()
-        with pytest.raises(CanceledError):
+        with pytest.raises(RunCanceledError):
             handle.result(30)
         ended_at = handle.progress.samples
         before = other.progress.samples
@@ -228,8 +228,8 @@ def test_rows_without_consensus_are_gathered_across_batches(split: Ensemble) -> 
     """Mutant killed: running the other members on what each batch leaves. Half of the rows are without consensus."""
     with Engine(split, batch=32) as engine:
         engine.submit(draws(32 * 40), torch.full(SHAPE, 0.5), SIGMA, "s").result(30)
-        assert engine.statistics.rest_rows > 32 * 15
-        assert engine.statistics.rest_slices <= engine.statistics.rest_rows / 32 + 40 / PATIENCE + 1
+        assert engine.workload.rest_rows > 32 * 15
+        assert engine.workload.rest_slices <= engine.workload.rest_rows / 32 + 40 / PATIENCE + 1
 
 
 def test_rows_without_consensus_do_not_wait_for_ever(split: Ensemble) -> None:
@@ -282,7 +282,7 @@ def test_submissions_come_from_many_threads(three: Ensemble) -> None:
     ],
 )
 def test_bad_images_are_refused_by_name(three: Ensemble, image: Tensor, seen: str) -> None:
-    with Engine(three, batch=32) as engine, pytest.raises(ImageError, match=seen):
+    with Engine(three, batch=32) as engine, pytest.raises(PixelsError, match=seen):
         engine.submit(certify(NOISE), image, SIGMA, "s")
 
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.ensemble import Ensemble, assemble
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble, assemble
+from smoothcert.engine.errors import ClosedError, DeviceError
 from smoothcert.errors import DomainError
 from smoothcert.procedures import Procedure
-from tests.unit.engines import SHAPE, SIGMA, Patches, counts_by_hand, draws, endless, ensemble, images, until
-from workers.engine import Engine
-from workers.errors import ClosedError, EngineError
+from tests.support.engines import SHAPE, SIGMA, Patches, counts_by_hand, draws, endless, ensemble, images, until
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_an_ensemble_on_another_device_is_refused(three: Ensemble) -> None:
     elsewhere = replace(
         three, members=tuple(replace(m, form=replace(m.form, device=torch.device("meta"))) for m in three.members)
     )
-    with Engine(three, batch=32) as engine, pytest.raises(EngineError, match="meta"):
+    with Engine(three, batch=32) as engine, pytest.raises(DeviceError, match="meta"):
         engine.submit(draws(9), images(1)[0], SIGMA, "s", ensemble=elsewhere)
 
 

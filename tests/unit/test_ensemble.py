@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from models.ensemble import MAX_CLASSES, Ensemble, assemble, check_classes, network_digest
-from models.errors import BatchError, MemberError, VotingError
-from tests.unit.networks import Lookup, numbered, tiny
+from smoothcert.engine.ensemble import MAX_CLASSES, Ensemble, assemble, check_classes, network_digest
+from smoothcert.engine.errors import BatchError, MemberError, VotingError
+from tests.support.networks import Lookup, numbered, tiny
 
 SHAPE = (1, 4, 4)
 BAD = [float("nan"), float("inf"), float("-inf")]

@@ -19,10 +19,11 @@ import torch
 from scipy.stats import binomtest, norm
 
 from benchmarks import __main__ as front
-from benchmarks import accuracy, evaluate, evaluation, paper, playback
-from benchmarks.disagreement import all_disagreements, as_notes, estimate
-from benchmarks.setting import Evaluated, Setting
-from benchmarks.tape import Tape, Tapes
+from benchmarks.paper import accuracy, evaluate, evaluation, playback
+from benchmarks.paper import published as paper
+from benchmarks.paper.disagreement import all_disagreements, as_notes, estimate
+from benchmarks.paper.setting import Evaluated, Setting
+from benchmarks.paper.tape import Tape, Tapes
 from models import addition
 from models.data import Images, load_images, write_sheet
 from models.description import Description, MemberFile, Ranking
@@ -30,13 +31,14 @@ from models.registry import ZOO, describe, load, rewrite
 from models.resnet import resnet20
 from models.training.checkpoint import write_safetensors
 from smoothcert.certificate import Certificate
+from smoothcert.engine.case import start
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.sampling import NoiseStream
 from smoothcert.evaluation import Judged
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, run
-from tests.unit import engines
-from workers.certification import Question, start
-from workers.engine import Engine
-from workers.sampling import NoiseStream
+from smoothcert.question import Question
+from tests.support import engines
 
 ROOT = Path(__file__).parents[2]
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -17,7 +17,7 @@ from smoothcert.evaluation import (
     stage_shares,
 )
 from smoothcert.procedures import Adaptive, Fixed, Sequential
-from tests.unit.certificates import certificate_of
+from tests.support.certificates import certificate_of
 
 
 def judged(*certificates: Certificate, label: int = 1) -> list[Judged]:

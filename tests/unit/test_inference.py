@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import inference
-from models.ensemble import assemble
-from models.errors import MemberError
-from models.inference import fold_batch_norm, is_out_of_memory, prepare, resize
 from models.resnet import resnet20
-from tests.unit.networks import tiny
+from smoothcert.engine import form as inference
+from smoothcert.engine.ensemble import assemble
+from smoothcert.engine.errors import MemberError
+from smoothcert.engine.form import fold_batch_norm, is_out_of_memory, prepare, resize
+from tests.support.networks import tiny
 
 SHAPE = (1, 4, 4)
 

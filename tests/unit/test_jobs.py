@@ -16,17 +16,18 @@ import pytest
 from redis.exceptions import ConnectionError as DisconnectedError
 
 from smoothcert.bounds import lower_bound, upper_bound
+from smoothcert.engine.checkpoint import Checkpoint
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.errors import CheckpointError, ClosedError
 from store import keys, transitions
 from store.commands import Call
 from store.record import Record
-from tests.unit.engines import SHAPE, SIGMA, ensemble, images, until
-from workers.checkpoint import Checkpoint
+from tests.support.engines import SHAPE, SIGMA, ensemble, images, until
 from workers.clerk import Clerk
-from workers.engine import Engine
-from workers.errors import CheckpointError, ClosedError, HoldingsError
+from workers.connection import Server
+from workers.errors import HoldingsError
 from workers.holdings import Holdings
 from workers.jobs import Stored, Work, certify, image_progress
-from workers.server import Server
 from workers.settings import WorkerSettings
 
 HELD = ensemble(k=3)

@@ -28,7 +28,7 @@ from models.data import DataError, load_cifar10
 from models.registry import load
 from models.resnet import resnet20
 from models.training.checkpoint import write_safetensors
-from tests.unit.disk import full_disk
+from tests.support.disk import full_disk
 
 ROOT = Path(__file__).parents[2]
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

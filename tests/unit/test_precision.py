@@ -5,12 +5,12 @@ import sys
 import pytest
 import torch
 
-from models.errors import PrecisionError
-from models.precision import exercise, probe, require
+from smoothcert.engine.errors import PrecisionError
+from smoothcert.engine.precision import exercise, probe, require
 
 
 def test_float32_needs_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.precision.probe", lambda *_: pytest.fail("tried"))
+    monkeypatch.setattr("smoothcert.engine.precision.probe", lambda *_: pytest.fail("tried"))
     assert require("float32") is torch.float32
 
 
@@ -37,10 +37,10 @@ def test_a_precision_is_refused_where_its_trial_dies(monkeypatch: pytest.MonkeyP
         commands.append(command)
         raise PrecisionError(f"{what}: the trial was killed by SIGILL")
 
-    monkeypatch.setattr("models.precision.probe", die)
+    monkeypatch.setattr("smoothcert.engine.precision.probe", die)
     with pytest.raises(PrecisionError, match="float16 on cpu: the trial was killed by SIGILL"):
         require("float16", "cpu")
-    assert commands == [[sys.executable, "-m", "models.precision", "float16", "cpu"]]
+    assert commands == [[sys.executable, "-m", "smoothcert.engine.precision", "float16", "cpu"]]
 
 
 def test_the_trial_runs_a_network() -> None:

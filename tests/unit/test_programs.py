@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.errors import MemberError, ProgramError
-from models.inference import prepare
+from models.errors import ProgramError
 from models.programs import is_exported, is_torchscript, read_program
-from tests.unit.networks import tiny
-from tests.unit.programs import SHAPE, exported, poison, scripted
+from smoothcert.engine.errors import MemberError
+from smoothcert.engine.form import prepare
+from tests.support.networks import tiny
+from tests.support.programs import SHAPE, exported, poison, scripted
 
 
 @pytest.fixture(scope="module")

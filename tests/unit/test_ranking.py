@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from models.data import Images
 from models.description import Description, MemberFile
-from models.ensemble import Ensemble, assemble
 from models.errors import RankingError
 from models.ranking import HoldOut, fit_weights, rank
 from models.registry import rewrite
 from models.selection import Selection
+from smoothcert.engine.ensemble import Ensemble, assemble
 
 CLASSES = ("dark", "bright")
 

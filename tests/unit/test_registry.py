@@ -18,15 +18,15 @@ from models.errors import (
     DescriptionError,
     EnsembleNameError,
     FileError,
-    MemberError,
+    MissingEnsembleError,
     ModelError,
     RegistryError,
-    UnknownEnsembleError,
 )
 from models.registry import describe, load, names
 from models.training.checkpoint import write_safetensors
-from tests.unit.networks import Tiny, tiny
-from tests.unit.programs import exported, poison, scripted
+from smoothcert.engine.errors import MemberError
+from tests.support.networks import Tiny, tiny
+from tests.support.programs import exported, poison, scripted
 
 TOLD = Addition(classes=("a", "b", "c"), input_shape=(1, 4, 4), architecture="tiny", sigma=0.25)
 
@@ -83,7 +83,7 @@ def test_a_name_is_no_path(zoo: Path, name: str) -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones(zoo: Path) -> None:
-    with pytest.raises(UnknownEnsembleError, match=r"no ensemble 'trio' in .*there are: pair"):
+    with pytest.raises(MissingEnsembleError, match=r"no ensemble 'trio' in .*there are: pair"):
         load("trio", zoo=zoo)
 
 

@@ -11,10 +11,11 @@ from PIL import Image
 from models.data import load_images
 from models.registry import ZOO, load
 from smoothcert.certificate import Certificate
+from smoothcert.engine.case import certify
+from smoothcert.engine.engine import Engine
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Sequential
-from workers.certification import Question, certify
-from workers.engine import Engine
+from smoothcert.question import Question
 from workers.errors import ReplayError
 from workers.replay import command, read_image, replay
 

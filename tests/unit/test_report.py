@@ -7,7 +7,7 @@ import pytest
 from smoothcert.evaluation import Judged
 from smoothcert.procedures import Adaptive, Fixed
 from smoothcert.report import Report, csv_text, markdown_table, ticks
-from tests.unit.certificates import certificate_of
+from tests.support.certificates import certificate_of
 
 
 @pytest.mark.parametrize(("end", "count"), [(0.25, 11), (0.02, 11), (0.952864, 11), (1.0, 11), (3.7, 9), (1e-3, 11)])

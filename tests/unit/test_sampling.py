@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from workers.sampling import BLOCK, Kept, NoiseStream, block_seed, stream_key
+from smoothcert.engine.sampling import BLOCK, Kept, NoiseStream, block_seed, stream_key
 
 CPU = torch.device("cpu")
 SHAPE = (3, 4, 4)
@@ -80,7 +80,7 @@ def test_seed_and_image_cannot_be_mistaken_for_another_pair() -> None:
 def test_blocks_are_kept_but_not_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
     size = NoiseStream("a", 0, (3, 64, 64), CPU).block(0).nbytes
     kept = Kept(3 * size)
-    monkeypatch.setattr("workers.sampling.KEPT", kept)
+    monkeypatch.setattr("smoothcert.engine.sampling.KEPT", kept)
     streams = [NoiseStream("a", image, (3, 64, 64), CPU) for image in range(5)]
     first = [each.block(1) for each in streams]
     assert kept.bytes == 3 * size

@@ -13,18 +13,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks import playback
-from benchmarks.setting import alone
-from benchmarks.tape import Tape, Tapes
-from models.ensemble import Ensemble, assemble
-from models.inference import Form
-from smoothcert.certificate import Certificate, verify
+from benchmarks.paper import playback
+from benchmarks.paper.setting import alone
+from benchmarks.paper.tape import Tape, Tapes
+from smoothcert.certificate import Certificate
+from smoothcert.engine.case import certify
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble, assemble
+from smoothcert.engine.form import Form
 from smoothcert.errors import DomainError, LedgerError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
-from tests.unit import engines
-from workers.certification import Question, certify
-from workers.engine import Engine
+from smoothcert.question import Question
+from smoothcert.verification import verify
+from tests.support import engines
 
 NOISE = Gaussian(0.25)
 FOUR = engines.ensemble(4)
@@ -158,7 +160,7 @@ def test_consensus_alone_runs_the_others_on_full_slices_of_what_is_left(
 def test_what_was_recorded_before_an_interruption_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of rows that wait for the other members, with a tape saved at every batch."""
     image, view = engines.images(1)[0], FOUR.with_(consensus=2)
-    monkeypatch.setattr("benchmarks.tape.SAVE_SECONDS", -1.0)
+    monkeypatch.setattr("benchmarks.paper.tape.SAVE_SECONDS", -1.0)
     folder, calls, perturbed = tapes(tmp_path), itertools.count(), Tape._perturbed
 
     def interrupted(tape: Tape, places: np.ndarray) -> Tensor:

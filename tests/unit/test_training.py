@@ -26,7 +26,7 @@ from models.training.loop import PRESETS, Method, Preset, Progress, augment, tra
 from models.training.macer import Macer
 from models.training.members import METHODS, Task
 from models.training.smoothadv import SmoothAdv
-from tests.unit.disk import full_disk
+from tests.support.disk import full_disk
 
 TWO_EPOCHS = Preset(epochs=2, batch=8, rate=0.1, schedule="one-cycle")
 

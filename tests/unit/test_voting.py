@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.errors import VotingError
-from models.voting import RULES, lowest_argmax, vote
+from smoothcert.engine.errors import VotingError
+from smoothcert.engine.voting import RULES, lowest_argmax, vote
 
 nan, inf = float("nan"), float("inf")
 ONES = torch.ones(2)

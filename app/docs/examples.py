@@ -1,0 +1,219 @@
+"""Worked examples for the OpenAPI document, made with the wire types themselves."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from smoothcert import __version__
+from smoothcert.certificate import Certificate
+from smoothcert.certification import (
+    Certification,
+    CertificationPage,
+    CertificationSummary,
+    ImageProgress,
+    Look,
+    Progress,
+    Urls,
+)
+from smoothcert.noise import Gaussian
+from smoothcert.problem import KINDS, Problem, type_uri
+from smoothcert.procedures import Adaptive, run
+from smoothcert.published import (
+    EnsembleList,
+    Expectation,
+    FieldProblem,
+    Health,
+    LookPlan,
+    PlanAnswer,
+    Readiness,
+    Seconds,
+    ServedEnsemble,
+    VerificationAnswer,
+    Version,
+)
+from smoothcert.request import CertificationRequest
+
+MOMENT = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+ID = "cert_5f0c1d6b2f1e4b7a9d3c8e5a7b6f4d21"
+ENSEMBLE = "cifar10-resnet20-gaussian-0.25"
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAK0lEQVR42u3NQQEAQAQA"
+    "MC6mTIKJdSX4bQWW1ROXXhwTCAQCgUAgEAgEWz7rUQHumjq4nQAAAABJRU5ErkJggg=="
+)
+"""A blue square of 32 x 32."""
+QUESTION = {"ensemble": ENSEMBLE, "radius": 0.25, "procedure": "adaptive"}
+TENSOR = {"dtype": "uint8", "shape": [3, 32, 32], "data": "A" * 4096}
+POSTED = {**QUESTION, "images": [PNG]}
+PLANNED = {**QUESTION, "image_count": 1}
+
+
+@cache
+def certificate() -> Certificate:
+    """A certificate after the first two stages."""
+    noise, procedure = Gaussian(0.25), Adaptive()
+    draws = iter([[0, 2, 97, 1, 0], [0, 9, 90, 1, 0], [4, 21, 969, 6, 0]])
+    verdict = run(procedure.start(noise, 0.25, alpha=0.001, beta=0.001), lambda _: np.array(next(draws)))
+    said = {"target_radius": 0.25, "alpha": 0.001, "beta": 0.001, "noise": noise, "procedure": procedure}
+    return Certificate.of(verdict, class_name="bird", evaluations=2 * verdict.samples, **said)
+
+
+def request() -> CertificationRequest:
+    """A question with nothing left open."""
+    return CertificationRequest(ensemble=ENSEMBLE, sigma=0.25, radius=0.25, procedure=Adaptive(), voting="soft")
+
+
+def running() -> CertificationSummary:
+    """A certification under way."""
+    image = ImageProgress(
+        index=0,
+        stage=2,
+        samples=456,
+        class_index=2,
+        n=356,
+        count=345,
+        p_interval=(0.930741, 0.986513),
+        looks=(Look(n=100, count=90),),
+    )
+    return CertificationSummary(
+        id=ID,
+        status="running",
+        created_at=MOMENT,
+        started_at=MOMENT + timedelta(milliseconds=4),
+        finished_at=None,
+        expires_at=MOMENT + timedelta(days=7),
+        queue_position=None,
+        ensemble=ENSEMBLE,
+        request=request(),
+        progress=Progress(images_done=0, images_total=1, samples=456, evaluations=912, images=(image,)),
+        error=None,
+        urls=Urls(
+            self=f"/v1/certifications/{ID}",
+            events=f"/v1/certifications/{ID}/events",
+            cancel=f"/v1/certifications/{ID}/cancel",
+        ),
+    )
+
+
+def succeeded() -> Certification:
+    """A certification with its certificate."""
+    proof = certificate()
+    ended = {
+        "status": "succeeded",
+        "finished_at": MOMENT + timedelta(seconds=1.2),
+        "expires_at": MOMENT + timedelta(days=1),
+        "progress": Progress(images_done=1, images_total=1, samples=proof.samples, evaluations=2 * proof.samples),
+    }
+    return Certification(**{**dict(running()), **ended}, certificates=(proof,))
+
+
+def accepted() -> Certification:
+    """A certification that waits."""
+    nothing = Progress(images_done=0, images_total=1, samples=0, evaluations=0)
+    waiting = {"status": "queued", "started_at": None, "queue_position": 3, "progress": nothing}
+    return Certification(**{**dict(running()), **waiting}, certificates=())
+
+
+def stopped(status: str) -> Certification:
+    """A certification that is being canceled, or was."""
+    return Certification(**{**dict(running()), "status": status}, certificates=())
+
+
+def page() -> CertificationPage:
+    """The first page of a list."""
+    return CertificationPage(data=(running(),), next_cursor="MTc5NDgyMDQwMC4wIGNlcnRfNWYwYzFkNmI")
+
+
+def served() -> ServedEnsemble:
+    """An ensemble."""
+    return ServedEnsemble(
+        name=ENSEMBLE,
+        digest="9c1185a5c5e9fc54612808977ee8f548b2258d31d5f8a1f6a2f0d0c9e1b3a4d7",
+        members=("4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945",) * 2,
+        classes=("airplane", "automobile", "bird"),
+        input_shape=(3, 32, 32),
+        noise=Gaussian(0.25),
+        voting="soft",
+        votings=("soft", "softmax", "hard"),
+        procedures=("fixed", "adaptive", "sequential"),
+        ready=True,
+        workers=1,
+        devices=("cpu",),
+        evaluations_per_second=5200.0,
+    )
+
+
+def plan() -> PlanAnswer:
+    """A plan."""
+    return PlanAnswer(
+        feasible=True,
+        reason="radius 0.25 is proved if p_A is shown to be at least 0.841345",
+        radius=0.25,
+        p0=0.841345,
+        largest_radius=0.952828,
+        samples_needed=49,
+        fewest_samples=200,
+        most_samples=131_200,
+        seconds=Seconds(best=0.08, worst=50.5),
+        boundaries=(LookPlan(n=100, certify_at=96, abandon_at=71),),
+        expected=(Expectation(p_a=0.920672, certify=1.0, abandon=0.0, samples=1106.0),),
+    )
+
+
+def document() -> dict[str, Any]:
+    """Every example by its name, as JSON."""
+    made = {
+        "accepted": accepted(),
+        "succeeded": succeeded(),
+        "canceled": stopped("canceled"),
+        "canceling": stopped("canceling"),
+        "page": page(),
+        "ensemble": served(),
+        "ensembles": EnsembleList(data=(served(),)),
+        "plan": plan(),
+        "consistent": VerificationAnswer(consistent=True, problems=()),
+        "altered": VerificationAnswer(
+            consistent=False,
+            problems=(FieldProblem(field="radius", message="is 0.5, the counts give 0.391245"),),
+        ),
+        "certificate": certificate(),
+        "healthy": Health(status="ok"),
+        "ready": Readiness(status="ready", workers=1),
+        "version": Version(smoothcert=__version__, api="1", certificate="smoothcert/certificate/1"),
+    }
+    return {name: each.model_dump(mode="json") for name, each in made.items()}
+
+
+def events() -> str:
+    """The end of a stream."""
+    return (
+        f"event: certificate\nid: 1\ndata: {certificate().model_dump_json()}\n\n"
+        f"event: completed\nid: end\ndata: {succeeded().model_dump_json(exclude={'certificates'})}\n\n"
+    )
+
+
+DETAILS = {
+    "unknown_ensemble": "there is no ensemble 'cifar'; there are: cifar10-resnet20-gaussian-0.25",
+    "invalid_image": "images.0: is 40 x 30 (width x height), wanted 32 x 32; nothing is resized here",
+    "radius_out_of_reach": (
+        "radius: is 1; the largest that can be proved with sigma 0.25, alpha 0.001 and a last stage of 120,000 samples "
+        "is 0.952828; it would take a last stage of 261,876 samples"
+    ),
+}
+
+
+def problem(code: str) -> dict[str, Any]:
+    """A problem of this code."""
+    kind = KINDS[code]
+    said = Problem(
+        type=type_uri(code),
+        title=kind.title,
+        status=kind.status,
+        detail=DETAILS.get(code, kind.title),
+        code=code,
+        request_id="0af7651916cd43dd8448eb211c80319c",
+    )
+    return said.model_dump(mode="json")

@@ -1,0 +1,301 @@
+"""The OpenAPI document: FastAPI knows the routes and their parameters, this file what they take and answer.
+
+Requests are read and answers are put together by hand (`body.py`, `answer.py`), so they are described by hand, too:
+one entry of OPERATIONS for each operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from app import metrics
+from app.docs import examples
+from app.http import body, errors, headers, multipart, npy
+from smoothcert.certificate import Certificate
+from smoothcert.certification import Certification, CertificationPage
+from smoothcert.problem import KINDS, Problem
+from smoothcert.published import (
+    EnsembleList,
+    Health,
+    PlanAnswer,
+    Readiness,
+    ServedEnsemble,
+    VerificationAnswer,
+    Version,
+)
+from smoothcert.request import CertificationRequest, PlanRequest, PostedRequest
+
+TITLE = "smoothcert"
+VERSION = "1"
+DESCRIPTION = """Is this classifier's answer on this image provably stable within radius r?
+
+Post images, get certificates. Every error is a problem (RFC 9457, `application/problem+json`) whose `code` is stable.
+Every answer has an `X-Request-ID`: the one sent along, or a new one."""
+
+JSON = body.JSON
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an operation answers where nothing is wrong."""
+
+    description: str
+    model: type[BaseModel] | None = None
+    examples: tuple[str, ...] = ()
+    """Names of `examples.document()`."""
+    headers: tuple[str, ...] = ()
+    content: Mapping[str, Schema] = field(default_factory=dict)
+    """Of answers that are not JSON."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What an operation takes and answers."""
+
+    answers: Mapping[int, Answer]
+    problems: tuple[str, ...]
+    parameters: tuple[Schema, ...] = ()
+    takes: type[BaseModel] | None = None
+
+
+AUTHORISED = ("unauthorized", "too_many_failures", "misdirected", "cross_site")
+ALWAYS = ("bad_request", "head_too_large", "internal")
+"""Two of them by the parser of HTTP, before any operation is reached."""
+BODY = (
+    "malformed_json",
+    "too_slow",
+    "too_large",
+    "unsupported_media_type",
+    "invalid_request",
+    "overloaded",
+)
+QUESTION = ("unknown_ensemble", "noise_mismatch", "too_many_samples")
+HEADERS = {
+    "Location": "Where the certification is found.",
+    "Retry-After": "Seconds after which to ask again.",
+    "Preference-Applied": "The wait that was granted.",
+    "Idempotency-Replayed": "`true` where the Idempotency-Key was used before, for this very request.",
+}
+NPY_REQUEST: Schema = {
+    "name": "request",
+    "in": "query",
+    "required": False,
+    "description": "The question as JSON, where the body is an npy array.",
+    "schema": {"type": "string", "default": "{}", "example": '{"radius": 0.25, "procedure": "sequential"}'},
+}
+
+OPERATIONS: dict[str, Operation] = {
+    "create_certification": Operation(
+        answers={
+            200: Answer("It has ended within the wait.", Certification, ("succeeded",), tuple(HEADERS)),
+            202: Answer("It waits, or is under way.", Certification, ("accepted",), tuple(HEADERS)),
+        },
+        problems=(
+            *AUTHORISED,
+            *BODY,
+            *QUESTION,
+            "malformed_multipart",
+            "malformed_npy",
+            "idempotency_conflict",
+            "expired",
+            "too_many_images",
+            "invalid_image",
+            "radius_out_of_reach",
+            "queue_full",
+            "too_many_certifications",
+            "unavailable",
+        ),
+        parameters=(headers.PREFER, headers.IDEMPOTENCY_KEY, NPY_REQUEST),
+        takes=PostedRequest,
+    ),
+    "get_certification": Operation(
+        answers={200: Answer("As it is now.", Certification, ("succeeded", "accepted"), ("Preference-Applied",))},
+        problems=(*AUTHORISED, "unknown_certification", "expired", "unavailable"),
+        parameters=(headers.PREFER,),
+    ),
+    "follow_certification": Operation(
+        answers={
+            200: Answer(
+                "`status`, `certificate`, `progress` and, in the end, `completed`.",
+                content={headers.EVENT_STREAM: {"schema": {"type": "string"}, "example": examples.events()}},
+            ),
+            204: Answer("`completed` has been received: there is nothing more to come."),
+        },
+        problems=(*AUTHORISED, "unknown_certification", "expired", "not_acceptable", "invalid_request", "unavailable"),
+        parameters=(headers.LAST_EVENT_ID,),
+    ),
+    "cancel_certification": Operation(
+        answers={
+            200: Answer("It was waiting, and is canceled.", Certification, ("canceled",)),
+            202: Answer("It is under way, and will stop.", Certification, ("canceling",)),
+        },
+        problems=(*AUTHORISED, "unknown_certification", "already_ended", "unavailable"),
+    ),
+    "delete_certification": Operation(
+        answers={204: Answer("It is forgotten.")},
+        problems=(*AUTHORISED, "unknown_certification", "still_running", "unavailable"),
+    ),
+    "list_certifications": Operation(
+        answers={200: Answer("Some of them.", CertificationPage, ("page",))},
+        problems=(*AUTHORISED, "invalid_request", "unavailable"),
+    ),
+    "list_ensembles": Operation(
+        answers={200: Answer("All of them.", EnsembleList, ("ensembles",))}, problems=(*AUTHORISED, "unavailable")
+    ),
+    "get_ensemble": Operation(
+        answers={200: Answer("The ensemble.", ServedEnsemble, ("ensemble",))},
+        problems=(*AUTHORISED, "unknown_ensemble", "unavailable"),
+    ),
+    "plan": Operation(
+        answers={200: Answer("Feasible or not, and why.", PlanAnswer, ("plan",))},
+        problems=(*AUTHORISED, *BODY, *QUESTION, "unavailable"),
+        takes=PlanRequest,
+    ),
+    "verify": Operation(
+        answers={200: Answer("Consistent or not, and why.", VerificationAnswer, ("consistent", "altered"))},
+        problems=(
+            *AUTHORISED,
+            *(code for code in BODY if code != "invalid_request"),
+            "invalid_certificate",
+            "unavailable",
+        ),
+        takes=Certificate,
+    ),
+    "health": Operation(answers={200: Answer("It does.", Health, ("healthy",))}, problems=()),
+    "readiness": Operation(
+        answers={200: Answer("They are.", Readiness, ("ready",))}, problems=("unavailable", "not_ready")
+    ),
+    "metrics": Operation(
+        answers={200: Answer("Prometheus' text format.", content={metrics.MEDIA_TYPE: {"schema": {"type": "string"}}})},
+        problems=AUTHORISED,
+    ),
+    "version": Operation(answers={200: Answer("Versions.", Version, ("version",))}, problems=()),
+}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The document, made once for each app."""
+    if app.openapi_schema is None:
+        app.openapi_schema = _document(app)
+    return app.openapi_schema
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    made = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=app.routes)
+    schemas = _Schemas()
+    for operations in made["paths"].values():
+        for operation in operations.values():
+            _describe(operation, OPERATIONS[operation["operationId"]], schemas)
+    made["components"]["schemas"] = schemas.definitions
+    return made
+
+
+class _Schemas:
+    """The schemas of all models: by what they are read as, where they come in, and written as, where they go out."""
+
+    def __init__(self) -> None:
+        taken = {operation.takes for operation in OPERATIONS.values() if operation.takes} | {CertificationRequest}
+        answers = [answer for operation in OPERATIONS.values() for answer in operation.answers.values()]
+        given = {answer.model for answer in answers if answer.model} | {Problem}
+        wanted: list[tuple[type[BaseModel], JsonSchemaMode]] = []
+        wanted += [(model, "validation") for model in sorted(taken, key=_name)]
+        wanted += [(model, "serialization") for model in sorted(given, key=_name)]
+        self._references, made = models_json_schema(wanted, ref_template="#/components/schemas/{model}")
+        self.definitions = made["$defs"]
+
+    def taken(self, model: type[BaseModel]) -> Schema:
+        return self._references[model, "validation"]
+
+    def given(self, model: type[BaseModel]) -> Schema:
+        return self._references[model, "serialization"]
+
+
+def _name(model: type[BaseModel]) -> str:
+    return model.__name__
+
+
+def _describe(operation: dict[str, Any], said: Operation, schemas: _Schemas) -> None:
+    operation["summary"], _, operation["description"] = operation["description"].partition("\n")
+    answers = {str(status): _answer(answer, schemas) for status, answer in said.answers.items()}
+    operation["responses"] = answers | _problems([*said.problems, *ALWAYS], schemas)
+    if "security" in operation:
+        operation["security"] = [*operation["security"], {}]  # where no keys are set up, none is needed
+    if said.parameters:
+        operation["parameters"] = [*operation.get("parameters", []), *said.parameters]
+    if said.takes is PostedRequest:
+        operation["requestBody"] = _posted(schemas)
+    elif said.takes:
+        example = examples.document()["certificate"] if said.takes is Certificate else examples.PLANNED
+        content = {JSON: {"schema": schemas.taken(said.takes), "example": example}}
+        operation["requestBody"] = {"required": True, "content": content}
+
+
+def _answer(answer: Answer, schemas: _Schemas) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": answer.description}
+    if answer.headers:
+        described["headers"] = {
+            name: {"description": HEADERS[name], "schema": {"type": "string"}} for name in answer.headers
+        }
+    if answer.model:
+        known = examples.document()
+        shown = {name: {"value": known[name]} for name in answer.examples}
+        described["content"] = {JSON: {"schema": schemas.given(answer.model), "examples": shown}}
+    elif answer.content:
+        described["content"] = dict(answer.content)
+    return described
+
+
+def _problems(codes: Iterable[str], schemas: _Schemas) -> dict[str, Any]:
+    """The problems of an operation, by status."""
+    by_status: dict[int, list[str]] = {}
+    for code in dict.fromkeys(codes):
+        by_status.setdefault(KINDS[code].status, []).append(code)
+    return {str(status): _problem(by_status[status], schemas) for status in sorted(by_status)}
+
+
+def _problem(codes: list[str], schemas: _Schemas) -> dict[str, Any]:
+    shown = {code: {"value": examples.problem(code)} for code in codes}
+    content = {errors.MEDIA_TYPE: {"schema": schemas.given(Problem), "examples": shown}}
+    return {"description": "; ".join(f"`{code}`: {KINDS[code].title}" for code in codes), "content": content}
+
+
+def _posted(schemas: _Schemas) -> dict[str, Any]:
+    """The three ways to post images."""
+    form = {
+        "type": "object",
+        "required": ["request", "images"],
+        "properties": {
+            "request": schemas.taken(CertificationRequest),
+            "images": {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}},
+        },
+        "additionalProperties": False,
+    }
+    return {
+        "required": True,
+        "content": {
+            JSON: {
+                "schema": schemas.taken(PostedRequest),
+                "examples": {
+                    "file": {"value": examples.POSTED},
+                    "tensor": {"value": {**examples.QUESTION, "images": [examples.TENSOR]}},
+                },
+            },
+            multipart.MEDIA_TYPE: {
+                "schema": form,
+                "encoding": {
+                    "request": {"contentType": JSON},
+                    "images": {"contentType": "image/png, image/jpeg, image/webp"},
+                },
+                "example": {"request": examples.QUESTION, "images": ["(a file)"]},
+            },
+            npy.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary", "description": "[N, C, H, W]"}},
+        },
+    }

@@ -1,0 +1,146 @@
+"""Who is asking: API keys, kept as sha256, and the owner that each of them stands for."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPBearer
+from fastapi.security.utils import get_authorization_scheme_param
+
+from app import logs
+from app.http.errors import ProblemError
+
+ANONYMOUS = "anonymous"
+"""The owner of everything where no keys are set up."""
+MOST_FAILURES = 10
+"""Wrong keys from one address within WINDOW; then it has to wait."""
+WINDOW = 60.0
+MOST_ADDRESSES = 10_000
+
+_ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64}):(?P<digest>[0-9a-f]{64})")
+
+
+class KeysError(ValueError):
+    """Keys that cannot be read: the service must not start."""
+
+
+def new_key() -> str:
+    """A key of 256 random bits, as nobody can guess it."""
+    return f"sk_{secrets.token_urlsafe(32)}"
+
+
+def digest(key: str) -> str:
+    """What is kept of a key."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys that open the service, as digests by the name of their owner."""
+
+    digests: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def read(cls, text: str) -> Keys:
+        """From `name:sha256` entries, separated by commas, or from a file that has one in each line."""
+        entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+        if len(entries) == 1 and not _ENTRY.fullmatch(entries[0]):
+            entries = _lines(Path(entries[0]))
+        found = [_ENTRY.fullmatch(entry) for entry in entries]
+        if None in found:
+            raise KeysError("API keys are given as name:sha256 in lower-case hex; `python -m app key NAME` makes one")
+        if text.strip() and not found:
+            raise KeysError("API keys: there is none in what was given, and without keys the service would be open")
+        digests = tuple((match["name"], match["digest"]) for match in found if match)
+        if len(dict(digests)) < len(digests):
+            raise KeysError("API keys: a name comes twice")
+        return cls(digests)
+
+    def __bool__(self) -> bool:
+        return bool(self.digests)
+
+    def owner(self, key: str) -> str | None:
+        """Whose key this is; every digest is compared, in constant time."""
+        seen, owner = digest(key), None
+        for name, known in self.digests:
+            if hmac.compare_digest(seen, known):
+                owner = name
+        return owner
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeysError(f"API keys: cannot read the file {str(path)!r}: {error}") from error
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+class Door:
+    """Lets owners in, and slows down whoever tries keys."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def owner(self, authorization: str | None, address: str) -> str:
+        """The owner of the key in this header; ProblemError where there is none.
+
+        An address with MOST_FAILURES wrong keys in the last minute is refused with whatever key, else it could go on
+        guessing; a request without any key is no guess.
+        """
+        if not self._keys:
+            return ANONYMOUS
+        scheme, key = get_authorization_scheme_param(authorization)
+        if scheme.lower() != "bearer" or not key:
+            raise _unauthorized("send a key as `Authorization: Bearer KEY`")
+        self._refuse_guessing(address)
+        owner = self._keys.owner(key)
+        if owner is None:
+            self._note_failure(address)
+            raise _unauthorized("the key is not known here")
+        return owner
+
+    def _refuse_guessing(self, address: str) -> None:
+        failures = self._failures.get(address)
+        while failures and failures[0] < time.monotonic() - WINDOW:
+            failures.popleft()
+        if failures and len(failures) >= MOST_FAILURES:
+            wait = failures[0] + WINDOW - time.monotonic()
+            raise ProblemError("too_many_failures", f"{MOST_FAILURES} wrong keys within a minute", retry_after=wait)
+
+    def _note_failure(self, address: str) -> None:
+        self._failures.setdefault(address, deque(maxlen=MOST_FAILURES)).append(time.monotonic())
+        self._failures.move_to_end(address)
+        if len(self._failures) > MOST_ADDRESSES:
+            self._failures.popitem(last=False)
+
+
+def _unauthorized(detail: str) -> ProblemError:
+    return ProblemError("unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="smoothcert"'})
+
+
+_scheme = HTTPBearer(auto_error=False, description="Needed where keys are set up; `python -m app key NAME` makes one.")
+
+
+async def _owner(request: Request, _: Annotated[object, Security(_scheme)]) -> str:
+    door: Door = request.app.state.door
+    address = request.client.host if request.client else ""
+    owner = door.owner(request.headers.get("authorization"), address)
+    logs.note(owner=owner)
+    return owner
+
+
+AUTHORISED = Depends(_owner)
+"""Only for those who have a key, where keys are set up."""
+Owner = Annotated[str, AUTHORISED]
+"""Whose key it is."""

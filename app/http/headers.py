@@ -1,0 +1,95 @@
+"""Headers that steer a request: what each may say, and how the OpenAPI document describes it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from starlette.requests import Request
+
+from app.http.errors import ProblemError, invalid
+from smoothcert.errors import shown
+
+LONGEST_WAIT = 60
+EVENT_STREAM = "text/event-stream"
+END = "end"
+"""The id of the last event of a stream."""
+
+_WAIT = re.compile(r'wait\s*=\s*"?(\d{1,4000})"?', re.IGNORECASE)
+_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+
+
+def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+
+
+PREFER = _parameter(
+    "Prefer",
+    f"`wait=n` (RFC 7240): answer when the certification has ended, or after n seconds, at most {LONGEST_WAIT}. "
+    "What is malformed is passed over; `Preference-Applied` says what was done.",
+    {"type": "string", "default": "wait=0", "example": "wait=30"},
+)
+
+
+def wait_seconds(request: Request) -> int | None:
+    """The wait that is preferred; None where none is, or none that can be understood, which RFC 7240 passes over."""
+    for preference in ",".join(request.headers.getlist("prefer")).split(","):
+        token = preference.partition(";")[0].strip()
+        if token.partition("=")[0].strip().lower() == "wait":
+            match = _WAIT.fullmatch(token)
+            return min(int(match[1]), LONGEST_WAIT) if match else None
+    return None
+
+
+IDEMPOTENCY_KEY = _parameter(
+    "Idempotency-Key",
+    "Makes it safe to send a request again: with the same key and the same request the answer is the same "
+    "certification, with the header `Idempotency-Replayed: true`; with another request it is a 409.",
+    {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x20-\x7e]*$", "example": "8e03978e-40d5"},
+)
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The key, if there is one."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not _KEY.fullmatch(key):
+        raise invalid("Idempotency-Key", f"must be 1 to 255 printable ASCII characters, got {shown(key)}")
+    return key
+
+
+LAST_EVENT_ID = _parameter(
+    "Last-Event-ID",
+    "The id of the last event received: certificates that were sent before are not sent again. After the id of "
+    f"`completed`, which is `{END}`, the answer is 204, so that a browser does not ask once more.",
+    {"type": "string", "pattern": rf"^(\d{{1,9}}|{END})$", "default": "0"},
+)
+
+
+def last_event_id(request: Request) -> str:
+    """How many certificates were received, as digits, or END."""
+    said = request.headers.get("last-event-id", "0")
+    if said != END and not re.fullmatch(r"[0-9]{1,9}", said):
+        raise invalid("Last-Event-ID", f"must be the id of an event of this stream, got {shown(said)}")
+    return said
+
+
+def require_event_stream(request: Request) -> None:
+    """That the answer may be an event stream (RFC 9110, Accept)."""
+    accepted = request.headers.get("accept", "*/*")
+    weights = {"*/*": -1.0, "text/*": -1.0, EVENT_STREAM: -1.0}
+    for each in accepted.split(","):
+        media, *parameters = (part.strip().lower() for part in each.split(";"))
+        if media in weights:
+            weights[media] = _weight(parameters)
+    # the most special range that is named decides
+    chosen = next((weights[media] for media in (EVENT_STREAM, "text/*", "*/*") if weights[media] >= 0), 0.0)
+    if not chosen:
+        raise ProblemError("not_acceptable", f"this is {EVENT_STREAM}, the request accepts {shown(accepted)}")
+
+
+def _weight(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            return float(value) if re.fullmatch(r"\s*[01](\.\d{0,3})?\s*", value) else 1.0
+    return 1.0

@@ -1,0 +1,34 @@
+"""A place in a list, as an opaque text."""
+
+from __future__ import annotations
+
+import base64
+import math
+from dataclasses import dataclass
+
+from app.http.errors import invalid
+from smoothcert.errors import shown
+
+
+@dataclass(frozen=True, order=True)
+class Cursor:
+    """After this certification, in the order of their making."""
+
+    created_at: float
+    certification: str
+
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(f"{self.created_at!r} {self.certification}".encode()).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, text: str) -> Cursor:
+        """From the `next_cursor` of an earlier page."""
+        try:
+            said = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+            created_at, certification = said.split(" ")
+            cursor = cls(float(created_at), certification)
+        except ValueError:
+            cursor = None
+        if cursor is None or not math.isfinite(cursor.created_at) or str(cursor) != text:
+            raise invalid("cursor", f"must be the next_cursor of an earlier page, got {shown(text)}")
+        return cursor

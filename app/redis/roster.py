@@ -1,0 +1,63 @@
+"""The ensembles that can be asked, as the workers announced them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from app.http.errors import ProblemError, invalid
+from smoothcert.errors import shown
+from smoothcert.published import ServedEnsemble
+from store.presence import REMEMBERED, Offer, Presence
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The live workers, and the ensembles that a pool serves or did lately; at one moment."""
+
+    workers: tuple[Presence, ...]
+    offers: tuple[Offer, ...]
+
+    @classmethod
+    def of(cls, workers: Sequence[Presence], offers: Sequence[Offer], *, now: float) -> Roster:
+        """Without the offers that nobody has repeated for long; one for each name, the most alive."""
+        live = {(worker.pool, card.name) for worker in workers for card in worker.ensembles}
+        recent = [offer for offer in offers if offer.seen_at >= now - REMEMBERED]
+        ranked = sorted(recent, key=lambda offer: ((offer.pool, offer.card.name) in live, offer.seen_at))
+        chosen = {offer.card.name: offer for offer in ranked}
+        return cls(tuple(workers), tuple(sorted(chosen.values(), key=lambda offer: offer.card.name)))
+
+    def offer(self, name: str | None) -> Offer:
+        """The ensemble of this name; where none is named, the only one that live workers hold, or the only one."""
+        named = {offer.card.name: offer for offer in self.offers}
+        if name is None:
+            held = [offer for offer in self.offers if self.holders(offer)] or self.offers
+            if len(held) == 1:
+                return held[0]
+            known = ", ".join(named) or "none at the moment"
+            raise invalid("ensemble", f"must be named where not exactly one is served; there are: {known}")
+        if name not in named:
+            known = ", ".join(named) or "none at the moment"
+            raise ProblemError("unknown_ensemble", f"there is no ensemble {shown(name)}; there are: {known}")
+        return named[name]
+
+    def holders(self, offer: Offer) -> list[Presence]:
+        """The live workers that serve an offer."""
+        return [worker for worker in self.workers if worker.pool == offer.pool and offer.card in worker.ensembles]
+
+    def rate(self, offer: Offer) -> float | None:
+        """Evaluations per second of a worker that serves it, as measured; None before that."""
+        rates = [worker.evaluations_per_second for worker in self.holders(offer) if worker.evaluations_per_second]
+        return fmean(rates) if rates else None
+
+    def served(self, offer: Offer) -> ServedEnsemble:
+        """An offer as the service tells of it."""
+        holders = self.holders(offer)
+        return ServedEnsemble(
+            **offer.card.model_dump(),
+            ready=bool(holders),
+            workers=len(holders),
+            devices=tuple(sorted({worker.device for worker in holders})),
+            evaluations_per_second=self.rate(offer),
+        )

@@ -1,0 +1,329 @@
+"""The engine against the bare networks it runs: efficiency, packing, consensus, and repeatability across shapes."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from benchmarks.report import Figure, Report
+from models.data import load_images
+from models.registry import ZOO, load
+from models.resnet import resnet20
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble, assemble
+from smoothcert.engine.sampling import NoiseStream
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Procedure, Sequential
+from smoothcert.procedures.protocol import draw
+from smoothcert.verdict import Verdict
+
+SHAPE = (3, 32, 32)
+CLASSES = tuple("0123456789")
+SIGMA = 0.25
+SHIPPED = "cifar10-resnet20-gaussian-0.25"
+ROUNDS = 5
+"""Both sides of a ratio take turns, and the best round of each counts: other work on a machine only ever adds time."""
+beside = ThreadPoolExecutor(1)
+console = Console(stderr=True, highlight=False)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """How long to measure."""
+    parser.add_argument("--samples", type=int, default=2_000, help="samples of each timed round")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:0, ...")
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Every part; each ratio is between neighbours in time."""
+    rows: list[tuple[str, object, object, object]] = []
+    figures: list[Figure] = []
+    for part in (efficiency, optimisation, packing, consensus, repeatability):
+        console.print(f"measuring {part.__name__} ...", style="dim")
+        more_rows, more_figures = part(options)
+        rows += more_rows
+        figures += more_figures
+    return Report(
+        name="engine",
+        compares="the engine with the bare forward passes it is made of",
+        columns=("what", "this", "that", "ratio"),
+        rows=rows,
+        figures=figures,
+        notes=(
+            "Both sides of a ratio take turns for five rounds, and the best round of each counts. "
+            "Only the first of the two ratios to plain eager has a goal.",
+        ),
+    )
+
+
+Part = tuple[list[tuple[str, object, object, object]], list[Figure]]
+
+
+def networks(k: int) -> list[nn.Module]:
+    """ResNet20s with random weights: their speed is that of trained ones."""
+    made: list[nn.Module] = []
+    for seed in range(k):
+        torch.manual_seed(seed)
+        made.append(resnet20())
+    return made
+
+
+def ensemble_of(made: list[nn.Module], options: argparse.Namespace, batch: int = 256) -> Ensemble:
+    """Ready to run."""
+    return assemble(made, classes=CLASSES, input_shape=SHAPE, name="benchmark", batch=batch, device=options.device)
+
+
+def efficiency(options: argparse.Namespace) -> Part:
+    """Samples per second of the engine, noise and counting included, against forward passes on one ready batch."""
+    ensemble = ensemble_of(networks(5), options)
+    batch = torch.rand(256, *SHAPE, device=ensemble.device)
+    batches = max(1, options.samples // 256)
+    bare, driven = [], []
+    with Engine(ensemble, batch=256) as engine:
+        drive(engine, 2, 256)
+        for _ in range(ROUNDS):
+            bare.append(batches * 256 / seconds(lambda: member_passes(ensemble, batch, batches)))
+            driven.append(batches * 256 / seconds(lambda: drive(engine, 4, batches * 64)))
+    ratio = max(driven) / max(bare)
+    row = ("samples/s, k = 5: engine, bare forward", round(max(driven)), round(max(bare)), round(ratio, 3))
+    return [row], [Figure("engine / bare optimised forward, k = 5", ratio, at_least=0.90)]
+
+
+def member_passes(ensemble: Ensemble, batch: Tensor, times: int) -> None:
+    """Every member's forward pass, and nothing else."""
+    for _ in range(times):
+        for member in ensemble.members:
+            member.form(batch)
+    synchronise(ensemble.device)
+
+
+def optimisation(options: argparse.Namespace) -> Part:
+    """The optimised form of a member against the plain eager network."""
+    network = networks(1)[0]
+    member = ensemble_of([network], options).members[0]
+    plain = network.eval().to(options.device)
+    batch = torch.rand(256, *SHAPE, device=options.device)
+    count = max(2, options.samples // 256)
+
+    def eager() -> None:
+        with torch.inference_mode():
+            for _ in range(count):
+                plain(batch)
+        synchronise(member.form.device)
+
+    def optimised() -> None:
+        for _ in range(count):
+            member.form(batch)
+        synchronise(member.form.device)
+
+    eager()
+    optimised()
+    rows: list[tuple[str, object, object, object]] = []
+    ratios = []
+    for where, timed in (("as a script runs them", seconds_here), ("in a thread, as the engine runs them", seconds)):
+        pairs = [(count * 256 / timed(optimised), count * 256 / timed(eager)) for _ in range(ROUNDS)]
+        fast, slow = (max(column) for column in zip(*pairs, strict=True))
+        ratios.append(fast / slow)
+        said = f"images/s, {member.form.kind} form, plain eager, {where}"
+        rows.append((said, round(fast), round(slow), round(fast / slow, 3)))
+    return rows, [
+        Figure("optimised form / plain eager, as a script runs them", ratios[0], at_least=1.5),
+        Figure("optimised form / plain eager, in a thread", ratios[1]),
+    ]
+
+
+class HalfSpace(nn.Module):
+    """Class 1 above a plane through the middle grey and class 0 below it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        direction = torch.randn(3 * 8 * 8)
+        self.direction = nn.Parameter(direction / direction.norm())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [N, 2]."""
+        side = (x.flatten(1) - 0.5) @ self.direction
+        return torch.stack([-side, side], dim=1)
+
+
+def margins(n: int) -> list[float]:
+    """As ResNets have them on CIFAR-10 at sigma .25: a tenth on the wrong side, the others spread up to 1."""
+    return [-0.1 + 1.1 * (i + 0.5) / n for i in range(n)]
+
+
+def packing(options: argparse.Namespace) -> Part:
+    """How full the batches are with sequential procedures at r = .25."""
+    network = HalfSpace()
+    rows: list[tuple[str, object, object, object]] = []
+    figures = []
+    goals = {(64, 256, False): 0.85, (64, 256, True): 0.80}
+    for count, batch, callers in (
+        (64, 256, False),
+        (64, 256, True),
+        (16, 256, False),
+        (64, 128, False),
+        (64, 512, False),
+    ):
+        made = assemble([network], classes=("0", "1"), input_shape=(3, 8, 8), batch=batch, device=options.device)
+        images = [(0.5 + m * network.direction.detach()).view(3, 8, 8).clamp(0, 1) for m in margins(count)]
+        with Engine(made, batch=batch) as engine:
+            submit_all(engine, images, from_callers=callers)
+            fill = engine.workload.fill
+            said = f"{count} images, batch {batch}" + (", a caller each" if callers else "")
+            rows.append((f"fill, {said}", engine.workload.rows, engine.workload.capacity, round(fill, 3)))
+        figures.append(Figure(f"mean fill, {said}", fill, at_least=goals.get((count, batch, callers))))
+    return rows, figures
+
+
+def submit_all(engine: Engine, images: list[Tensor], *, from_callers: bool) -> None:
+    """All at once from one caller, or each from a thread of its own."""
+
+    def certify(i: int) -> None:
+        engine.submit(procedure(), images[i], SIGMA, f"seed {i}").result()
+
+    def procedure() -> Procedure:
+        return Sequential().start(Gaussian(SIGMA), 0.25, alpha=0.001, beta=0.001)
+
+    procedure()  # boundaries are built once and cached
+    if from_callers:
+        threads = [threading.Thread(target=certify, args=(i,)) for i in range(len(images))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    else:
+        for handle in [engine.submit(procedure(), image, SIGMA, f"seed {i}") for i, image in enumerate(images)]:
+            handle.result()
+
+
+class Agreeing(nn.Module):
+    """The cost of a ResNet20 with answers that mostly agree: a shared linear read-out, and a jitter of its own."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        shared = torch.randn(3 * 32 * 32, 10)
+        torch.manual_seed(1000 + seed)
+        self.network = resnet20()
+        self.readout = nn.Parameter(shared + 0.25 * torch.randn(3 * 32 * 32, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [N, 10]."""
+        return (x - 0.5).flatten(1) @ self.readout + 0.0 * self.network(x)  # type: ignore[no-any-return]
+
+
+def consensus(options: argparse.Namespace) -> Part:
+    """What K-consensus saves of the members' evaluations, and of the time."""
+    full = ensemble_of([Agreeing(seed) for seed in range(10)], options)
+    five = full.with_(consensus=5)
+    each = options.samples // 8
+    with Engine(full, batch=256) as engine:
+        drive(engine, 1, 256)
+        drive(engine, 1, 256, five)
+        pairs = [
+            (seconds(lambda: drive(engine, 4, each, five)), seconds(lambda: drive(engine, 4, each)))
+            for _ in range(ROUNDS)
+        ]
+        evaluations = sum(drive(engine, 4, each, five))
+    total, kcr = 4 * each, agreement(five, 4, each)
+    saved, predicted = 1 - evaluations / (10 * total), kcr * 5 / 10
+    times = [round(min(column), 2) for column in zip(*pairs, strict=True)]
+    time_saved = 1 - times[0] / times[1]
+    rows: list[tuple[str, object, object, object]] = [
+        ("evaluations, k = 10: K = 5, all", evaluations, 10 * total, round(1 - saved, 3)),
+        ("seconds, k = 10: K = 5, all", *times, round(1 - time_saved, 3)),
+    ]
+    return rows, [
+        Figure("KCR, share of samples decided by K = 5 of 10", kcr),
+        Figure("evaluations saved / predicted by the KCR", saved / predicted, at_least=0.999),
+        Figure("time saved / evaluations saved", time_saved / saved, at_least=0.85),
+    ]
+
+
+def agreement(ensemble: Ensemble, images: int, samples: int) -> float:
+    """The share of the samples of `drive` on which the first K members agree, counted without the engine."""
+    agreed = 0
+    for i, image in enumerate(fixed_images(ensemble, images)):
+        noisy = torch.empty(samples, *SHAPE, device=ensemble.device)
+        NoiseStream("seed", i, SHAPE, ensemble.device).perturb(noisy, image.to(ensemble.device), SIGMA, 0)
+        outputs = ensemble.logits(noisy)[: ensemble.leading]
+        classes = outputs.argmax(-1)
+        agreed += int((classes == classes[0]).all(0).sum())
+    return agreed / (images * samples)
+
+
+def repeatability(options: argparse.Namespace) -> Part:
+    """Samples whose class depends on the shape they are evaluated in: arithmetic, a handful in a million."""
+    noisy = noisy_samples(10 * options.samples)
+    found, slices = {}, {}
+    for batch in (32, 128, 256):
+        member = load(SHIPPED, batch=batch, device=options.device).first_k(1)
+        slices[batch] = member.members[0].form.shape[0]
+        found[batch] = torch.cat([member.classify(part).classes for part in torch.split(noisy, batch)])
+    differ = {batch: int((found[batch] != found[256]).sum()) for batch in (32, 128)}
+    rows: list[tuple[str, object, object, object]] = [
+        (
+            f"classes that differ, slices of {slices[batch]} (batch {batch}) and {slices[256]} (256)",
+            count,
+            len(noisy),
+            f"{count / len(noisy):.1e}",
+        )
+        for batch, count in differ.items()
+    ]
+    worst = 1e6 * max(differ.values()) / len(noisy)
+    return rows, [Figure("samples per million whose class differs between shapes", worst, at_most=100)]
+
+
+def noisy_samples(count: int) -> Tensor:
+    """Shipped images under noise, as many of each."""
+    images = load_images(ZOO / "cifar10-test-100.json")
+    each = count // len(images)
+    noisy = torch.empty(each * len(images), *SHAPE)
+    for i, pixels in enumerate(torch.from_numpy(images.pixels).float() / 255):
+        NoiseStream("repeatability", i, SHAPE, noisy.device).perturb(noisy[i * each : (i + 1) * each], pixels, SIGMA, 0)
+    return noisy
+
+
+def drive(engine: Engine, images: int, samples: int, ensemble: Ensemble | None = None) -> list[int]:
+    """Draw samples for several images at once; gives each one's evaluations."""
+
+    def draw_only() -> Procedure:
+        counts = yield from draw(samples)
+        return Verdict(None, 0.0, None, samples, "exhausted", (), counts)
+
+    handles = [
+        engine.submit(draw_only(), image, SIGMA, "seed", index=i, ensemble=ensemble)
+        for i, image in enumerate(fixed_images(engine.ensemble, images))
+    ]
+    return [handle.result().evaluations for handle in handles]
+
+
+def fixed_images(ensemble: Ensemble, count: int) -> list[Tensor]:
+    """Random colours, always the same."""
+    torch.manual_seed(1)
+    return list(torch.rand(count, *ensemble.input_shape))
+
+
+def seconds_here(work: Callable[[], object]) -> float:
+    """How long it takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long it takes in a thread of its own, as the engine is: there the allocator keeps its memory."""
+    return seconds_here(lambda: beside.submit(work).result())
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for a GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

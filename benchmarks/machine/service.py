@@ -1,0 +1,241 @@
+"""The whole service over loopback, in real processes, against the engine alone: overhead, throughput, packing."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import io
+import json
+import time
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from rich.console import Console
+
+from benchmarks.machine.connection import Connection
+from benchmarks.machine.deployment import SHAPE, TRIVIAL, Deployment
+from benchmarks.report import Figure, Report
+from models.data import load_images
+from models.registry import ZOO, load
+from smoothcert.engine.case import certify
+from smoothcert.engine.engine import Engine
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Fixed
+from smoothcert.question import Question
+
+SHIPPED = "cifar10-resnet20-gaussian-0.25"
+ROUNDS = 5
+CLIENTS = 32
+MEGABYTE = 1 << 20
+EASY_SAMPLES = 400
+"""Images that take at most so many are much the same work with every seed."""
+console = Console(stderr=True, highlight=False)
+
+Row = tuple[str, object, object, object]
+Part = tuple[list[Row], list[Figure]]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """How long to measure."""
+    parser.add_argument("--requests", type=int, default=200, help="requests of one client for the overhead")
+    parser.add_argument("--burst", type=int, default=2_000, help="certifications of a throughput round")
+    parser.add_argument("--samples", type=int, default=4_000, help="samples of the long request")
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Every part, on one deployment."""
+    rows: list[Row] = []
+    figures: list[Figure] = []
+    console.print("starting a server, the API and a worker ...", style="dim")
+    with Deployment() as deployment:
+        time.sleep(1)
+        memory = deployment.resident_bytes("API") / MEGABYTE
+        rows.append(("memory of the idle API, MB", round(memory), "", ""))
+        figures.append(Figure("idle memory of the API, MB", memory, at_most=150))
+        parts: dict[str, Callable[[], Part]] = {
+            "overhead": lambda: overhead(deployment, options.requests),
+            "throughput": lambda: throughput(deployment, options.burst),
+            "packing": lambda: packing(deployment),
+            "efficiency": lambda: efficiency(deployment, options.samples),
+        }
+        for name, part in parts.items():
+            console.print(f"measuring {name} ...", style="dim")
+            more_rows, more_figures = part()
+            rows += more_rows
+            figures += more_figures
+        after = deployment.resident_bytes("API") / MEGABYTE
+        rows.append(("memory of the API after all of it, MB", round(after), "", ""))
+    return Report(
+        name="service",
+        compares="requests over HTTP, through the queue and a worker process, with the engine alone",
+        columns=("what", "this", "that", "ratio"),
+        rows=rows,
+        figures=figures,
+        notes=(
+            "Clients, API, server and worker share the cores. Both sides of a ratio take turns for five rounds, and "
+            "the best round of each counts: other work on the machine only adds time.",
+        ),
+    )
+
+
+def overhead(deployment: Deployment, requests: int) -> Part:
+    """What one request costs beyond the engine's own time, by the times in its certificate."""
+
+    async def ask() -> list[float]:
+        connection = await Connection.open(deployment.port)
+        spent = []
+        for _ in range(requests + 20):
+            begun = time.perf_counter()
+            said = await certification(connection, LIGHT)
+            spent.append(time.perf_counter() - begun - engine_seconds(said))
+        connection.close()
+        return spent[20:]
+
+    medians = [median(asyncio.run(ask())) * 1000 for _ in range(ROUNDS)]
+    best, middle = round(min(medians), 2), round(median(medians), 2)
+    row = ("one client, trivial ensemble: ms beyond the engine's own, best and median round", best, middle, "")
+    return [row], [Figure("overhead of a request, ms: median of the best of five rounds", min(medians), at_most=10)]
+
+
+def throughput(deployment: Deployment, burst: int) -> Part:
+    """Certifications per second of 32 clients; every one is answered, or it is an error."""
+
+    async def client(requests: int) -> int:
+        connection = await Connection.open(deployment.port)
+        answered = 0
+        for _ in range(requests):
+            answered += (await certification(connection, LIGHT))["status"] == "succeeded"
+        connection.close()
+        return answered
+
+    async def all_clients() -> int:
+        return sum(await asyncio.gather(*(client(burst // CLIENTS) for _ in range(CLIENTS))))
+
+    rates, lost, asked = [], 0, burst // CLIENTS * CLIENTS
+    for _ in range(ROUNDS):
+        seconds, answered = timed(all_clients())
+        rates.append(asked / seconds)
+        lost += asked - answered
+    rows: list[Row] = [
+        (f"{CLIENTS} clients, trivial ensemble: certifications/s, best and median", max(rates), median(rates), ""),
+        ("certifications lost", lost, ROUNDS * asked, ""),
+    ]
+    figures = [
+        Figure("certifications per second, best of five rounds", max(rates), at_least=250),
+        Figure("certifications lost", lost, at_most=0),
+    ]
+    return rows, figures
+
+
+def packing(deployment: Deployment) -> Part:
+    """16 clients with an image each against one request with the same 16 images."""
+    images = [png(image) for image in asyncio.run(easy_images(deployment, 16))]
+
+    async def one(images: list[str]) -> int:
+        connection = await Connection.open(deployment.port)
+        said = await certification(connection, body(SHIPPED, images, procedure="sequential", radius=0.25))
+        connection.close()
+        return sum(each["evaluations"] for each in said["certificates"])
+
+    async def apart() -> int:
+        return sum(await asyncio.gather(*(one([image]) for image in images)))
+
+    separate, together = [], []
+    for _ in range(ROUNDS):
+        separate.append(timed(apart()))
+        together.append(timed(one(images)))
+    ratio = min(seconds for seconds, _ in separate) / min(seconds for seconds, _ in together)
+    per_evaluation = min(s / n for s, n in separate) / min(s / n for s, n in together)
+    rows: list[Row] = [
+        ("16 clients with an image each, one with 16: seconds", min(separate)[0], min(together)[0], round(ratio, 3)),
+        ("the same by evaluation: seeds differ, and with them the samples", "", "", round(per_evaluation, 3)),
+    ]
+    return rows, [Figure("16 requests of one image / one of 16, time", ratio, at_most=1.15)]
+
+
+async def easy_images(deployment: Deployment, count: int) -> npt.NDArray[np.uint8]:
+    """Of the shipped ones."""
+    pixels = load_images(ZOO / "cifar10-test-100.json").pixels
+    connection, found = await Connection.open(deployment.port), []
+    for start in range(0, len(pixels), 10):
+        images = [png(image) for image in pixels[start : start + 10]]
+        asked = body(SHIPPED, images, procedure={"name": "sequential", "max_samples": 2_000}, radius=0.25)
+        said = await certification(connection, asked)
+        found += [start + each["index"] for each in said["certificates"] if each["samples"] <= EASY_SAMPLES]
+        if len(found) >= count:
+            break
+    connection.close()
+    return pixels[found[:count]]
+
+
+def efficiency(deployment: Deployment, samples: int) -> Part:
+    """Evaluations per second of one long request, against the engine in this process; the worker rests meanwhile."""
+    pixels = load_images(ZOO / "cifar10-test-100.json").pixels[:4]
+    images, n = [png(image) for image in pixels], samples // 4
+    question = Question(Gaussian(0.25), Fixed(n=n))
+
+    async def ask() -> None:
+        connection = await Connection.open(deployment.port)
+        said = await certification(connection, body(SHIPPED, images, procedure={"name": "fixed", "n": n}))
+        if said["status"] != "succeeded":
+            raise ValueError(f"the long request ended as {said['status']}: {said['error']}")
+        connection.close()
+
+    through, alone = [], []
+    with Engine(load(SHIPPED)) as engine:
+        certify(engine, torch.from_numpy(pixels[:1]), Question(Gaussian(0.25), Fixed(n=200)))
+        for _ in range(ROUNDS):
+            through.append(timed(ask())[0])
+            begun = time.perf_counter()
+            certify(engine, torch.from_numpy(pixels), question)
+            alone.append(time.perf_counter() - begun)
+    ratio = min(alone) / min(through)
+    row = (f"{4 * n:,} samples: seconds through the service, of the engine alone", min(through), min(alone), ratio)
+    return [row], [Figure("efficiency of the service on a long request", ratio, at_least=0.85)]
+
+
+async def certification(connection: Connection, asked: bytes) -> Any:
+    """Post and wait until it has ended."""
+    status, said = await connection.post("/v1/certifications", asked, "Prefer: wait=60\r\n")
+    if status not in (200, 202):
+        raise ValueError(f"HTTP {status}: {said}")
+    if status == 202:
+        raise ValueError(f"no answer within 60 s: {said['status']}, {said['progress']}")
+    return said
+
+
+def engine_seconds(said: Any) -> float:
+    """By the certificate's own times."""
+    times = said["certificates"][0]["provenance"]
+    begun, ended = (datetime.fromisoformat(times[name]) for name in ("started_at", "finished_at"))
+    return (ended - begun).total_seconds()
+
+
+def body(ensemble: str, images: list[Any], **asked: Any) -> bytes:
+    """A request as JSON."""
+    return json.dumps({"ensemble": ensemble, "images": images, **asked}).encode()
+
+
+def png(image: npt.NDArray[np.uint8]) -> str:
+    """An image [C, H, W] as base64 of a PNG file."""
+    file = io.BytesIO()
+    Image.fromarray(image.transpose(1, 2, 0)).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+LIGHT = body(TRIVIAL, [png(np.full(SHAPE, 200, np.uint8))], procedure="sequential", radius=0.25)
+"""Takes few samples."""
+
+
+def timed(work: Coroutine[Any, Any, int] | Coroutine[Any, Any, None]) -> tuple[float, int]:
+    """Seconds, and what it gives."""
+    begun = time.perf_counter()
+    given = asyncio.run(work)
+    return time.perf_counter() - begun, given or 0

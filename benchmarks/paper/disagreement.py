@@ -1,0 +1,96 @@
+"""Where two procedures decide differently about one radius, and whether chance had its place there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from benchmarks.paper.setting import Evaluated
+from smoothcert.certificate import Certificate
+from smoothcert.evaluation import disagreements
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """The images on which two settings disagree about a radius, by their places, and p_A there by the best estimate."""
+
+    one: Evaluated
+    other: Evaluated
+    radius: float
+    p_a: dict[int, float]
+
+    @cached_property
+    def between(self) -> int:
+        """Of these images, those whose p_A lies between the boundaries of the two."""
+        return sum(self.may_differ(p) for p in self.p_a.values())
+
+    def may_differ(self, p: float) -> bool:
+        """Whether p lies between the boundaries: not both almost surely certify there, nor do both almost surely not.
+
+        Almost surely is with a probability of at least 1 - beta and at most alpha, exactly, by the boundaries.
+        """
+        chances = [self._chance(each, p) for each in (self.one, self.other)]
+        question = self.one.setting.question
+        return max(chances) > question.alpha and min(chances) < 1 - question.beta
+
+    def _chance(self, each: Evaluated, p: float) -> float:
+        question = each.setting.question
+        boundaries = question.procedure.boundaries(
+            question.noise, self.radius, alpha=question.alpha, beta=question.beta
+        )
+        return boundaries.outcome(p).certify
+
+
+def all_disagreements(evaluated: Sequence[Evaluated]) -> Iterator[Disagreement]:
+    """One for each two settings that decide the same radius for the same base classifier, empty ones included."""
+    for one, other in itertools.combinations(evaluated, 2):
+        radii = {each.setting.question.radius for each in (one, other)} - {None}
+        if one.setting.classifier == other.setting.classifier and len(radii) == 1:
+            alike = [each for each in evaluated if each.setting.classifier == one.setting.classifier]
+            yield disagreement(one, other, float(radii.pop() or 0), alike)
+
+
+def disagreement(one: Evaluated, other: Evaluated, radius: float, alike: Sequence[Evaluated]) -> Disagreement:
+    """Of two settings; `alike` are all settings with their base classifier, whose samples estimate p_A together."""
+    pairs = zip(one.judged, other.judged, strict=True)
+    places = [place for place, (a, b) in enumerate(pairs) if disagreements([a], [b], radius)]
+    estimates = {place: estimate([each.judged[place].certificate for each in alike]) for place in places}
+    return Disagreement(one, other, radius, estimates)
+
+
+def estimate(certificates: Sequence[Certificate]) -> float:
+    """The share of the most frequent class in all samples of these certificates, which are about one image."""
+    drawn = [
+        counts
+        for each in longest(certificates)
+        for counts in (each.selection, *(stage.counts for stage in each.stages))
+    ]
+    total = np.sum(drawn, axis=0)
+    return float(total[:-1].max() / total.sum())  # the last place is for no class
+
+
+def longest(certificates: Sequence[Certificate]) -> list[Certificate]:
+    """Of those with the same noise the one with most samples: the others' are among them, and none counts twice."""
+    by_noise: dict[object, Certificate] = {}
+    for place, each in enumerate(certificates):
+        sampling = each.provenance and each.provenance.sampling
+        noise = (sampling.seed, sampling.image) if sampling else place
+        by_noise[noise] = max(by_noise.get(noise, each), each, key=lambda one: one.samples)
+    return list(by_noise.values())
+
+
+def as_notes(found: Sequence[Disagreement]) -> list[str]:
+    """A note that counts them for each radius and base classifier; none where nothing was compared."""
+    alike: dict[str, list[str]] = {}
+    for each in found:
+        pair = f"{each.one.setting.name} and {each.other.setting.name} {len(each.p_a)} ({each.between})"
+        alike.setdefault(f"{each.one.setting.voters}, r = {each.radius:g}", []).append(pair)
+    counted = " ".join(f"{where}: {', '.join(pairs)}." for where, pairs in alike.items())
+    said = (
+        "Images on which two procedures disagree, and in brackets those of them where p_A, by the best estimate, lies "
+    )
+    return [f"{said}between the boundaries of the two. {counted}"] if found else []

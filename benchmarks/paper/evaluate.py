@@ -1,0 +1,280 @@
+"""The paper's tables for an ensemble: certify images through the engine and judge the certificates.
+
+Each combination of procedure, radius and members is a row of the table and a file of certificates, one JSON line for
+each image, in FOLDER. A second run goes on where the first one stopped and ends with the same certificates.
+
+With --tape, the members see each sample once for all settings (see `benchmarks.paper.tape`), and later runs with other
+settings find it on the tapes: ask for --k and --alone first, and for --consensus after that. --record only fills the
+tapes, which several processes can do, each with its own --images; a run without it then makes the table and computes
+nothing. The counts are the engine's. The time of a setting is computed, from its evaluations and what one takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.paper.drawing import plot
+from benchmarks.paper.evaluation import report, write_csv
+from benchmarks.paper.playback import Spent, play, record
+from benchmarks.paper.setting import Evaluated, Setting, alone
+from benchmarks.paper.tape import Tapes
+from benchmarks.progress import bar, console
+from benchmarks.report import Report
+from models.data import Images, load_images
+from models.errors import DataError
+from models.ranking import refuse_holdout
+from models.registry import ZOO, describe, load
+from models.selection import Selection
+from smoothcert.certificate import Certificate
+from smoothcert.engine.case import Case, new_seed, start
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble
+from smoothcert.evaluation import Judged
+from smoothcert.ledger import Ledger
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
+from smoothcert.question import Question
+
+SHIPPED = ZOO / "cifar10-test-100.json"
+IN_FLIGHT = 64
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What to certify, how, and where the certificates go."""
+    parser.add_argument("--ensemble", default="cifar10-resnet20-gaussian-0.25")
+    parser.add_argument("--zoo", type=Path, default=ZOO)
+    parser.add_argument(
+        "--images",
+        default="shipped",
+        help="shipped, PATH, either with :SELECTION (data/cifar10:0::20), or a SELECTION of shipped",
+    )
+    parser.add_argument("--procedure", default="adaptive", help=f"one or more of {', '.join(PROCEDURES)}, with commas")
+    parser.add_argument("--radius", default="0.25", help="target radii, with commas; the fixed procedure has none")
+    parser.add_argument("--k", default="", help="ensemble sizes, with commas; by default all members")
+    parser.add_argument("--alone", action="store_true", help="also every member on its own")
+    parser.add_argument("--consensus", type=int, help="K; by default the full vote")
+    parser.add_argument("--voting", default="soft")
+    parser.add_argument("--sigma", type=float, help="by default that of the ensemble's training")
+    parser.add_argument("--alpha", type=float, default=0.001)
+    parser.add_argument("--beta", type=float, default=0.001)
+    parser.add_argument("--n", type=int, default=100_000, help="samples of the fixed procedure")
+    parser.add_argument(
+        "--stages", default="100,1000,10000,120000", help="of the adaptive procedure; the sequential ones get their sum"
+    )
+    parser.add_argument("--timed", type=int, default=2_000, help="samples that measure what one of Certify's costs")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--tape", type=Path, metavar="FOLDER", help="let the settings share recordings kept here")
+    parser.add_argument("--record", action="store_true", help="only fill the tapes: no certificates, no table")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the certificates")
+    parser.add_argument("--name", default="evaluate", help="of the table, and of its files (default: %(default)s)")
+
+
+PROCEDURES = ("fixed", "adaptive", "kept", "strict", "lost")
+
+
+def procedure_of(name: str, n: int, stages: tuple[int, ...]) -> AnyProcedure:
+    """A procedure by its short name."""
+    match name:
+        case "fixed":
+            return Fixed(n=n)
+        case "adaptive" | "kept":
+            return Adaptive(stages=stages, keep_samples=name == "kept")
+        case "strict":
+            return Sequential(max_samples=sum(stages), abandon="strict")
+        case "lost":
+            return Sequential(max_samples=sum(stages), abandon="lost-certificate")
+    raise SystemExit(f"--procedure {name!r} is none of {', '.join(PROCEDURES)}")
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Every setting, then the table."""
+    check_destination(options)
+    description = describe(options.ensemble, zoo=options.zoo)
+    images = chosen_images(options.images)
+    if images.classes != description.classes:
+        raise DataError(f"the images have the classes {images.classes}, the ensemble {description.classes}")
+    refuse_holdout(description.ranking, images)
+    ensemble = load(options.ensemble, zoo=options.zoo, device=options.device, batch=options.batch)
+    ensemble = ensemble.with_(voting=options.voting, consensus=None)
+    chosen = list(settings(options, ensemble))
+    if options.tape is None:
+        evaluated = through_engine(options, ensemble, chosen, images)
+    else:
+        tapes = Tapes(options.tape, ensemble, chosen[0].question.noise.sigma, options.batch)
+        if options.record:
+            return record(tapes, chosen, images, options.name)
+        evaluated = from_tapes(options, tapes, chosen, images)
+    if options.write:
+        options.write.mkdir(parents=True, exist_ok=True)
+        write_csv(evaluated, images, options.write / f"{options.name}.csv")
+        plot(evaluated, options.write / f"{options.name}.png")
+    made = report(evaluated, images, description, options.name)
+    if options.tape is None:
+        return made
+    said = f"Seed of the noise: `{tapes.seed}`; as the file `seed` of an empty folder of tapes it gives these counts."
+    return replace(made, notes=[*made.notes, said])
+
+
+def check_destination(options: argparse.Namespace) -> None:
+    """Refuse, before anything is computed, options that contradict each other."""
+    if options.record and (options.tape is None or options.write or options.check):
+        raise SystemExit("error: --record only fills the tapes: it needs --tape, and has no use for --write or --check")
+    if options.out is None and not options.record:
+        raise SystemExit("error: --out FOLDER is needed, for the certificates")
+
+
+def chosen_images(spec: str) -> Images:
+    """`shipped` or PATH, each with or without :SELECTION, or a SELECTION of the shipped ones, like 0:50."""
+    path, _, selection = spec.partition(":")
+    if re.fullmatch("[0-9:,]+", spec):
+        path, selection = "shipped", spec
+    images = load_images(SHIPPED if path == "shipped" else Path(path))
+    return images.pick(Selection(selection).places(len(images))) if selection else images
+
+
+def through_engine(
+    options: argparse.Namespace, ensemble: Ensemble, chosen: list[Setting], images: Images
+) -> list[Evaluated]:
+    """Each setting by itself, one after the other."""
+    with Engine(ensemble, batch=options.batch) as engine:
+        sizes = sorted({len(setting.ensemble.members) for setting in chosen})
+        costs = {k: certify_seconds_per_sample(engine, ensemble.first_k(k), options.timed) for k in sizes}
+        return [evaluate(engine, setting, images, options.out / f"{setting.label}.jsonl", costs) for setting in chosen]
+
+
+def from_tapes(options: argparse.Namespace, tapes: Tapes, chosen: list[Setting], images: Images) -> list[Evaluated]:
+    """All settings together, image by image."""
+    pace = seconds_per_evaluation(tapes.ensemble, options)
+    with ExitStack() as stack:
+        ledgers = []
+        for setting in chosen:
+            run = {**run_of(setting, images), "tape": tapes.seed}
+            ledger = Ledger(options.out / f"{setting.label}.jsonl", run, once={"evaluation_seconds": pace})
+            ledgers.append(stack.enter_context(ledger))
+        spent = Spent()
+        for i, j, certificate in play(tapes, chosen, images, done=[len(ledger) for ledger in ledgers], spent=spent):
+            seconds = (certificate.evaluations or 0) * ledgers[j].once["evaluation_seconds"]
+            ledgers[j].append(line_of(images, i, seconds, certificate))
+        console.print(f"{spent.evaluations:,} evaluations that were on no tape", style="dim")
+        return [
+            computed(setting, ledger, ledger.once["evaluation_seconds"])
+            for setting, ledger in zip(chosen, ledgers, strict=True)
+        ]
+
+
+def computed(setting: Setting, lines: Iterable[dict[str, Any]], pace: float) -> Evaluated:
+    """A setting whose time follows from its evaluations, at so many seconds each."""
+    judged = judged_of(lines)
+    evaluations = sum(each.certificate.evaluations or 0 for each in judged)
+    return Evaluated(setting, judged, evaluations * pace, len(setting.ensemble.members) * pace, pace)
+
+
+def settings(options: argparse.Namespace, ensemble: Ensemble) -> Iterator[Setting]:
+    """Every combination asked for; the fixed procedure appears once for each choice of members."""
+    noise = Gaussian(options.sigma or ensemble.sigma or 0.0)
+    stages = tuple(int(n) for n in options.stages.split(","))
+    for (members, view), name in itertools.product(views(options, ensemble).items(), options.procedure.split(",")):
+        radii = [None] if name == "fixed" else [float(r) for r in options.radius.split(",")]
+        for radius in radii:
+            question = Question(noise, procedure_of(name, options.n, stages), radius, options.alpha, options.beta)
+            yield Setting(name, members, view, question)
+
+
+def views(options: argparse.Namespace, ensemble: Ensemble) -> dict[str, Ensemble]:
+    """The choices of members by name: `k3` for the three best, `member2` for the second best alone."""
+    members = len(ensemble.members)
+    sizes = [int(k) for k in options.k.split(",")] if options.k else [members]
+    found = {f"k{k}": ensemble.first_k(k).with_(consensus=options.consensus) for k in sizes}
+    if options.alone:  # of which the first is k1, where that is asked for
+        found |= {f"member{i + 1}": alone(ensemble, i) for i in range(1 if 1 in sizes else 0, members)}
+    return found
+
+
+def evaluate(engine: Engine, setting: Setting, images: Images, path: Path, costs: dict[int, float]) -> Evaluated:
+    """Certify the images that the ledger does not have yet, and judge all of them."""
+    once: dict[str, Any] = {"seed": new_seed(), "certify_seconds": costs[len(setting.ensemble.members)]}
+    with Ledger(path, run_of(setting, images), once=once) as ledger, bar() as progress:
+        task = progress.add_task(setting.label, total=len(images), completed=len(ledger))
+        began = time.monotonic()
+        for i, certificate in certified(engine, setting, images, ledger.once["seed"], len(ledger)):
+            now = time.monotonic()
+            ledger.append(line_of(images, i, now - began, certificate))
+            began = now
+            progress.advance(task)
+        judged = judged_of(ledger)
+        seconds = sum(line["seconds"] for line in ledger)
+        console.print(f"{setting.label}: {len(judged)} images in {seconds:.0f} s", style="dim")
+        return Evaluated(setting, judged, seconds, ledger.once["certify_seconds"])
+
+
+def line_of(images: Images, i: int, seconds: float, certificate: Certificate) -> dict[str, object]:
+    """The line of an image in a ledger."""
+    said = {"image": int(images.indices[i]), "label": int(images.labels[i]), "seconds": round(seconds, 4)}
+    return {**said, "certificate": certificate.model_dump(mode="json")}
+
+
+def judged_of(lines: Iterable[dict[str, Any]]) -> list[Judged]:
+    """The certificates of a ledger."""
+    return [Judged(Certificate.model_validate(line["certificate"]), line["label"]) for line in lines]
+
+
+def run_of(setting: Setting, images: Images) -> dict[str, object]:
+    """What makes a ledger that of this setting and no other."""
+    question, ensemble = setting.question, setting.ensemble
+    return {
+        "ensemble": ensemble.digest,
+        "voting": ensemble.voting,
+        "consensus": ensemble.consensus,
+        "precision": ensemble.precision,
+        "images": images.digest,
+        "noise": vars(question.noise),
+        "procedure": question.procedure.model_dump(mode="json"),
+        "radius": question.radius,
+        "alpha": question.alpha,
+        "beta": question.beta,
+        "tape": None,
+    }
+
+
+def certified(
+    engine: Engine, setting: Setting, images: Images, seed: str, first: int
+) -> Iterator[tuple[int, Certificate]]:
+    """The certificates of the images from `first` on, in order, with a window of them in flight."""
+    flying: deque[tuple[int, Case]] = deque()
+    for i in range(first, len(images)):
+        pixels = torch.from_numpy(images.pixels[i])
+        flying.append((i, start(engine, pixels, setting.question, seed=seed, index=i, ensemble=setting.ensemble)))
+        if len(flying) == IN_FLIGHT:
+            place, certification = flying.popleft()
+            yield place, certification.result()
+    for place, certification in flying:
+        yield place, certification.result()
+
+
+def certify_seconds_per_sample(engine: Engine, ensemble: Ensemble, samples: int) -> float:
+    """What a sample of Certify costs in this very run: the full vote, in full batches."""
+    question = Question(Gaussian(0.25), Fixed(n=samples))
+    pixels = torch.full(ensemble.input_shape, 0.5)
+    start(engine, pixels, Question(Gaussian(0.25), Fixed(n=1)), seed="warm", ensemble=ensemble).result()
+    began = time.monotonic()
+    start(engine, pixels, question, seed="time", ensemble=ensemble).result()
+    return (time.monotonic() - began) / (samples + question.procedure.n0)
+
+
+def seconds_per_evaluation(ensemble: Ensemble, options: argparse.Namespace) -> float:
+    """What it takes the engine to run one member on one sample, here and now: the best of three rounds."""
+    with Engine(ensemble, batch=options.batch) as engine:
+        rounds = [certify_seconds_per_sample(engine, ensemble, options.timed) for _ in range(3)]
+    return min(rounds) / len(ensemble.members)

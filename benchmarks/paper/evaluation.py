@@ -1,0 +1,174 @@
+"""What an evaluation says: the table of the paper, figures with goals, notes and CSV."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.paper import published as paper
+from benchmarks.paper.disagreement import Disagreement, all_disagreements, as_notes
+from benchmarks.paper.setting import Evaluated
+from benchmarks.report import Figure, Report
+from models.data import Images
+from models.description import Description
+from smoothcert.evaluation import (
+    average_certified_radius,
+    certified_accuracy,
+    consensus_rate,
+    sample_reduction,
+    stage_shares,
+)
+from smoothcert.procedures import Fixed
+from smoothcert.question import Question
+
+RADII = (0.0, 0.25, 0.5, 0.75)
+GAIN = 1.08
+"""What an ensemble's ACR is to be, in ACRs of its best member; the paper has 1.15 at k = 5."""
+ALONE = 55.0
+"""Percent that every member alone is to certify at r = .25."""
+
+
+def report(evaluated: list[Evaluated], images: Images, description: Description, name: str) -> Report:
+    """The table of the paper, beside its own rows where it has them, and how often two procedures disagree."""
+    accuracies = [f"r={r:g}" for r in RADII]
+    paces = [each.evaluation_seconds for each in evaluated if each.evaluation_seconds is not None]
+    time, factor = ("s/image, computed", "TimeRF, computed") if paces else ("s/image", "TimeRF")
+    costs = ("samples", "evaluations", time, "SampleRF", factor, "KCR", "ASC/ASA by stage")
+    rows = []
+    for each in evaluated:
+        rows.append(row(each))
+        if theirs := paper.published(description, each.setting, images.name):
+            percents = [theirs.accuracies[r] for r in RADII]
+            rows.append((f"the paper, k = {each.k}", theirs.acr, *percents, *[""] * len(costs)))
+    disagreed = list(all_disagreements(evaluated))
+    return Report(
+        name=name,
+        compares=f"the certificates of {evaluated[0].setting.ensemble.name} by procedure, radius and members",
+        columns=("setting", "ACR", *accuracies, *costs),
+        rows=rows,
+        figures=[*member_figures(evaluated, len(description.members)), *disagreement_figures(disagreed)],
+        notes=[
+            about(images),
+            *tape_notes(paces),
+            *([paper.NOTE] if len(rows) > len(evaluated) else []),
+            budget(description),
+            *cap_notes(evaluated),
+            *as_notes(disagreed),
+        ],
+    )
+
+
+def row(each: Evaluated) -> tuple[object, ...]:
+    """One line of the table."""
+    judged, certificates = each.judged, each.certificates
+    target = each.setting.question.radius
+    accuracies = [round(certified_accuracy(judged, r), 1) if target is None or r <= target else "" for r in RADII]
+    kcr = consensus_rate(judged)
+    shares = " ".join(f"{s.certified:.0f}/{s.abandoned:.0f}" for s in stage_shares(judged)[:5])
+    return (
+        each.setting.label,
+        round(average_certified_radius(judged), 3),
+        *accuracies,
+        round(sum(c.samples for c in certificates) / len(judged), 1),
+        round(sum(c.evaluations or 0 for c in certificates) / len(judged), 1),
+        round(each.seconds / len(judged), 2),
+        round(sample_reduction(judged), 2),
+        round((100 + paper.N) * len(judged) * each.certify_seconds / each.seconds, 2),
+        "" if kcr is None else round(kcr, 1),
+        shares if each.setting.name in ("adaptive", "kept") else "",
+    )
+
+
+def member_figures(evaluated: Sequence[Evaluated], members: int) -> list[Figure]:
+    """What the ensemble adds to its best member, where Certify judged all of them together and each alone."""
+    fixed = [each for each in evaluated if each.fixed]
+    alone, together = ([each for each in fixed if each.k == k] for k in (1, members))
+    if not len(alone) == members > 1 or not together:
+        return []
+    best = max(average_certified_radius(each.judged) for each in alone)
+    gain = average_certified_radius(together[0].judged) / best if best else math.nan
+    least = min(certified_accuracy(each.judged, 0.25) for each in alone)
+    return [
+        Figure(f"ACR of {members} members / of the best one alone", gain, at_least=GAIN),
+        Figure("certified accuracy at r=0.25 of the weakest member alone, %", least, at_least=ALONE),
+    ]
+
+
+def disagreement_figures(found: Sequence[Disagreement]) -> list[Figure]:
+    """All pairs of procedures together."""
+    if not found:
+        return []
+    disagreed, between = sum(len(each.p_a) for each in found), sum(each.between for each in found)
+    return [
+        Figure("disagreements of two procedures about an image", disagreed),
+        Figure("of them, where p_A is not between their boundaries", disagreed - between, at_most=0),
+    ]
+
+
+def about(images: Images) -> str:
+    """What the columns mean."""
+    return (
+        f"{len(images)} images of {images.name}; certified accuracy in percent of all images; samples, evaluations and "
+        f"seconds are means over the images; SampleRF and TimeRF are against Certify with n = {paper.N:,} and the full "
+        "vote, whose time per sample was measured when the run began; KCR includes the samples of the selection; "
+        "ASC/ASA: percent of images certified and abandoned in each stage, together ASR."
+    )
+
+
+def tape_notes(paces: Sequence[float]) -> list[str]:
+    """Where the counts and the times of settings that share tapes come from; `paces` are seconds per evaluation."""
+    if not paces:
+        return []
+    spread = " to ".join(dict.fromkeys(f"{1000 * pace:.3g}" for pace in (min(paces), max(paces))))
+    return [
+        "Settings share one pass over the samples, recorded on tapes; their counts are those of the engine, a test "
+        "compares them. They see the same noise, so they differ by less than with noise of their own. No setting has a "
+        f"time of its own: the times here are computed, as evaluations x {spread} ms, which is what one evaluation "
+        "took in the best of three rounds of the engine with the full vote of all members when the run began; "
+        "Certify's time in TimeRF likewise."
+    ]
+
+
+def budget(description: Description) -> str:
+    """What the members' training cost, by their own records."""
+    records = [member.training for member in description.members]
+    if not all({"preset", "epochs", "seconds"} <= set(record) for record in records):
+        return "The records of the members do not tell their training budget."
+    plans = sorted({f"{record['epochs']} epochs of the preset {record['preset']}" for record in records})
+    seconds = [float(record["seconds"]) for record in records]
+    return (
+        f"Training budget: {len(records)} members, {description.method}, {' or '.join(plans)} each, "
+        f"{min(seconds):,.0f} to {max(seconds):,.0f} s each."
+    )
+
+
+def cap_notes(evaluated: Sequence[Evaluated]) -> list[str]:
+    """How far n samples reach, and how far the paper's do."""
+    ours = next((each.setting.question for each in evaluated if each.fixed), None)
+    if ours is None:
+        return []
+    theirs = replace(ours, procedure=Fixed(n=paper.N))
+    return [
+        f"No radius above {largest(ours):.3f} can be proved with n = {ours.procedure.most_samples:,}, and none above "
+        f"{largest(theirs):.3f} with the paper's n = {paper.N:,}."
+    ]
+
+
+def largest(question: Question) -> float:
+    """The largest radius within reach of a question."""
+    return question.procedure.largest_radius(question.noise, alpha=question.alpha)
+
+
+def write_csv(evaluated: list[Evaluated], images: Images, path: Path) -> None:
+    """One row for each image and setting."""
+    columns = ("class_index", "radius", "samples", "evaluations", "stop_reason")
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(("setting", "image", "label", *columns))
+        for each in evaluated:
+            for index, judged in zip(images.indices, each.judged, strict=True):
+                values = (getattr(judged.certificate, column) for column in columns)
+                table.writerow((each.setting.label, index, judged.label, *values))

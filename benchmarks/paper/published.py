@@ -1,0 +1,57 @@
+"""What the paper reports for the ensembles that we compare with ours.
+
+Its table "Effect of ensemble size k on ACR and certified accuracy at different radii": ResNet20 on CIFAR-10, Gaussian
+training at sigma = .25; every 20th test image, 500 in all; Certify with n = 100,000 and alpha = .001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.paper.setting import Setting
+from models.description import Description
+from smoothcert.noise import Gaussian
+
+N = 100_000
+EPOCHS = 150
+
+
+@dataclass(frozen=True)
+class Published:
+    """One row: the ACR, and certified accuracy in percent by radius."""
+
+    acr: float
+    accuracies: Mapping[float, float]
+
+
+def _row(acr: float, *accuracies: float) -> Published:
+    return Published(acr, dict(zip((0.0, 0.25, 0.5, 0.75), accuracies, strict=True)))
+
+
+RESNET20 = {
+    1: _row(0.434, 77.4, 63.4, 43.6, 26.6),
+    3: _row(0.486, 79.6, 66.0, 49.6, 34.6),
+    5: _row(0.500, 80.2, 65.4, 50.4, 36.8),
+    10: _row(0.510, 80.4, 67.4, 51.8, 37.4),
+    50: _row(0.517, 80.4, 68.6, 52.8, 38.8),
+}
+"""By the number of members k."""
+
+
+NOISE = Gaussian(0.25)
+NOTE = (
+    f"The paper's rows are those of its table of ensemble sizes for ResNet20 at sigma = .25: 500 test images, "
+    f"n = {N:,}, {EPOCHS} epochs of training for each member."
+)
+
+
+def published(description: Description, setting: Setting, data: str) -> Published | None:
+    """The paper's row for the k members of a setting, where it asked the same question of the same kind of network."""
+    question, ensemble = setting.question, setting.ensemble
+    networks = (description.architecture, description.method, ensemble.noise)
+    vote = (ensemble.voting, ensemble.consensus, setting.alone)
+    asked = (question.radius, question.noise, question.alpha, data)
+    if networks != ("cifar-resnet20", "gaussian", NOISE) or vote != ("soft", None, False):
+        return None
+    return RESNET20.get(len(ensemble.members)) if asked == (None, NOISE, 0.001, "cifar10-test") else None

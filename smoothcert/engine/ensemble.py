@@ -1,0 +1,360 @@
+"""An ensemble: members in ranked order, and how they come to one class.
+
+Without consensus, the class of an image is the full vote of all k members. With K-consensus, it is the class of the
+first K members where these agree, and the full vote elsewhere (a base classifier of its own, so K belongs in the
+certificate). Ties break to the lowest class index. An image for which a member that was evaluated gave a logit that is
+not finite has no class: the index `len(classes)`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import EllipsisType
+
+import torch
+from torch import Tensor, fx, nn
+
+from smoothcert.canonical import digest
+from smoothcert.engine.errors import BatchError, MemberError, VotingError
+from smoothcert.engine.form import Form, prepare, resize
+from smoothcert.engine.normalisation import Normalisation
+from smoothcert.engine.voting import finite, lowest_argmax, rule, vote
+from smoothcert.noise import Noise
+
+MAX_CLASSES = 100_000
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a member is: `digest` is the sha256 of its file."""
+
+    architecture: str
+    digest: str
+    normalisation: Normalisation | None = None
+
+
+@dataclass(frozen=True)
+class Member:
+    """A network of an ensemble, and the form in which it is run."""
+
+    name: str
+    identity: Identity
+    network: nn.Module
+    form: Form
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of its file."""
+        return self.identity.digest
+
+
+@dataclass(frozen=True)
+class First:
+    """What the first K members say of N images.
+
+    `classes` int64 [N], final where `decided` [N] (elsewhere the index of no class); `outputs` float32 [K, N, C].
+    """
+
+    classes: Tensor
+    decided: Tensor
+    outputs: Tensor
+
+
+@dataclass(frozen=True)
+class Classified:
+    """Classes, int64 [N], and how many times a member was evaluated on an image.
+
+    Of N images, (k N - evaluations) / (k - K) were decided by the first K members alone.
+    """
+
+    classes: Tensor
+    evaluations: int
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Networks that vote.
+
+    `members` are in ranked order, best first; `weights` are by member digest. `noise` is what they were trained for,
+    None where that is unknown. An ensemble is read-only and may be used from several threads.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+    classes: tuple[str, ...]
+    input_shape: tuple[int, int, int]
+    noise: Noise | None = None
+    voting: str = "soft"
+    consensus: int | None = None
+    weights: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        digests = [member.digest for member in self.members]
+        check_members(digests)
+        check_classes(self.classes)
+        check_consensus(self.consensus, members=len(self.members))
+        check_weights(self.weights, digests)
+        check_voting(self.voting, self.weights)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of all that defines the members' logits and their meaning; see `ensemble_digest`."""
+        return ensemble_digest([m.identity for m in self.members], self.classes, self.input_shape, self.weights)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the members are."""
+        return self.members[0].form.device
+
+    @property
+    def precision(self) -> str:
+        """The name of the dtype in which the members run."""
+        return str(self.members[0].form.dtype).removeprefix("torch.")
+
+    @property
+    def leading(self) -> int:
+        """How many members see every image: K, or all of them."""
+        return len(self.members) if self.consensus is None else self.consensus
+
+    @torch.inference_mode()
+    def classify(self, batch: Tensor) -> Classified:
+        """The class of each image of a batch [N, C, H, W]: `first`, then `rest` where the first K disagree.
+
+        Reads one number back from the device, how many images are left. An engine that packs those images across
+        batches calls the two phases itself.
+        """
+        first = self.first(batch)
+        left = (~first.decided).nonzero().squeeze(1)
+        evaluations = self.leading * len(batch) + (len(self.members) - self.leading) * len(left)
+        if not len(left):
+            return Classified(first.classes, evaluations)
+        late = self.rest(batch.to(left.device)[left], first.outputs[:, left])
+        return Classified(first.classes.index_copy(0, left, late), evaluations)
+
+    @torch.inference_mode()
+    def first(self, batch: Tensor) -> First:
+        """Run the first K members on every image; all k, where there is no consensus or K = k."""
+        self._check(batch)
+        outputs = _outputs(self.members[: self.leading], batch)
+        if self.consensus is None:
+            return First(self._vote(outputs), torch.ones_like(outputs[0, :, 0], dtype=torch.bool), outputs)
+        sound, each = finite(outputs), lowest_argmax(outputs)
+        agreed = (each == each[0]).all(0)
+        classes = torch.where(sound & agreed, each[0], len(self.classes))
+        decided = agreed | ~sound
+        if self.leading == len(self.members):
+            return First(torch.where(decided, classes, self._vote(outputs)), torch.ones_like(decided), outputs)
+        return First(classes, decided, outputs)
+
+    @torch.inference_mode()
+    def rest(self, batch: Tensor, outputs: Tensor) -> Tensor:
+        """The full vote, int64 [N], on images whose first K logits [K, N, C] are `outputs`; runs the other members."""
+        self._check(batch)
+        seen, wanted = tuple(outputs.shape), (self.leading, len(batch), len(self.classes))
+        if seen != wanted:
+            raise BatchError(f"outputs of the first members have shape {seen}, not {wanted}")
+        others = self.members[self.leading :]
+        return self._vote(torch.cat([outputs, _outputs(others, batch)]) if others else outputs)
+
+    @torch.inference_mode()
+    def logits(self, batch: Tensor) -> Tensor:
+        """The logits of every member, float32 [k, N, C]."""
+        self._check(batch)
+        return _outputs(self.members, batch)
+
+    def with_(self, *, voting: str | None = None, consensus: int | EllipsisType | None = ...) -> Ensemble:
+        """The same members under another voting rule or another K; `consensus=None` is the full vote."""
+        k = self.consensus if isinstance(consensus, EllipsisType) else consensus
+        return replace(self, voting=voting or self.voting, consensus=k)
+
+    def first_k(self, k: int) -> Ensemble:
+        """The ensemble of the k best members."""
+        if not 1 <= k <= len(self.members):
+            raise MemberError(f"the {k} best of {len(self.members)} members")
+        best = self.members[:k]
+        weights = None if self.weights is None else {member.digest: self.weights[member.digest] for member in best}
+        return replace(self, members=best, weights=weights)
+
+    def resized(self, batch: int) -> Ensemble:
+        """The same networks, not copies of them, made ready for another number of images at a time."""
+        return replace(self, members=tuple(self._resize(member, batch) for member in self.members))
+
+    def _resize(self, member: Member, batch: int) -> Member:
+        return replace(member, form=resize(member.form, batch, name=member.name, classes=len(self.classes)))
+
+    def _check(self, batch: Tensor) -> None:
+        if batch.dim() != 4 or tuple(batch.shape[1:]) != self.input_shape:
+            raise BatchError(f"batch of shape {tuple(batch.shape)}; {self.name} takes (N, {self._shape_text})")
+        if not batch.is_floating_point():
+            raise BatchError(f"batch of dtype {batch.dtype}; {self.name} takes floating-point pixels")
+
+    @property
+    def _shape_text(self) -> str:
+        return ", ".join(map(str, self.input_shape))
+
+    def _vote(self, outputs: Tensor) -> Tensor:
+        return vote(self.voting, outputs, self._weights)
+
+    @cached_property
+    def _weights(self) -> Tensor:
+        weights = self.weights or {}
+        return torch.tensor([weights.get(member.digest, 1.0) for member in self.members], device=self.device)
+
+
+def assemble(
+    networks: Sequence[nn.Module],
+    *,
+    classes: Sequence[str],
+    input_shape: tuple[int, int, int],
+    name: str = "unnamed",
+    noise: Noise | None = None,
+    voting: str = "soft",
+    consensus: int | None = None,
+    batch: int = 256,
+    device: str = "cpu",
+    precision: str = "float32",
+    optimise: bool = True,
+) -> Ensemble:
+    """An ensemble of networks that are already in memory, best first; a member's digest is `network_digest`."""
+    members = []
+    for place, network in enumerate(networks):
+        form = prepare(
+            network,
+            name=f"{name}/{place}",
+            classes=len(classes),
+            input_shape=input_shape,
+            batch=batch,
+            device=device,
+            precision=precision,
+            optimise=optimise,
+        )
+        identity = Identity(type(network).__qualname__, network_digest(network))
+        members.append(Member(f"{name}/{place}", identity, network, form))
+    return Ensemble(name, tuple(members), tuple(classes), input_shape, noise, voting, consensus)
+
+
+def ensemble_digest(
+    members: Sequence[Identity],
+    classes: Sequence[str],
+    input_shape: Sequence[int],
+    weights: Mapping[str, float] | None,
+) -> str:
+    """sha256 over the canonical JSON (RFC 8785) of
+
+        {"format": 1, "classes": [...], "input_shape": [C, H, W],
+         "members": [{"architecture", "digest", "normalisation": null or {"mean", "std"}}, ...] in ranked order,
+         "weights": null or {member digest: weight}}
+
+    Voting rule, K, precision and device are not in it: a certificate records them on their own, and they may differ
+    between two requests to the same ensemble. Names, training records, the noise of training and the ranking's
+    accuracies are not in it either.
+    """
+    stated = {
+        "format": 1,
+        "classes": list(classes),
+        "input_shape": list(input_shape),
+        "members": [
+            {
+                "architecture": member.architecture,
+                "digest": member.digest,
+                "normalisation": member.normalisation
+                and {"mean": member.normalisation.mean, "std": member.normalisation.std},
+            }
+            for member in members
+        ],
+        "weights": None if weights is None else dict(weights),
+    }
+    return digest(stated)
+
+
+def network_digest(network: nn.Module) -> str:
+    """sha256 over the structure (see `_structure`) and the names, dtypes, shapes and values of all tensors.
+
+    It names a network that has no file. Code is known by the name of its class: two versions of a class look alike.
+    """
+    sha = hashlib.sha256()
+    for name, module in network.named_modules():
+        sha.update(f"{name} {_structure(module)}\n".encode())
+    for name, tensor in sorted([*network.named_parameters(), *network.named_buffers()]):
+        sha.update(f"{name} {_tensor_digest(tensor)}\n".encode())
+    return sha.hexdigest()
+
+
+def _tensor_digest(tensor: Tensor) -> str:
+    sha = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def _structure(module: nn.Module) -> str:
+    """The class of a module, what it prints of itself, its plain attributes, and its code where it carries any."""
+    kind = type(module)
+    plain = {
+        key: value
+        for key, value in sorted(vars(module).items())
+        if isinstance(value, bool | int | float | str) and key != "training" and not key.startswith("_")
+    }
+    return f"{kind.__module__}.{kind.__qualname__}({module.extra_repr()}) {plain} {_code(module)}"
+
+
+def _code(module: nn.Module) -> str:
+    """The code that a traced module carries, with its constants: all the weights, where a script was frozen."""
+    if isinstance(module, fx.GraphModule):
+        return module.code
+    if not isinstance(module, torch.jit.ScriptModule) or not hasattr(module, "code_with_constants"):
+        return ""  # a script has no code where it is never called
+    code, constants = module.code_with_constants
+    named = {
+        name: _tensor_digest(value) if isinstance(value, Tensor) else value
+        for name, value in sorted(constants.const_mapping.items())
+    }
+    return f"{code} {named}"
+
+
+def check_members(digests: Sequence[str]) -> None:
+    """At least one member, each of them once."""
+    if not digests:
+        raise MemberError("an ensemble without members")
+    twice = sorted({digest for digest in digests if digests.count(digest) > 1})
+    if twice:
+        raise MemberError(f"the same member twice: {', '.join(twice)}")
+
+
+def check_classes(classes: Sequence[str]) -> None:
+    """At least two classes and at most MAX_CLASSES, with names of their own."""
+    if len(classes) > MAX_CLASSES:
+        raise MemberError(f"{len(classes):,} classes, more than {MAX_CLASSES:,}")
+    if len(classes) < 2 or len(set(classes)) != len(classes):
+        raise MemberError(f"classes must be two or more different names, not {list(classes)}")
+
+
+def check_consensus(consensus: int | None, *, members: int) -> None:
+    """K in 1..k, or None."""
+    if consensus is not None and (type(consensus) is not int or not 1 <= consensus <= members):
+        raise VotingError(f"consensus K = {consensus!r} is not in 1..{members}")
+
+
+def check_weights(weights: Mapping[str, float] | None, digests: Sequence[str]) -> None:
+    """A weight for each member and no other: finite, not negative, not all zero."""
+    if weights is None:
+        return
+    strange, missing = sorted(set(weights) - set(digests)), sorted(set(digests) - set(weights))
+    if strange or missing:
+        raise VotingError(f"weights for other members: not in the ensemble {strange}, without weight {missing}")
+    if not all(math.isfinite(weight) and weight >= 0 for weight in weights.values()) or not any(weights.values()):
+        raise VotingError(f"weights must be finite, not negative and not all zero: {dict(weights)}")
+
+
+def check_voting(voting: str, weights: Mapping[str, float] | None) -> None:
+    """A known rule, and weights where it needs them."""
+    rule(voting)
+    if voting == "weighted" and weights is None:
+        raise VotingError("weighted voting needs weights, and this ensemble has none; fit them with `models rank`")
+
+
+def _outputs(members: Sequence[Member], batch: Tensor) -> Tensor:
+    return torch.stack([member.form(batch) for member in members])

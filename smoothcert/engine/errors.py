@@ -1,0 +1,68 @@
+"""Errors of the engine.
+
+SmoothcertError
+└── EngineError
+    ├── MemberError (also a ValueError)          a network that cannot be a member of this ensemble
+    ├── NormalisationError (also a ValueError)   means and standard deviations that do not belong together
+    ├── VotingError (also a ValueError)          an unknown rule, a K outside 1..k, weights that are not the members'
+    ├── BatchError (also a ValueError)           a batch of another shape or dtype than the ensemble takes
+    ├── PrecisionError (also a ValueError)       a precision that is unknown, or that the device does not survive
+    ├── PixelsError (also a ValueError)          an image that cannot be certified as it is
+    ├── StreamError (also a ValueError)          a seed or an image index that names no stream of noise
+    ├── DeviceError (also a ValueError)          an ensemble on another device than the engine
+    ├── CheckpointError                          a checkpoint that does not belong to this run
+    ├── RunCanceledError                         somebody canceled the run
+    └── ClosedError                              the engine was closed
+"""
+
+from __future__ import annotations
+
+from smoothcert.errors import SmoothcertError
+
+
+class EngineError(SmoothcertError):
+    """The root of this tree."""
+
+
+class MemberError(EngineError, ValueError):
+    """A network that cannot be a member of this ensemble."""
+
+
+class NormalisationError(EngineError, ValueError):
+    """Means and standard deviations that do not belong together."""
+
+
+class VotingError(EngineError, ValueError):
+    """An unknown voting rule, a K outside 1..k, or weights that are not the members'."""
+
+
+class BatchError(EngineError, ValueError):
+    """A batch of another shape or dtype than the ensemble takes."""
+
+
+class PrecisionError(EngineError, ValueError):
+    """A precision that is unknown, or that the device does not survive."""
+
+
+class PixelsError(EngineError, ValueError):
+    """An image that cannot be certified as it is."""
+
+
+class StreamError(EngineError, ValueError):
+    """A seed or an image index that names no stream of noise."""
+
+
+class DeviceError(EngineError, ValueError):
+    """An ensemble on another device than the engine."""
+
+
+class CheckpointError(EngineError):
+    """A checkpoint that does not belong to this run."""
+
+
+class RunCanceledError(EngineError):
+    """Somebody canceled the run."""
+
+
+class ClosedError(EngineError):
+    """The engine was closed."""

@@ -1,0 +1,276 @@
+"""The form in which a member is run.
+
+Batch norm is folded into the convolutions, sums and ReLUs are written over their input where nobody else reads it,
+tensors lie channels-last, and on the CPU a batch goes through the network in slices. Small slices spare the page faults
+that large tensors cost anew at every layer; with an allocator that never gives memory back they gain nothing.
+
+Every slice has the same shape, the last one padded: a kernel chosen by batch size cannot change a class, and what a
+row gives depends neither on the batch it came in nor on its place there. (Torch's `optimize_for_inference` was left
+out for this: the low bits of its logits change with a row's place in the batch.)
+
+A slice is always a copy: a network may write over its input, and neither the caller nor another member shall see it.
+
+The optimised form is compared with the plain network on a probe before it is used; where it cannot be made or gives
+another class or other logits, a warning says so and the plain network runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import operator
+import warnings
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from smoothcert.engine import precision as precisions
+from smoothcert.engine.errors import MemberError
+from smoothcert.engine.normalisation import Normalise
+from smoothcert.engine.voting import finite, lowest_argmax
+
+logger = logging.getLogger(__name__)
+
+SLICE_VALUES = 64 * 3 * 32 * 32
+"""Input values in a slice on the CPU: 64 CIFAR images, the best of 32, 64, 128 and 256 for ResNet20."""
+
+CLOSE = 1e-3
+"""How far the logits of an optimised form may be from the plain ones, of the largest: far above float32's rounding."""
+
+_Convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_IN_PLACE = {operator.add: operator.iadd, torch.relu: torch.relu_}
+_BatchNorm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A network on its device, in its dtype, run in slices of one shape [rows, C, H, W].
+
+    Calls may come from several threads: nothing is written but the (always false) training flags.
+    """
+
+    network: nn.Module
+    kind: str
+    shape: tuple[int, int, int, int]
+    device: torch.device
+    dtype: torch.dtype
+
+    @torch.inference_mode()
+    def __call__(self, batch: Tensor) -> Tensor:
+        """Logits, float32 [N, classes] on the device, for images [N, C, H, W] anywhere."""
+        self.network.eval()  # at every call: a member may have been left in train mode
+        return torch.cat([self._run(rows) for rows in torch.split(batch, self.shape[0])])
+
+    def _run(self, images: Tensor) -> Tensor:
+        rows = len(images)
+        layout = torch.contiguous_format if self.kind == "plain" else torch.channels_last
+        own = torch.empty(self.shape, device=self.device, dtype=self.dtype, memory_format=layout)
+        own[:rows].copy_(images)
+        own[rows:].zero_()
+        logits: Tensor = self.network(own)
+        return logits[:rows].float()
+
+
+def prepare(
+    network: nn.Module,
+    *,
+    name: str,
+    classes: int,
+    input_shape: tuple[int, int, int],
+    batch: int = 256,
+    device: str = "cpu",
+    precision: str = "float32",
+    optimise: bool = True,
+) -> Form:
+    """The fastest form of a network that gives the same classes as the plain one.
+
+    `batch` is the number of images that will come at a time; other numbers work and are padded. Raises MemberError
+    for a network that does not map [rows, *input_shape] to [rows, classes], row by row; where memory runs out, torch's
+    own error. In float32 the network itself is moved to the device; other precisions are copies.
+    """
+    _refuse_misfit(network, name=name, channels=input_shape[0])
+    dtype = precisions.require(precision, device)
+    where = torch.device(device)
+    shape = (_slice_rows(batch, input_shape, where), *input_shape)
+    own = network if dtype is torch.float32 else copy.deepcopy(network)
+    plain = Form(own.to(where, dtype), "plain", shape, where, dtype)
+    images = probe_images(shape)
+    logits = _examine(plain, images, name=name, classes=classes)
+    if not optimise:
+        return plain
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of the age of its own copying and freezing
+            form = Form(*optimised(network, where, dtype), shape, where, dtype)
+        _compare(logits, _settled(form, images), dtype)
+    except Exception as reason:  # any failure of an optimiser leaves us with the plain network, which is right
+        if is_out_of_memory(reason):
+            raise
+        logger.warning("member %s runs in its plain, slower form: %s: %s", name, type(reason).__name__, reason)
+        return plain
+    return form
+
+
+def resize(form: Form, batch: int, *, name: str, classes: int) -> Form:
+    """The same network, not a copy of it, for another number of images at a time; examined anew where that differs."""
+    input_shape = form.shape[1:]
+    resized = replace(form, shape=(_slice_rows(batch, input_shape, form.device), *input_shape))
+    if resized.shape != form.shape:
+        _examine(resized, probe_images(resized.shape), name=name, classes=classes)
+    return resized
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Of a GPU, or of the host, for which torch has no class of its own."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def probe_images(shape: tuple[int, int, int, int]) -> Tensor:
+    """Noisy images, always the same: coarse random colours, so that the classes vary, under noise of .25."""
+    generator = torch.Generator().manual_seed(20)
+    coarse = torch.rand(*shape[:2], 4, 4, generator=generator)
+    colours = nn.functional.interpolate(coarse, size=shape[2:], mode="bilinear")
+    return colours + 0.25 * torch.randn(shape, generator=generator)
+
+
+def fold_batch_norm(network: nn.Module) -> nn.Module:
+    """A copy in which every batch norm that follows a convolution, and only it, is part of that convolution.
+
+    A convolution that is called twice, or whose tensors the graph reads elsewhere, stays as it is. Sums and ReLUs
+    overwrite the output of a convolution or a sum that nobody else reads.
+    """
+    traced = fx.symbolic_trace(copy.deepcopy(network).eval())
+    calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
+    read = {node.target.rpartition(".")[0] for node in traced.graph.nodes if node.op == "get_attr"}
+    for node in list(traced.graph.nodes):
+        norm = _called(traced, node)
+        if not isinstance(norm, _BatchNorm) or norm.running_mean is None:
+            continue
+        before = node.args[0]
+        convolution = _called(traced, before)
+        shared = calls[node.target] > 1 or calls[before.target] > 1 or len(before.users) > 1
+        if not isinstance(convolution, _Convolution) or shared or before.target in read:
+            continue
+        traced.set_submodule(before.target, fuse_conv_bn_eval(convolution, norm))
+        node.replace_all_uses_with(before)
+        traced.graph.erase_node(node)
+    _write_in_place(traced)
+    traced.delete_all_unused_submodules()
+    traced.recompile()
+    return traced.eval()
+
+
+def _write_in_place(traced: fx.GraphModule) -> None:
+    for node in traced.graph.nodes:
+        source = node.args[0] if node.op == "call_function" and node.args else None
+        if node.target not in _IN_PLACE or not isinstance(source, fx.Node):
+            continue
+        fresh = isinstance(_called(traced, source), _Convolution) or source.target in (operator.add, operator.iadd)
+        if fresh and len(source.users) == 1:
+            node.target = _IN_PLACE[node.target]
+
+
+def _called(traced: fx.GraphModule, node: fx.Node) -> nn.Module | None:
+    return traced.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+
+def _slice_rows(batch: int, input_shape: tuple[int, int, int], device: torch.device) -> int:
+    if device.type != "cpu":
+        return batch
+    return min(batch, max(8, SLICE_VALUES // math.prod(input_shape)))
+
+
+def optimised(network: nn.Module, device: torch.device, dtype: torch.dtype) -> tuple[nn.Module, str]:
+    """A copy of the network in its fast form, and the name of that form.
+
+    A module that knows its own fast form has a method `optimised(device, dtype)`; others are folded.
+    """
+    if isinstance(network, OffersForm):
+        return network.optimised(device, dtype)
+    if isinstance(network, torch.jit.ScriptModule):
+        return torch.jit.freeze(placed(copy.deepcopy(network), device, dtype).eval()), "frozen"
+    return placed(fold_batch_norm(network), device, dtype), "folded"
+
+
+@runtime_checkable
+class OffersForm(Protocol):
+    """A module that knows its own fast form."""
+
+    def optimised(self, device: torch.device, dtype: torch.dtype) -> tuple[nn.Module, str]:
+        """A copy in that form, and the form's name."""
+
+
+def placed(network: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    return network.to(device, dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def _settled(form: Form, images: Tensor) -> Tensor:
+    """The logits of the probe. TorchScript specialises itself in its first runs, and its bits may change till then."""
+    script = any(isinstance(module, torch.jit.ScriptModule) for module in form.network.modules())
+    for _ in range(2 if script else 0):
+        form(images)
+    return form(images)
+
+
+def _examine(form: Form, images: Tensor, *, name: str, classes: int) -> Tensor:
+    """The logits of the probe, if the network is one that can be certified: a function of each row alone."""
+    rows = len(images)
+    kept = torch.randperm(rows, generator=torch.Generator().manual_seed(rows)) < (rows + 1) // 2
+    others = images.flip(-1) + 0.5
+    try:
+        logits = _settled(form, images)
+        # every row again, beside others; halves by chance, since a network may mix whichever rows it likes
+        once, twice = (form(torch.where(half.view(-1, 1, 1, 1), images, others)) for half in (kept, ~kept))
+    except Exception as error:  # whatever a foreign network raises
+        if is_out_of_memory(error):
+            raise
+        raise MemberError(f"member {name} cannot take images of shape {tuple(images.shape)}: {error}") from error
+    for seen in (logits, once, twice):
+        if seen.shape != (rows, classes):
+            raise MemberError(f"member {name} gives logits of shape {tuple(seen.shape)}, not ({rows}, {classes})")
+    repeated = torch.where(kept.view(-1, 1).to(form.device), once, twice)
+    if not torch.allclose(logits, repeated, rtol=0, atol=_rounding(logits, form.dtype), equal_nan=True):
+        raise MemberError(f"member {name} gives an image other logits beside other images, or a second time")
+    return logits
+
+
+def _compare(plain: Tensor, form: Tensor, dtype: torch.dtype) -> None:
+    """Raise unless both give close logits, and the same class wherever the plain network's lead is above rounding."""
+    sound = finite(plain.unsqueeze(0))
+    if not torch.equal(sound, finite(form.unsqueeze(0))):
+        raise MemberError("its optimised form differs in which logits are finite")
+    first, second = plain.topk(2, dim=1).values.unbind(1)
+    clear = first - second > _rounding(plain, dtype)
+    differs = clear & (lowest_argmax(plain) != lowest_argmax(form))
+    if differs.any():
+        raise MemberError(f"its optimised form gives other classes to {int(differs.sum())} of {len(plain)} images")
+    distance, largest = _largest((plain - form)[sound]), _largest(plain)
+    if distance > max(CLOSE * largest, _rounding(plain, dtype)):
+        raise MemberError(f"its optimised form gives logits that are off by {distance:.3g}, the largest {largest:.3g}")
+
+
+def _refuse_misfit(network: nn.Module, *, name: str, channels: int) -> None:
+    """Raise for what torch would let pass: means that broadcast over other channels, complex numbers cut to reals."""
+    for module in network.modules():
+        if isinstance(module, Normalise) and module.mean.numel() != channels:
+            raise MemberError(
+                f"member {name} normalises {module.mean.numel()} channels, and the images have {channels}"
+            )
+    for key, tensor in [*network.named_parameters(), *network.named_buffers()]:
+        if tensor.is_complex():
+            raise MemberError(f"member {name} has complex numbers in {key}")
+
+
+def _rounding(logits: Tensor, dtype: torch.dtype) -> float:
+    """How far rounding in this dtype may move logits: 32 units in the last place of the largest."""
+    return 32 * torch.finfo(dtype).eps * max(_largest(logits), 1e-3)
+
+
+def _largest(values: Tensor) -> float:
+    """The largest magnitude among the finite values; 0 where there are none."""
+    return float(values.nan_to_num(0.0, 0.0, 0.0).abs().max()) if values.numel() else 0.0

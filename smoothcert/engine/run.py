@@ -1,0 +1,256 @@
+"""One image under way: its handle for the submitter, its run for the engine."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from smoothcert.engine.checkpoint import Checkpoint, Shape, fingerprint
+from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.errors import CheckpointError
+from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.sampling import NoisyImage
+from smoothcert.errors import require_count
+from smoothcert.noise import Noise
+from smoothcert.procedures import Procedure
+from smoothcert.verdict import Verdict
+
+ClassCounts = npt.NDArray[np.int64]
+UNDECIDED = -1
+"""Stands for the class of a sample on which the first members disagree."""
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run has come."""
+
+    draws: int
+    """Complete draws; the selection is the first."""
+    samples: int
+    """Samples counted, from the first on without a gap."""
+    evaluations: int
+    counts: tuple[int, ...]
+    """Class counts of the draw under way."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The verdict on an image, and what it took."""
+
+    verdict: Verdict
+    evaluations: int
+    shapes: tuple[Shape, ...]
+    ended_at: datetime = field(compare=False)
+
+
+class Handle:
+    """The submitter's view of a run."""
+
+    def __init__(self) -> None:
+        self._future: Future[Sampled] = Future()
+        self._future.set_running_or_notify_cancel()  # it ends by `cancel` below, never by the future's own
+        self._canceled = threading.Event()
+        self._checkpoint: Checkpoint | None = None
+        self._progress = RunProgress(0, 0, 0, ())
+
+    def result(self, timeout: float | None = None) -> Sampled:
+        """Wait for the end; raises the error that ended the run otherwise."""
+        return self._future.result(timeout)
+
+    @property
+    def future(self) -> Future[Sampled]:
+        """For callbacks, which run in the engine's own thread and must be short, and for waiting on many."""
+        return self._future
+
+    @property
+    def progress(self) -> RunProgress:
+        """As of the last batch."""
+        return self._progress
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """As of the last batch; None before the first."""
+        return self._checkpoint
+
+    def cancel(self) -> None:
+        """End the run before the next batch."""
+        self._canceled.set()
+
+    @property
+    def canceled(self) -> bool:
+        return self._canceled.is_set()
+
+
+@dataclass(eq=False)
+class Segment:
+    """Consecutive samples of one run that went into one batch."""
+
+    run: Run
+    start: int
+    stop: int
+    counts: ClassCounts
+    evaluations: int = 0
+    rows: int = 0
+    """The slice shape of the first members."""
+    rest_rows: int | None = None
+    """The slice shape of the other members; None before they ran."""
+    undecided: int = 0
+    """Samples that wait for the other members."""
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def count_first(self, classes: ClassCounts, *, members: int, rows: int) -> None:
+        """Count what the first members decided; UNDECIDED samples stay open."""
+        decided = classes[classes != UNDECIDED]
+        self.rows = rows
+        self.undecided = len(classes) - len(decided)
+        self.evaluations += members * len(classes)
+        self.counts += np.bincount(decided, minlength=len(self.counts))
+
+    def count_rest(self, classes: ClassCounts, *, members: int, rows: int) -> None:
+        """Count samples that the full vote decided."""
+        self.rest_rows = rows
+        self.undecided -= len(classes)
+        self.evaluations += members * len(classes)
+        self.counts += np.bincount(classes, minlength=len(self.counts))
+
+
+class Run:
+    """The engine's view of one image: its procedure, its noise, and its counts.
+
+    Three sample indices describe where it stands: `_begun` is the first sample of the draw under way, `_dispatched`
+    the next sample to go into a batch, and `_counted` the first sample that is not counted yet. Always
+    _begun <= _counted <= _dispatched <= _begun + _wanted.
+    """
+
+    def __init__(
+        self, procedure: Procedure, pixels: Pixels, noise: Noise, seed: str, index: int, ensemble: Ensemble
+    ) -> None:
+        self.handle = Handle()
+        self._procedure = procedure
+        self._noisy = NoisyImage(noise, pixels.values.to(ensemble.device), seed, index)
+        self._of = fingerprint(pixels, noise, seed, index, ensemble)
+        self._draws: list[tuple[int, ...]] = []
+        self._counts: ClassCounts = np.zeros(len(ensemble.classes) + 1, np.int64)  # of the draw under way
+        self._evaluations = 0
+        self._shapes: list[Shape] = []
+        self._begun = self._dispatched = self._counted = 0
+        self._segments: deque[Segment] = deque()
+        self._wanted = 0
+        self._drive(None)
+
+    @property
+    def wanted(self) -> int:
+        """Samples that the procedure wants and that are in no batch yet."""
+        return self._begun + self._wanted - self._dispatched
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is a verdict, or an error in its place."""
+        return self.handle.future.done()
+
+    def sample(self, out: Tensor, start: int) -> None:
+        """Write the noisy images of the samples from `start` on into the rows of `out`."""
+        self._noisy.sample(out, start)
+
+    def take(self, count: int) -> Segment:
+        """Dispatch the next `count` samples."""
+        segment = Segment(self, self._dispatched, self._dispatched + count, np.zeros_like(self._counts))
+        self._dispatched += count
+        self._segments.append(segment)
+        return segment
+
+    def settle(self) -> bool:
+        """Count the complete segments, in order, and send the counts of a complete draw; True if more is wanted."""
+        settled = False
+        while self._segments and not self._segments[0].undecided:
+            self._add(self._segments.popleft())
+            settled = True
+        complete = settled and self._counted == self._begun + self._wanted
+        if complete:
+            self._complete_draw()
+        elif settled:
+            self._publish()
+        return complete and not self.ended
+
+    def rewind(self) -> None:
+        """Want all samples again that were dispatched and are not counted."""
+        self._segments.clear()
+        self._dispatched = self._counted
+
+    def fail(self, error: BaseException) -> None:
+        """End without a verdict."""
+        if not self.ended:
+            self.handle.future.set_exception(error)
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on where an earlier run of the same image and question stopped."""
+        if checkpoint.of != self._of:
+            raise CheckpointError(f"a checkpoint of another certification: {checkpoint.of}, this one is {self._of}")
+        self._evaluations, self._shapes = checkpoint.evaluations, list(checkpoint.shapes)
+        for draw in checkpoint.draws:
+            self._put_back(draw, complete=True)
+            self._complete_draw()
+        if not self.ended:
+            self._put_back(checkpoint.partial, complete=False)
+            self._publish()
+
+    def _put_back(self, counts: tuple[int, ...], *, complete: bool) -> None:
+        total = sum(counts)
+        fits = total == self._wanted if complete else total < self._wanted
+        if self.ended or len(counts) != len(self._counts) or min(counts) < 0 or not fits:
+            raise CheckpointError(f"counts {list(counts)} where the procedure asks for {self._wanted} samples")
+        self._counts[:] = counts
+        self._dispatched = self._counted = self._begun + total
+
+    def _add(self, segment: Segment) -> None:
+        self._counts += segment.counts
+        self._counted = segment.stop
+        self._evaluations += segment.evaluations
+        # A segment of the same slice shapes extends the last entry of the list; another shape begins a new one.
+        start, shape = segment.start, (segment.rows, segment.rest_rows)
+        if self._shapes and _joins(self._shapes[-1], segment):
+            last = self._shapes.pop()
+            start, shape = last.start, (segment.rows, segment.rest_rows or last.rest_rows)
+        self._shapes.append(Shape(start, segment.stop, *shape))
+
+    def _complete_draw(self) -> None:
+        counts, self._counts = self._counts, np.zeros_like(self._counts)
+        self._draws.append(tuple(counts.tolist()))
+        self._begun = self._counted
+        self._drive(counts)
+
+    def _drive(self, counts: ClassCounts | None) -> None:
+        """Send the procedure the counts it asked for (None at the start); it asks for more or ends."""
+        self._wanted = 0
+        try:
+            wanted = next(self._procedure) if counts is None else self._procedure.send(counts)
+            require_count("the samples that a procedure asks for", wanted)
+            self._wanted = wanted
+            self._publish()
+        except StopIteration as end:
+            self._publish()
+            self.handle.future.set_result(Sampled(end.value, self._evaluations, tuple(self._shapes), datetime.now(UTC)))
+        except BaseException as error:  # whatever a procedure raises belongs to its own caller, even SystemExit
+            self.fail(error)
+
+    def _publish(self) -> None:
+        partial = tuple(self._counts.tolist())
+        self.handle._progress = RunProgress(len(self._draws), self._counted, self._evaluations, partial)
+        self.handle._checkpoint = Checkpoint(
+            self._of, tuple(self._draws), partial, self._evaluations, tuple(self._shapes)
+        )
+
+
+def _joins(shape: Shape, segment: Segment) -> bool:
+    """Whether a segment was evaluated in the shapes of the samples before it; without undecided rows it fits any."""
+    rest = {shape.rest_rows, segment.rest_rows} - {None}
+    return shape.rows == segment.rows and len(rest) <= 1

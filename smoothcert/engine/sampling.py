@@ -1,0 +1,132 @@
+"""Noise that is a pure function of (seed, image, sample).
+
+Random numbers are drawn in whole blocks of 32 samples, and the generator of a block is seeded by hashing. So sample i
+is the same for every batch size, packing, worker and restart, wherever torch's generator is the same: on one kind of
+device and, on the CPU, one kind of vector instructions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from smoothcert.engine.errors import StreamError
+from smoothcert.noise import Noise
+
+BLOCK = 32
+"""The samples of a block."""
+KEPT_BYTES = 1 << 26
+"""The most bytes of noise that are kept for all images together; thousands of live images would fill a device."""
+
+
+@dataclass
+class NoisyImage:
+    """One image and the stream of its noisy copies."""
+
+    noise: Noise
+    pixels: Tensor
+    """[C, H, W] on the device where the samples are drawn."""
+    seed: str
+    image: int
+
+    def __post_init__(self) -> None:
+        self._key = stream_key(self.seed, self.image)
+        self._settled = self.noise.settle(self.pixels)
+        self._source = BlockSource(self._key, self.pixels.device)
+
+    def sample(self, out: Tensor, start: int) -> None:
+        """Write the noisy images of the samples start, start + 1, ... into the rows of `out`."""
+        for block, first, last, row in _pieces(start, len(out)):
+            self.noise.apply(out[row : row + last - first], self._settled, self.block(block)[first:last])
+
+    def block(self, number: int) -> Tensor:
+        """The noise of the samples BLOCK * number, ..., BLOCK * number + BLOCK - 1."""
+        shape = tuple(self.pixels.shape)
+        name = (self.noise, self._key, shape, self.pixels.device, number)
+        if (kept := KEPT.take(name)) is None:
+            kept = self.noise.draw(self._source, number, shape)
+        KEPT.put(name, kept)
+        return kept
+
+
+@dataclass(frozen=True)
+class BlockSource:
+    """The random numbers of one image, block by block: the `Source` that noises draw from."""
+
+    key: bytes
+    device: torch.device
+
+    def normal(self, block: int, shape: tuple[int, ...]) -> Tensor:
+        generator = torch.Generator(self.device).manual_seed(block_seed(self.key, block))
+        return torch.randn((BLOCK, *shape), generator=generator, device=self.device, dtype=torch.float32)
+
+
+class Kept:
+    """The blocks that were used last: two draws of an image in a row often share one."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.bytes, self._most = 0, most_bytes
+        self._blocks: dict[Hashable, Tensor] = {}  # the one used longest ago first
+        self._lock = threading.Lock()
+
+    def take(self, name: Hashable) -> Tensor | None:
+        """Remove a block and return it; None where it is not kept."""
+        with self._lock:
+            return self._remove(name)
+
+    def put(self, name: Hashable, block: Tensor) -> None:
+        """Keep a block, and remove the oldest ones while all together are too many bytes."""
+        with self._lock:
+            self._remove(name)  # another engine may have drawn the same block
+            self._blocks[name] = block
+            self.bytes += block.nbytes
+            while self.bytes > self._most:
+                self._remove(next(iter(self._blocks)))
+
+    def _remove(self, name: Hashable) -> Tensor | None:
+        block = self._blocks.pop(name, None)
+        if block is not None:
+            self.bytes -= block.nbytes
+        return block
+
+
+KEPT = Kept(KEPT_BYTES)
+
+
+def _pieces(start: int, count: int) -> Iterator[tuple[int, int, int, int]]:
+    """(block, first, last, row): the rows first..last of each block that make up `count` samples from `start` on."""
+    row = 0
+    while row < count:
+        block, first = divmod(start + row, BLOCK)
+        last = min(BLOCK, first + count - row)
+        yield block, first, last, row
+        row += last - first
+
+
+def stream_key(seed: str, image: int) -> bytes:
+    """A hash of (seed, image), for a seed of printable ASCII and an image >= 0."""
+    if not (isinstance(seed, str) and seed.isascii() and seed.isprintable() and 0 < len(seed) <= 256):
+        raise StreamError(f"a seed must be 1 to 256 printable ASCII characters, got {seed!r}")
+    if isinstance(image, bool) or not isinstance(image, int) or image < 0:
+        raise StreamError(f"the index of an image must be a whole number from 0 on, got {image!r}")
+    return hashlib.blake2b(f"{image}/{seed}".encode(), digest_size=32).digest()
+
+
+def block_seed(key: bytes, block: int) -> int:
+    """64 bits; the low 32, all that torch's CPU generator keeps, differ for all blocks of one image.
+
+    A plain 32-bit hash would give two of 4,000 blocks the same noise for one image in 500. So the block's number goes
+    through a permutation (four Feistel rounds) that is keyed by the hash of (seed, image).
+    """
+    left, right = divmod(block & 0xFFFFFFFF, 1 << 16)
+    for round_ in range(4):
+        text = bytes([round_]) + right.to_bytes(2, "big")
+        mixed = hashlib.blake2b(text, key=key, digest_size=2).digest()
+        left, right = right, left ^ int.from_bytes(mixed, "big")
+    high = int.from_bytes(key[:4], "big") >> 1  # manual_seed takes 63 bits without wrapping
+    return high << 32 | left << 16 | right

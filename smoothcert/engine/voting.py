@@ -1,0 +1,80 @@
+"""How an ensemble makes one class of the logits of its members.
+
+A rule maps logits [k, N, C] and weights [k] to scores [N, C]; the class of a row is that of its highest score. Ties
+break to the lowest class index. A row in which any logit of any member is not finite has *no class*, written as the
+index C, the last place of a count.
+
+Every operation here is element-wise in the rows, or reduces the classes of one row: what a row gives does not depend,
+to the last bit, on the other rows or on its place among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from smoothcert.engine.errors import VotingError
+
+Rule = Callable[[Tensor, Tensor], Tensor]
+
+
+def soft(outputs: Tensor, _weights: Tensor) -> Tensor:
+    """The mean logits."""
+    return _sum_members(outputs) / len(outputs)
+
+
+def softmax(outputs: Tensor, _weights: Tensor) -> Tensor:
+    """The mean of the members' softmax."""
+    return _sum_members(outputs.softmax(-1)) / len(outputs)
+
+
+def hard(outputs: Tensor, _weights: Tensor) -> Tensor:
+    """The number of members that vote for each class."""
+    classes = torch.arange(outputs.shape[-1], device=outputs.device)
+    return _sum_members((lowest_argmax(outputs).unsqueeze(-1) == classes).to(outputs.dtype))
+
+
+def weighted(outputs: Tensor, weights: Tensor) -> Tensor:
+    """The logits' sum, each member with its weight."""
+    return _sum_members(outputs * weights.to(outputs).view(-1, 1, 1))
+
+
+RULES: dict[str, Rule] = {"soft": soft, "softmax": softmax, "hard": hard, "weighted": weighted}
+
+
+def rule(name: str) -> Rule:
+    """The rule of this name."""
+    if name not in RULES:
+        raise VotingError(f"voting {name!r} is none of {', '.join(RULES)}")
+    return RULES[name]
+
+
+def vote(name: str, outputs: Tensor, weights: Tensor) -> Tensor:
+    """The class [N] that the members' logits [k, N, C] give by this rule; C where there is none."""
+    classes = lowest_argmax(rule(name)(outputs, weights))
+    return torch.where(finite(outputs), classes, outputs.shape[-1])
+
+
+def lowest_argmax(scores: Tensor) -> Tensor:
+    """The lowest index of the highest score in the last dimension [..., C]; C where a score is NaN.
+
+    `torch.argmax` leaves open which of several highest scores it gives.
+    """
+    classes = scores.shape[-1]
+    index = torch.arange(classes, device=scores.device)
+    return torch.where(scores == scores.amax(-1, keepdim=True), index, classes).amin(-1)
+
+
+def finite(outputs: Tensor) -> Tensor:
+    """Whether each row of [k, N, C] has finite logits only; bool [N]."""
+    return outputs.isfinite().all(-1).all(0)
+
+
+def _sum_members(outputs: Tensor) -> Tensor:
+    # One addition after the other: a reduction may add up in another order at another place in memory.
+    total = outputs[0]
+    for output in outputs[1:]:
+        total = total + output
+    return total

@@ -1,0 +1,75 @@
+"""Families of types that JSON tells apart by their `name`: the noises, the procedures.
+
+A `Kinds` object is an open discriminated union. `Annotated[Base, KINDS]` is a pydantic type that accepts every kind
+that has been added, so a further kind needs an entry and no change anywhere else, and a program can add its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, SchemaValidator, core_schema
+
+from smoothcert.errors import DomainError
+
+Base = TypeVar("Base")
+
+
+@dataclass(eq=False)
+class Kinds(Generic[Base]):
+    """The kinds of one family, by name. Each is a frozen type whose field `name` is a `Literal` with its own name."""
+
+    family: str
+    """What the family is called in errors, for example "noise"."""
+    _kinds: dict[str, type[Base]] = field(default_factory=dict)
+    _validator: SchemaValidator | None = None
+
+    def add(self, kind: type[Base]) -> type[Base]:
+        """Add a kind; usable as a decorator. DomainError where another type has its name."""
+        (name,) = get_args(get_type_hints(kind)["name"])
+        if self._kinds.setdefault(name, kind) is not kind:
+            raise DomainError(f"there is another {self.family} with the name {name!r}: {self._kinds[name]!r}")
+        self._validator = None
+        return kind
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all kinds, in the order in which they were added."""
+        return tuple(self._kinds)
+
+    def __iter__(self) -> Iterator[type[Base]]:
+        return iter(self._kinds.values())
+
+    def __getitem__(self, name: str) -> type[Base]:
+        try:
+            return self._kinds[name]
+        except KeyError:
+            raise DomainError(f"{self.family} must be one of {', '.join(self._kinds)}; got {name!r}") from None
+
+    def validate(self, value: Any) -> Base:
+        """An object of its kind, from such an object, a mapping with a `name`, or a name alone for the defaults."""
+        if self._validator is None:
+            self._validator = SchemaValidator(self._union())
+        chosen: Base = self._validator.validate_python({"name": value} if isinstance(value, str) else value)
+        return chosen
+
+    def _union(self) -> CoreSchema:
+        choices = {name: TypeAdapter(kind).core_schema for name, kind in self._kinds.items()}
+        return core_schema.tagged_union_schema(choices, discriminator="name")
+
+    # How pydantic sees the type. Validation looks the kinds up when a value comes, not when a model is defined, so
+    # that a kind may be added after the models that mention its family.
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.validate)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        union = handler(self._union())
+        plain = [name for name, kind in self._kinds.items() if not TypeAdapter(kind).json_schema().get("required")]
+        if handler.mode == "serialization" or not plain:
+            return union
+        return {"anyOf": [union, {"type": "string", "enum": plain}]}

@@ -1,0 +1,144 @@
+"""Verification: does everything in a certificate follow from the counts that it carries?
+
+`verify` runs the procedure again on those counts and compares every field that follows from them. Together with the
+digest over the canonical JSON this detects alteration; it cannot tell who drew the counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from smoothcert.certificate import Certificate, StageRecord, derived
+from smoothcert.errors import CountsError, DomainError
+from smoothcert.verdict import Verdict, floor_radius
+
+TOLERANCE = 1e-9
+"""How far the bounds of two machines' libraries may be apart."""
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A field that does not follow from the counts."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found; true where nothing is wrong."""
+
+    problems: tuple[Mismatch, ...]
+
+    @property
+    def consistent(self) -> bool:
+        """Whether everything that can be recomputed agrees."""
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        return self.consistent
+
+
+def verify(certificate: Certificate) -> Verification:
+    """Recompute the digest and everything that follows from the counts; say which fields are wrong."""
+    return Verification(tuple(_mismatches(certificate)))
+
+
+def _mismatches(certificate: Certificate) -> Iterator[Mismatch]:
+    if certificate.digest != (expected := certificate.expected_digest()):
+        yield Mismatch("digest", f"is {certificate.digest!r}, the fields have {expected!r}")
+    shared = certificate.family_wise
+    if shared and not _close(certificate.alpha, shared.alpha / shared.images):
+        message = f"is {certificate.alpha!r}, the family-wise share is {shared.alpha / shared.images!r}"
+        yield Mismatch("alpha", message)
+    if not certificate.procedure.targeted and certificate.target_radius is not None:
+        message = f"is {certificate.target_radius!r}, a {certificate.procedure.name} procedure has none"
+        yield Mismatch("target_radius", message)
+    yield from _provenance_mismatches(certificate)
+    try:
+        verdict = _replay(certificate)
+    except _ContradictionError as found:
+        yield found.mismatch
+        return
+    except DomainError as error:
+        yield Mismatch("procedure", str(error))
+        return
+    for name, value in derived(verdict).items():
+        if name == "stages":
+            yield from _compare_stages(certificate.stages, value)
+        elif name == "radius" and not _floors_to(certificate.radius, verdict.radius):
+            yield Mismatch(name, f"is {certificate.radius!r}, the counts give {value!r}")
+        elif name != "radius" and not _agree(getattr(certificate, name), value):
+            yield Mismatch(name, f"is {getattr(certificate, name)!r}, the counts give {value!r}")
+
+
+def _provenance_mismatches(certificate: Certificate) -> Iterator[Mismatch]:
+    if certificate.provenance is None:
+        return
+    ensemble, shapes = certificate.provenance.ensemble, certificate.provenance.sampling.shapes
+    k, samples, evaluations = len(ensemble.members), certificate.samples, certificate.evaluations
+    leading = k if ensemble.consensus is None else ensemble.consensus
+    if leading > k:
+        yield Mismatch("provenance.ensemble.consensus", f"is {leading}, the ensemble has {k} members")
+    elif evaluations is None or not leading * samples <= evaluations <= k * samples:
+        bounds = f"{leading * samples} to {k * samples}"
+        yield Mismatch("evaluations", f"is {evaluations!r}, {samples} samples of {k} members take {bounds}")
+    starts, stops = [0, *(shape.stop for shape in shapes)], [*(shape.start for shape in shapes), samples]
+    if starts != stops:
+        yield Mismatch("provenance.sampling.shapes", f"do not cover the samples 0 to {samples} without gap or overlap")
+
+
+class _ContradictionError(Exception):
+    def __init__(self, field: str, message: str) -> None:
+        self.mismatch = Mismatch(field, message)
+
+
+def _replay(certificate: Certificate) -> Verdict:
+    """Run the procedure on the recorded counts."""
+    procedure = certificate.question.start()
+    recorded = [("selection", certificate.selection)]
+    recorded += [(f"stages[{i}].counts", stage.counts) for i, stage in enumerate(certificate.stages)]
+    next(procedure)
+    for i, (field, counts) in enumerate(recorded):
+        try:
+            wanted = procedure.send(np.array(counts, dtype=np.int64))
+        except CountsError as error:
+            raise _ContradictionError(field, str(error)) from error
+        except StopIteration as end:
+            if i + 1 < len(recorded):
+                raise _ContradictionError("stages", f"has {len(recorded) - 1}, the procedure ends after {i}") from end
+            verdict: Verdict = end.value
+            return verdict
+    raise _ContradictionError(
+        "stages", f"has {len(recorded) - 1}, the procedure goes on and asks for {wanted} more samples"
+    )
+
+
+def _compare_stages(stored: tuple[StageRecord, ...], recomputed: tuple[StageRecord, ...]) -> Iterator[Mismatch]:
+    for i, (mine, theirs) in enumerate(zip(stored, recomputed, strict=True)):
+        for name in StageRecord.model_fields:
+            seen, expected = getattr(mine, name), getattr(theirs, name)
+            if not _agree(seen, expected):
+                yield Mismatch(f"stages[{i}].{name}", f"is {seen!r}, the counts give {expected!r}")
+
+
+def _agree(seen: object, expected: object) -> bool:
+    if isinstance(seen, float) and isinstance(expected, float):
+        return math.isclose(seen, expected, rel_tol=0.0, abs_tol=TOLERANCE)
+    return seen == expected
+
+
+def _floors_to(floored: float, radius: float) -> bool:
+    """Whether this is the radius to six decimals; where another library's last digit decides, both will do."""
+    return floor_radius(max(0.0, radius - TOLERANCE)) <= floored <= floor_radius(radius + TOLERANCE)
+
+
+def _close(seen: float, expected: float) -> bool:
+    return math.isclose(seen, expected, rel_tol=TOLERANCE)

@@ -1,0 +1,126 @@
+"""The API as a process of its own, and small requests to it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import numpy as np
+from PIL import Image
+
+from smoothcert.problem import KINDS, Problem
+from tests.service import PATIENCE_S, free_port
+from tests.support.player import SHAPE
+
+ROOT = Path(__file__).parents[2]
+ANSWER_S = 90.0
+"""More than the longest wait that a client may ask for."""
+
+
+class Api:
+    """`python -m app` with settings of its own, while the context is; `client` speaks to it."""
+
+    def __init__(self, url: str, folder: Path, **settings: object) -> None:
+        self.redis_url, self.port = url, free_port()
+        self.log = folder / f"api-{self.port}.log"
+        said = {"redis_url": url, "port": self.port, **settings}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
+        self._environment = clean | {f"SMOOTHCERT_{name.upper()}": str(value) for name, value in said.items()}
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=ANSWER_S)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Api:
+        with self.log.open("wb") as log:
+            command = [sys.executable, "-m", "app"]
+            self.process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stderr=log)
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._answers():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            return self.client.get("/healthz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def resident_bytes(self) -> int:
+        """The memory that it has now."""
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
+        return int(line.split()[1]) * 1024
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self.process is not None
+        self.client.close()
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+
+SIZE = (SHAPE[2], SHAPE[1])
+
+
+def picture(mode: str = "RGB", size: tuple[int, int] = SIZE, file: str = "PNG", **options: Any) -> bytes:
+    """A file with an image in which every value is zero."""
+    return encoded(Image.new(mode, size), file, **options)
+
+
+def encoded(image: Image.Image, file: str = "PNG", **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, file, **options)
+    return out.getvalue()
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def tensor(array: Any) -> dict[str, Any]:
+    array = np.asarray(array)
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "data": text(array.tobytes())}
+
+
+def npy(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.asarray(array))
+    return file.getvalue()
+
+
+def question(ensemble: str, /, **asked: Any) -> dict[str, Any]:
+    """A request with one image, which is answered if nothing else is asked."""
+    return {
+        "ensemble": ensemble,
+        "radius": 0.25,
+        "procedure": {"name": "adaptive", "stages": [100, 200]},
+        "images": [text(picture())],
+        **asked,
+    }
+
+
+def problem(answer: httpx.Response, code: str) -> Problem:
+    """The problem that an answer is, which must be of this code."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    said = Problem.model_validate_json(answer.content)
+    assert (said.code, said.status) == (code, KINDS[code].status), said
+    assert answer.status_code == said.status
+    assert said.title == KINDS[code].title
+    assert said.type == f"urn:smoothcert:problem:{code}"
+    assert said.request_id == answer.headers["x-request-id"]
+    return said

@@ -1,0 +1,39 @@
+"""Certifications as a client asks for them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import httpx
+
+from smoothcert.certification import Certification
+from tests.support.api import question
+from tests.support.player import Player
+
+URL = "/v1/certifications"
+
+
+def post(
+    client: httpx.Client, player: Player, *, headers: dict[str, str] | None = None, **asked: Any
+) -> httpx.Response:
+    return client.post(URL, json=question(player.ensemble, **asked), headers=headers)
+
+
+def posted(client: httpx.Client, player: Player, **asked: Any) -> Certification:
+    answer = post(client, player, **asked)
+    assert answer.status_code == 202, answer.text
+    return Certification.model_validate_json(answer.content)
+
+
+def got(client: httpx.Client, certification: str) -> Certification:
+    answer = client.get(f"{URL}/{certification}")
+    assert answer.status_code == 200, answer.text
+    return Certification.model_validate_json(answer.content)
+
+
+def in_a_moment(act: Any) -> threading.Thread:
+    """What a worker does while the client waits."""
+    thread = threading.Timer(0.2, act)
+    thread.start()
+    return thread

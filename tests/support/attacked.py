@@ -1,0 +1,73 @@
+"""A whole service under attack: Valkey, one real worker, the API, each a process of its own; and whether it stands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import numpy as np
+
+from app.local.embedded import EmbeddedServer
+from tests.service import eventually
+from tests.support.api import ROOT, Api, tensor
+from tests.support.pool import Pool
+from tests.support.worker_networks import SHAPE
+from tests.support.zoo import make_zoo
+
+URL = "/v1/certifications"
+ENSEMBLE = "trivial"
+QUESTION: dict[str, Any] = {"ensemble": ENSEMBLE, "radius": 0.02, "procedure": "sequential"}
+
+
+class Whole:
+    """While the context is; `settings` are those of the API."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self._folder, self._settings = folder, settings
+        self._stack = ExitStack()
+        self.worker_log = folder / "worker.log"
+
+    def __enter__(self) -> Whole:
+        with self._stack:
+            server = self._stack.enter_context(EmbeddedServer(self._folder / "valkey"))
+            self.pool = Pool(server, make_zoo(self._folder / "zoo"), "default")
+            self._stack.callback(self.pool.end)
+            self.worker = self._start_worker()
+            self.api = self._stack.enter_context(Api(server.url, self._folder, **self._settings))
+            self._stack = self._stack.pop_all()
+        return self
+
+    def _start_worker(self) -> subprocess.Popen[bytes]:
+        with self.worker_log.open("wb") as log:
+            command = [sys.executable, "-m", "workers"]
+            worker = subprocess.Popen(command, cwd=ROOT, env=self.pool.environment(), stderr=log)
+        self.pool.processes.append(worker)
+        eventually(lambda: self.pool.workers() or worker.poll() is not None, "a worker")
+        assert worker.poll() is None, self.worker_log.read_text()
+        return worker
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def client(self) -> httpx.Client:
+        return self.api.client
+
+    def worker_lines(self) -> list[dict[str, Any]]:
+        """What the worker has logged."""
+        return [json.loads(line) for line in self.worker_log.read_text().splitlines()]
+
+    def certifies(self) -> bool:
+        """Whether a good image gets its certificate from the worker of the beginning."""
+        asked = {**QUESTION, "images": [tensor(np.full(SHAPE, 255, np.uint8))], "priority": "high"}
+        said = self.client.post(URL, json=asked, headers={"Prefer": "wait=60"}).json()
+        alive = self.worker.poll() is None and self.api.process is not None and self.api.process.poll() is None
+        return alive and [each["class_name"] for each in said["certificates"]] == ["light"]

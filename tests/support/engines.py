@@ -1,0 +1,76 @@
+"""Small ensembles and procedures for the tests of the engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from smoothcert.engine.ensemble import Ensemble, assemble
+from smoothcert.engine.sampling import NoiseStream
+from smoothcert.procedures import Procedure
+from smoothcert.procedures.protocol import draw
+
+SHAPE = (3, 4, 4)
+SIGMA = 0.25
+
+
+class Patches(nn.Module):
+    """A small random convolutional network with four classes."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.norm = nn.BatchNorm2d(8)
+        self.fc = nn.Linear(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(torch.relu(self.norm(self.conv(x))).flatten(1))  # type: ignore[no-any-return]
+
+
+def ensemble(k: int = 3, consensus: int | None = None, batch: int = 32) -> Ensemble:
+    networks = [Patches(seed) for seed in range(k)]
+    return assemble(
+        networks, classes=("a", "b", "c", "d"), input_shape=SHAPE, consensus=consensus, batch=batch, name="patches"
+    )
+
+
+def images(n: int) -> list[Tensor]:
+    torch.manual_seed(11)
+    return list(torch.rand(n, *SHAPE))
+
+
+def draws(*sizes: int) -> Procedure:
+    """A procedure that draws these many samples and keeps the counts; its verdict is a list of them."""
+    seen = []
+    for size in sizes:
+        seen.append((yield from draw(size)))
+    return seen  # type: ignore[return-value]
+
+
+def counts_by_hand(three: Ensemble, image: Tensor, seed: str, index: int, sizes: list[int]) -> list[tuple[int, ...]]:
+    """The counts by the definition: all noise at once, then `classify`."""
+    stream, found, start = NoiseStream(seed, index, SHAPE, torch.device("cpu")), [], 0
+    for size in sizes:
+        out = torch.empty(size, *SHAPE)
+        stream.perturb(out, image, SIGMA, start)
+        found.append(tuple(np.bincount(three.classify(out).classes.numpy(), minlength=5).tolist()))
+        start += size
+    return found
+
+
+def endless() -> Procedure:
+    while True:
+        yield 32
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for it, but not for ever."""
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

@@ -1,0 +1,39 @@
+"""Questions and images that the small networks of the tests answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from smoothcert.certificate import Certificate
+from smoothcert.procedures import Fixed
+from tests.support.worker_networks import SHAPE
+from tests.support.zoo import SIGMA
+
+QUICK: Any = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential"}
+"""Answered in a moment."""
+ENDLESS: Any = {"ensemble": "moody", "procedure": Fixed(n=1_000_000)}
+"""Takes minutes: long enough to leave in the middle."""
+
+
+def pixels(value: int) -> npt.NDArray[np.uint8]:
+    """[C, H, W]: class 0 where it is dark, class 1 where it is light."""
+    return np.full(SHAPE, value, np.uint8)
+
+
+DARK, LIGHT = pixels(0), pixels(255)
+GREY = 30 / 63
+"""Of every pixel, where the members are of two minds: 10 and 11 times the sum of three channels against 15."""
+HARD = GREY + SIGMA / math.sqrt(math.prod(SHAPE))
+"""Where the class has just the probability that QUICK's radius needs, which takes all samples that there are."""
+
+
+def of_another_ensemble(line: str, digest: str, other: str) -> str:
+    """A line of a ledger, as if an ensemble of another digest had answered."""
+    said = json.loads(line.replace(digest, other))
+    said["certificate"]["digest"] = Certificate.model_validate(said["certificate"]).expected_digest()
+    return json.dumps(said)

@@ -1,0 +1,31 @@
+"""What is refused: with which words, and that nothing is queued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.api import problem, question
+from tests.support.player import SHAPE, Player
+
+URL = "/v1/certifications"
+CHANNELS, HEIGHT, WIDTH = SHAPE
+JSON = {"Content-Type": "application/json"}
+NPY = {"Content-Type": "application/x-npy"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_queued(player: Player) -> Iterator[None]:
+    yield
+    assert player.waiting() == []
+
+
+def refused(client: httpx.Client, player: Player, code: str, *wanted: str, **asked: Any) -> None:
+    """That a request is refused, with these words."""
+    answer = client.post(URL, json=question(player.ensemble, **asked))
+    said = problem(answer, code)
+    for words in wanted:
+        assert words in said.detail, said.detail
