@@ -35,6 +35,10 @@ class CertificateError(SmoothcertError):
     """Text that is not a certificate."""
 
 
+class OffGridError(DomainError):
+    """An image whose values are not k / 255, for a noise that needs bytes."""
+
+
 class LedgerError(SmoothcertError):
     """A file of finished work that is damaged, belongs to another run, or cannot be written."""
 

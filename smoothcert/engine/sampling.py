@@ -1,22 +1,28 @@
 """Noise that is a pure function of (seed, image, sample).
 
 Random numbers are drawn in whole blocks of 32 samples, and the generator of a block is seeded by hashing. So sample i
-is the same for every batch size, packing, worker and restart, wherever torch's generator is the same: on one kind of
-device and, on the CPU, one kind of vector instructions.
+is the same for every batch size, packing, worker and restart. Integers come from Philox and are the same everywhere;
+normal numbers come from torch and are the same on one kind of device and, on the CPU, one kind of vector instructions.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from smoothcert.engine.errors import StreamError
 from smoothcert.noise import Noise
+from smoothcert.noise.grid import BITS
+from smoothcert.noise.noise import Integers
 
 BLOCK = 32
 """The samples of a block."""
@@ -62,8 +68,22 @@ class BlockSource:
     device: torch.device
 
     def normal(self, block: int, shape: tuple[int, ...]) -> Tensor:
+        """From torch's own generator of the device."""
         generator = torch.Generator(self.device).manual_seed(block_seed(self.key, block))
         return torch.randn((BLOCK, *shape), generator=generator, device=self.device, dtype=torch.float32)
+
+    def integers(self, block: int, shape: tuple[int, ...], attempt: int = 0) -> Integers:
+        """From Philox, whose raw stream numpy promises to keep: the same on every CPU, and with a key of 128 bits.
+
+        They are drawn on the CPU whatever the device is, so that a replay elsewhere gives the same noise.
+        """
+        key = int.from_bytes(self.key[:16], "big")
+        generator = np.random.Philox(counter=[0, block, attempt, 0], key=key)
+        raw = generator.random_raw(BLOCK * math.prod(shape)) >> np.uint64(64 - BITS)
+        return raw.astype(np.int64).reshape(BLOCK, *shape)
+
+    def place(self, values: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.device)
 
 
 class Kept:

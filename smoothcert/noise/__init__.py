@@ -10,10 +10,15 @@ from typing import Annotated, Any
 from smoothcert.errors import DomainError
 from smoothcert.kinds import Kinds
 from smoothcert.noise.gaussian import Gaussian
+from smoothcert.noise.gaussian_linf import GaussianLinf
 from smoothcert.noise.noise import Noise, Norm, Source
+from smoothcert.noise.replacement import Replacement
+from smoothcert.noise.rounded_gaussian import RoundedGaussian
+from smoothcert.noise.uniform import Uniform
 
 NOISES: Kinds[Noise] = Kinds("noise")
-NOISES.add(Gaussian)
+for kind in (Gaussian, RoundedGaussian, GaussianLinf, Uniform, Replacement):
+    NOISES.add(kind)
 
 AnyNoise = Annotated[Noise, NOISES]
 """Every noise that a request or a certificate can name, as a pydantic type."""
@@ -32,4 +37,16 @@ def resolve(noise: Any = None, sigma: float | None = None) -> Noise | None:
     return shorthand
 
 
-__all__ = ["NOISES", "AnyNoise", "Gaussian", "Noise", "Norm", "Source", "resolve"]
+__all__ = [
+    "NOISES",
+    "AnyNoise",
+    "Gaussian",
+    "GaussianLinf",
+    "Noise",
+    "Norm",
+    "Replacement",
+    "RoundedGaussian",
+    "Source",
+    "Uniform",
+    "resolve",
+]

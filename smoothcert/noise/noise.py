@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict
+from math import nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import ConfigDict
+
+from smoothcert.errors import DomainError, require_radius
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 Norm = Literal["l2", "l1", "l0", "linf"]
+Integers = npt.NDArray[np.int64]
 
 
 class Source(Protocol):
@@ -19,6 +27,12 @@ class Source(Protocol):
 
     def normal(self, block: int, shape: tuple[int, ...]) -> Tensor:
         """Standard normal float32 numbers [32, *shape], the same for every call with this block."""
+
+    def integers(self, block: int, shape: tuple[int, ...], attempt: int = 0) -> Integers:
+        """Whole numbers [32, *shape], uniform on [0, 2^62); another attempt gives others."""
+
+    def place(self, values: npt.NDArray[Any]) -> Tensor:
+        """The values as a tensor where the images are."""
 
 
 class Noise(ABC):
@@ -76,14 +90,31 @@ class Noise(ABC):
 
     def require_radius(self, radius: float) -> None:
         """Raise DomainError for a radius that this noise cannot have."""
-        from smoothcert.errors import DomainError, require_radius
-
         require_radius(radius)
         if self.whole and radius != int(radius):
             raise DomainError(f"radius must be a whole number for {self.name} noise, got {radius!r}")
 
     def parameters(self) -> dict[str, Any]:
         """Its fields, name and norm included."""
-        from dataclasses import asdict
-
         return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+
+def require_probability_bound(p_lower: float) -> None:
+    """Raise DomainError for a p_lower outside [0, 1]."""
+    if not 0.0 <= p_lower <= 1.0:
+        raise DomainError(f"p_lower must lie between 0 and 1, got {p_lower!r}")
+
+
+def rounded_down(radius: float) -> float:
+    """A little less than a radius that was computed in doubles: never more than real arithmetic would give."""
+    return radius * (1 - 2.0**-50) if radius > 0 else radius
+
+
+def least_proving(radius_of: Callable[[float], float], radius: float, guess: float) -> float:
+    """The least double p with radius_of(p) >= radius, found from a guess that is a few doubles off; 1 if none is."""
+    p = min(max(guess, 0.5), 1.0)
+    while p < 1.0 and radius_of(p) < radius:
+        p = nextafter(p, 1.0)
+    while p > 0.5 and radius_of(nextafter(p, 0.0)) >= radius:
+        p = nextafter(p, 0.0)
+    return p

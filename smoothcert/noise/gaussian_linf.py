@@ -1,0 +1,68 @@
+"""Gaussian noise with radii in the l-infinity norm: |x'| <= sqrt(d) |x'|_inf, so R_inf = R_2 / sqrt(d)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+from scipy.special import ndtr, ndtri
+
+from smoothcert.errors import DomainError, require_count, require_positive
+from smoothcert.noise.gaussian import Gaussian
+from smoothcert.noise.noise import Noise, Source, least_proving, require_probability_bound, rounded_down
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class GaussianLinf(Noise):
+    """The samples of `Gaussian`; only the claim differs. No noise does better than this order of 1 / sqrt(d)."""
+
+    sigma: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+    """The standard deviation."""
+    dimension: Annotated[int, Field(strict=True, ge=1)]
+    """The number of values of an image, channels counted."""
+    name: Literal["gaussian-linf"] = field(default="gaussian-linf", kw_only=True)
+    norm: Literal["linf"] = field(default="linf", kw_only=True)
+
+    scheme: ClassVar[str] = Gaussian.scheme
+
+    def __post_init__(self) -> None:
+        require_positive("sigma", self.sigma)
+        require_count("dimension", self.dimension)
+
+    @property
+    def label(self) -> str:
+        return f"gaussian-linf, sigma {self.sigma:g}, dimension {self.dimension}"
+
+    def radius(self, p_lower: float) -> float:
+        """sigma * Phi^-1(p_lower) / sqrt(dimension)."""
+        require_probability_bound(p_lower)
+        return rounded_down(self.sigma * float(ndtri(p_lower)) / sqrt(self.dimension))
+
+    def probability(self, radius: float) -> float:
+        """Phi(radius * sqrt(dimension) / sigma), rounded up to the least double that proves the radius."""
+        self.require_radius(radius)
+        return least_proving(self.radius, radius, float(ndtr(radius * sqrt(self.dimension) / self.sigma)))
+
+    def suits(self, trained: Noise) -> bool:
+        """An ensemble for Gaussian noise of the same sigma serves this claim as well."""
+        return trained in (self, Gaussian(self.sigma))
+
+    def settle(self, pixels: Tensor) -> Tensor:
+        if pixels.numel() != self.dimension:
+            raise DomainError(f"dimension must be {pixels.numel()}, the values of the image; got {self.dimension}")
+        return pixels
+
+    def draw(self, source: Source, block: int, shape: tuple[int, ...]) -> Tensor:
+        return source.normal(block, shape)
+
+    def apply(self, out: Tensor, settled: Tensor, drawn: Tensor) -> None:
+        out.copy_(settled).add_(drawn, alpha=self.sigma)
+
+    def perturb(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return Gaussian(self.sigma).perturb(images, generator)
