@@ -1,8 +1,9 @@
 """Gaussian noise for 8-bit images, rounded to the grid: Cohen's theorem without floating-point arithmetic.
 
 For an image on the grid of 1/255, round(x + e) = x + round(e). So smoothing a classifier of grid points by Gaussian
-noise *is* adding the integers N = round(255 e) to the bytes, and the theorem holds word for word at every 8-bit image. N
-is drawn from 62 fair bits by a table of thresholds; what finite bits cost is below SLACK and taken off the probability.
+noise *is* adding the integers N = round(255 e) to the bytes, and the theorem holds word for word at every 8-bit
+image. N is drawn from 62 fair bits by a table of thresholds; what finite bits cost is below SLACK, and p_A pays for
+it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ DECIMALS = 3
 
 @dataclass(frozen=True)
 class Uniform(Noise):
-    """N = round(255 reach U), U uniform on [-1, 1], is added to the bytes of an image; radii in l1, pixels of [0, 1]."""
+    """N = round(255 reach U), U uniform on [-1, 1], is added to the bytes of an image; radii in l1, in pixels."""
 
     reach: Annotated[float, Field(strict=True, ge=LEAST_REACH, le=LARGEST_REACH, allow_inf_nan=False)]
     """The half width, which is also the largest radius; the standard deviation is reach / sqrt(3)."""
