@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from smoothcert.engine.ensemble import MAX_CLASSES, Ensemble, assemble, check_classes, network_digest
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
+from smoothcert.noise import Gaussian
 from tests.support.networks import Lookup, numbered, tiny
 
 SHAPE = (1, 4, 4)
@@ -152,7 +153,7 @@ def test_the_digest_sees_order_weights_classes_and_shape_of_the_members() -> Non
         replace(ensemble, classes=("a", "b", "d")),
     ]
     assert len({other.digest for other in [ensemble, *others]}) == 4
-    assert replace(ensemble, sigma=0.5, name="other").digest == ensemble.digest
+    assert replace(ensemble, noise=Gaussian(0.5), name="other").digest == ensemble.digest
 
 
 @pytest.mark.parametrize("optimise", [True, False])

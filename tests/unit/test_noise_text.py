@@ -33,9 +33,9 @@ def test_a_whole_number_becomes_a_float() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'': must be one of 'gaussian', got ''"),
-        ("loud", "'loud': must be one of 'gaussian', got 'loud'"),
-        ("0.25", "must be one of 'gaussian', got '0.25'"),
+        ("", "'': must be one of 'gaussian'.*, got ''"),
+        ("loud", "'loud': must be one of 'gaussian'.*, got 'loud'"),
+        ("0.25", "must be one of 'gaussian'.*, got '0.25'"),
         ("gaussian", "gaussian.sigma: is missing"),
         ("gaussian:", "gaussian.sigma: is missing"),
         ("gaussian:sigma", "must be like gaussian:sigma=0.25 or a JSON object, got 'gaussian:sigma'"),
