@@ -1,4 +1,4 @@
-"""`python -m models`, on a small CIFAR-10 in the form of sheets that is made here."""
+"""`python -m models`, on an artificial CIFAR-10 in the form of sheets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def models(*arguments: object) -> Done:
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
         run([*map(str, arguments)])
-    if isinstance(end.value.code, str):  # a sentence that Python would print, and exit with 1
+    if isinstance(end.value.code, str):  # sys.exit with a sentence: Python prints it and exits with 1
         return Done(1, out.getvalue(), end.value.code)
     return Done(end.value.code or 0, out.getvalue(), err.getvalue())
 
@@ -177,7 +177,7 @@ def test_a_card_may_lie_beside_the_members_and_nothing_else(zoo: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "seen"),
     [
-        (["show", "nobody"], "no ensemble 'nobody'"),
+        (["show", "unknown"], "no ensemble 'unknown'"),
         (["show", "../three"], "is not a name"),
         (["add", "x", "nowhere.safetensors", "--architecture", "cifar-resnet20"], "nowhere.safetensors"),
         (["rank", "three", "--data", "/nowhere"], "/nowhere"),
@@ -195,10 +195,10 @@ def test_bad_input_is_one_sentence(zoo: Path, arguments: list[str], seen: str) -
 
 
 def test_a_user_sees_the_sentence_and_no_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "models", "show", "nobody", "--zoo", str(tmp_path)]
+    command = [sys.executable, "-m", "models", "show", "unknown", "--zoo", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 1
-    assert done.stderr == f"error: no ensemble 'nobody' in {tmp_path}; there are: none\n"
+    assert done.stderr == f"error: no ensemble 'unknown' in {tmp_path}; there are: none\n"
 
 
 class Thread(threading.Thread):
@@ -233,7 +233,7 @@ def in_threads(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def folder(data: Path, tmp_path: Path) -> Path:
-    """All sheets of a CIFAR-10; the digests of the training sheets are not in the manifest."""
+    """All sheets of a CIFAR-10, without digests of the training sheets in the manifest."""
     copied = Path(shutil.copytree(data, tmp_path / "cifar10"))
     for i in range(1, 6):
         shutil.copy(data / "test_batch.webp", copied / f"data_batch_{i}.webp")
@@ -241,12 +241,10 @@ def folder(data: Path, tmp_path: Path) -> Path:
 
 
 def cut(path: Path) -> None:
-    """Leave the beginning of a file."""
     path.write_bytes(path.read_bytes()[:1000])
 
 
 def labels(folder: Path, **changed: Any) -> None:
-    """Write other labels."""
     found = dict(np.load(folder / "labels.npz"))
     np.savez(folder / "labels.npz", **{**found, **changed})
 
@@ -314,7 +312,7 @@ def test_train_refuses_bad_options_before_it_starts(zoo: Path, tmp_path: Path, a
 
 
 def trained(folder: Path, seed: int) -> Path:
-    """Weights as `train` leaves them."""
+    """Weights with a record, as `train` writes them."""
     torch.manual_seed(seed)
     folder.mkdir(exist_ok=True)
     record = {

@@ -28,7 +28,7 @@ def program() -> bytes:
 
 
 def edited(data: bytes, entry: str, edit: Callable[[bytes], bytes]) -> bytes:
-    """The archive with one entry changed, or added."""
+    """The archive with one entry changed or added."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
         root = old.namelist()[0].partition("/")[0]
@@ -115,7 +115,7 @@ def test_a_damaged_table_of_contents_is_refused(kind: str, script: bytes, progra
     data = script if kind == "torchscript" else program
     entry = data.rindex(b"PK\x01\x02")  # the last entry of the zip's central directory
     not_utf8, version_of_zip = with_byte(data, entry + 46, 0xB0), with_byte(data, entry + 6, 0xFF)
-    not_utf8 = with_byte(not_utf8, entry + 9, data[entry + 9] | 0x08)  # a name that says it is UTF-8
+    not_utf8 = with_byte(not_utf8, entry + 9, data[entry + 9] | 0x08)  # the flag that the name is UTF-8
     for damaged in (not_utf8, version_of_zip):
         assert not is_torchscript(damaged)
         assert not is_exported(damaged)

@@ -154,7 +154,7 @@ def truncated(folder: Path) -> None:
 
 
 def oversized(folder: Path) -> None:
-    os.truncate(folder / "member-1.safetensors", 1 << 40)  # sparse; reading it would be the end
+    os.truncate(folder / "member-1.safetensors", 1 << 40)  # a sparse file: reading it would exhaust the memory
 
 
 def linked(folder: Path) -> None:

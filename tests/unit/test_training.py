@@ -127,7 +127,7 @@ def ending(task: Task) -> SmoothcertError | None:
 
 
 def test_a_full_disk_costs_no_epoch_that_was_finished(task: Task) -> None:
-    """The weights cannot be written; when they can, they are written without any training."""
+    """Weights that could not be written are written by the next call, without any training."""
     assert ending(task) is None
     _, trained = read_safetensors(task.weights)
     task.weights.unlink()
@@ -256,7 +256,7 @@ def test_a_method_for_gaussian_noise_refuses_another(name: str) -> None:
 
 
 def logits_of(method: Method, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """The loss, and every batch of logits that the network gave on the way."""
+    """The loss, and every batch of logits that the network computed for it."""
     net, seen = network().eval(), []
     net.register_forward_hook(lambda *args: seen.append(args[2].detach()))
     torch.manual_seed(1)
