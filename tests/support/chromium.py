@@ -1,4 +1,4 @@
-"""A real Chromium, driven by Playwright; why there is none, where there is none."""
+"""A real Chromium, driven by Playwright; where there is none, `MISSING` says why."""
 
 from __future__ import annotations
 
