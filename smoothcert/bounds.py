@@ -40,8 +40,8 @@ def intervals(counts: tuple[int, ...], sizes: tuple[int, ...], alpha: float) -> 
     alpha is the share of one look and may be smaller than the smallest level of a procedure. Results are kept, since
     the looks of an image under way are shown many times before the next one is taken.
     """
-    for count, n in zip(counts, sizes, strict=True):
-        _require_counts(count, n)
+    for each, size in zip(counts, sizes, strict=True):
+        _require_counts(each, size)
     require_probability("alpha", alpha)
     count, n = np.array(counts, dtype=float), np.array(sizes, dtype=float)
     # betaincinv is not defined for a first argument of 0, where the bound is known: the clipped value is not used

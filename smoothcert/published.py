@@ -124,7 +124,7 @@ class ProcedureCard(Wire):
             title=kind.title or name.capitalize(),
             summary=kind.summary or (kind.__doc__ or "").partition("\n")[0],
             targeted=kind.targeted,
-            pooled=kind().pooled,
+            pooled=kind.model_validate({}).pooled,
             budget=BudgetInput(
                 field=kind.budget,
                 label=kind.budget_label,
