@@ -52,8 +52,8 @@ def test_the_last_interval_begins_at_what_is_proved(here: Visit, service: PageSe
     here.page.wait_for_selector(".claim")
     (certificate,) = service.get(here.certification)["certificates"]
     newest = certificate["stages"][-1]
-    asked = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential"}
-    looks = len(service.client.post("/v1/plan", json=asked).json()["boundaries"])
+    question = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential"}
+    looks = len(service.client.post("/v1/plan", json=question).json()["boundaries"])
     assert lower_bound(newest["count"], newest["n"], 0.001 / (2 * looks)) < certificate["p_lower"], "alone it is less"
     here.page.locator(".readout", has_text=f"{newest['count']} of {newest['n']}").wait_for()
     assert f"p_A in [{math.floor(certificate['p_lower'] * 1e5) / 1e5}, " in here.text(".readout")
@@ -110,12 +110,12 @@ def test_stages_that_run_show_their_intervals(here: Visit, procedure: str) -> No
 
 
 def test_the_class_is_not_being_chosen_once_it_is(here: Visit) -> None:
-    asked = {"underWay": {"looks": [], "trail": []}}
+    reading = {"underWay": {"looks": [], "trail": []}}
     notes = here.page.evaluate(
-        """async (asked) => {
+        """async (reading) => {
              const { imageReading } = await import("/page/reading.js");
-             return [null, "‘light’"].map((of) => imageReading({ ...asked, of }).note);
+             return [null, "‘light’"].map((of) => imageReading({ ...reading, of }).note);
            }""",
-        asked,
+        reading,
     )
     assert notes == ["Choosing the class …", "The class is chosen: ‘light’. Waiting for its count …"]

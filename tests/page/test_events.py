@@ -46,11 +46,11 @@ def test_without_events_it_asks_again_and_again(here: Visit) -> None:
 
 
 def test_a_stream_that_was_cut_is_resumed(here: Visit) -> None:
-    told: list[str | None] = []
+    last_ids: list[str | None] = []
 
     def cut_once(route):  # type: ignore[no-untyped-def]
-        told.append(route.request.headers.get("last-event-id"))
-        if len(told) == 1:
+        last_ids.append(route.request.headers.get("last-event-id"))
+        if len(last_ids) == 1:
             route.fulfill(content_type="text/event-stream", body=": still here\n\n")
         else:
             route.continue_()
@@ -60,6 +60,6 @@ def test_a_stream_that_was_cut_is_resumed(here: Visit) -> None:
     here.choose(CLOSE)
     here.certify()
     here.page.wait_for_selector("#answer path.count")
-    assert told == ["0", "0"]
+    assert last_ids == ["0", "0"]
     here.page.click("text=Cancel")
     here.page.wait_for_selector(".status.canceled")

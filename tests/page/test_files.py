@@ -13,7 +13,7 @@ from tests.support.visit import DARK, LIGHT, Visit
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "words"),
     [
         (b"not an image", "image-0.png|images"),
         (picture(size=(9, 8)), "is 9 x 8"),
@@ -21,12 +21,12 @@ from tests.support.visit import DARK, LIGHT, Visit
     ],
     ids=["text", "size", "alpha"],
 )
-def test_a_file_that_cannot_be_certified_is_refused(here: Visit, data: bytes, said: str) -> None:
+def test_a_file_that_cannot_be_certified_is_refused(here: Visit, data: bytes, words: str) -> None:
     here.choose(data)
     here.certify()
     here.page.wait_for_selector("#refused .problem")
     assert "invalid_image" in here.text("#refused")
-    assert re.search(said, here.text("#refused"))
+    assert re.search(words, here.text("#refused"))
 
 
 def test_of_a_batch_the_wrong_file_is_named_and_what_would_help_is_shown(here: Visit) -> None:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def test_the_plan_comes_as_one_types(here: Visit, service: PageService) -> None:
     for radius in (0.02, 0.5):
         here.ask(radius=str(radius))
-        asked = {"ensemble": "trivial", "radius": radius, "procedure": "sequential"}
-        said = service.client.post("/v1/plan", json=asked).json()
-        here.page.wait_for_selector(f"#plan :text('{said['reason'][1:]}')")
-        assert ("Can be proved" in here.text("#plan")) == said["feasible"]
-        assert str(said["largest_radius"]) in here.text("#plan")
-        assert f"{said['most_samples']:,}" in here.text("#plan")
+        question = {"ensemble": "trivial", "radius": radius, "procedure": "sequential"}
+        answer = service.client.post("/v1/plan", json=question).json()
+        here.page.wait_for_selector(f"#plan :text('{answer['reason'][1:]}')")
+        assert ("Can be proved" in here.text("#plan")) == answer["feasible"]
+        assert str(answer["largest_radius"]) in here.text("#plan")
+        assert f"{answer['most_samples']:,}" in here.text("#plan")
     assert [each for each in here.requests if each.url.endswith("/v1/plan")]
 
 
@@ -35,18 +35,18 @@ def test_the_plan_of_a_fixed_procedure_tells_its_reach_and_one_time(here: Visit,
     procedure = {"name": "fixed", "n": 500}
     plan = service.client.post("/v1/plan", json={"ensemble": "trivial", "procedure": procedure}).json()
     here.page.wait_for_selector(f"#plan :text('Up to radius {plan['largest_radius']}')")
-    told = here.page.evaluate(
+    texts = here.page.evaluate(
         """async ([plan, procedure]) =>
              (await import("/page/plan.js")).planBox(plan, procedure).map(({ textContent }) => textContent)""",
         [plan | {"seconds": {"best": 1440.0, "worst": 1441.0}}, procedure],
     )
-    assert told[-1] == "One image alone takes 24 min."
+    assert texts[-1] == "One image alone takes 24 min."
 
 
 def test_a_wrong_field_is_marked_and_the_problem_shown_as_it_is(here: Visit, service: PageService) -> None:
     here.ask(alpha="two")
-    said = service.client.post("/v1/plan", json={"ensemble": "trivial", "radius": 0.02, "alpha": "two"}).json()
-    for word in (said["title"], said["detail"], said["code"]):
+    answer = service.client.post("/v1/plan", json={"ensemble": "trivial", "radius": 0.02, "alpha": "two"}).json()
+    for word in (answer["title"], answer["detail"], answer["code"]):
         here.page.wait_for_selector(f"#plan :text({json.dumps(word)})")
     assert here.page.locator("[name=alpha]").get_attribute("aria-invalid") == "true"
     here.ask(alpha="0.001")
