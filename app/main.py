@@ -18,12 +18,12 @@ from app.http.origin import Visitors
 from app.metrics import Traffic
 from app.redis.queue import Queue
 from app.redis.retry_after import Turns
-from app.routes import certifications, ensembles, operation, pages, planning, verification
+from app.routes import certifications, ensembles, operation, pages, planning, procedures, verification
 from app.service import Service
 from app.settings import Settings
 from store.transitions import Limits
 
-ROUTERS = (certifications, ensembles, planning, verification, operation, pages)
+ROUTERS = (certifications, ensembles, procedures, planning, verification, operation, pages)
 EXPOSED = ("Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After", "X-Request-ID")
 
 

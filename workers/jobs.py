@@ -10,16 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.certificate import Certificate
-from smoothcert.certification import ImageProgress, Look, Progress, Status
+from smoothcert.certification import Progress, Status
 from smoothcert.engine import case as certification
 from smoothcert.engine import run
 from smoothcert.engine.case import Case
@@ -33,6 +31,7 @@ from store.record import Record
 from store.statistics import bucket
 from workers.errors import HoldingsError, ImagesLostError, LateError
 from workers.holdings import Holdings
+from workers.progress import image_progress
 
 logger = logging.getLogger(__name__)
 
@@ -272,29 +271,3 @@ def _images(data: bytes | None) -> Tensor:
     if data is None:
         raise ImagesLostError("the images are no longer there")
     return torch.from_numpy(np.load(io.BytesIO(data), allow_pickle=False))
-
-
-def image_progress(under_way: Case) -> ImageProgress:
-    """How far one image has come, from the draws that its checkpoint holds."""
-    checkpoint, question = under_way.handle.checkpoint, under_way.question
-    if checkpoint is None or not checkpoint.draws:
-        samples = checkpoint.samples if checkpoint else 0
-        return ImageProgress(
-            index=under_way.index, stage=0, samples=samples, class_index=None, n=0, count=0, p_interval=None, looks=()
-        )
-    selection, *draws = checkpoint.draws
-    top = selection.index(max(selection[:-1]))
-    sizes, counts = [sum(draw) for draw in draws], [draw[top] for draw in draws]
-    n, count = sum(sizes) + sum(checkpoint.partial), sum(counts) + checkpoint.partial[top]
-    if question.procedure.pooled:
-        sizes, counts = list(accumulate(sizes)), list(accumulate(counts))
-    return ImageProgress(
-        index=under_way.index,
-        stage=len(draws) + 1,
-        samples=checkpoint.samples,
-        class_index=top,
-        n=n,
-        count=count,
-        p_interval=(lower_bound(count, n, question.alpha), upper_bound(count, n, question.alpha)) if n else None,
-        looks=tuple(Look(n=size, count=seen) for size, seen in zip(sizes, counts, strict=True)),
-    )

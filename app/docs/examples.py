@@ -28,7 +28,9 @@ from smoothcert.published import (
     FieldProblem,
     Health,
     LookPlan,
+    NoiseList,
     PlanAnswer,
+    ProcedureList,
     Readiness,
     Seconds,
     ServedEnsemble,
@@ -75,8 +77,8 @@ def running() -> CertificationSummary:
         class_index=2,
         n=356,
         count=345,
-        p_interval=(0.930741, 0.986513),
-        looks=(Look(n=100, count=90),),
+        p_interval=(0.958765, 0.999999),
+        looks=Look.at(Adaptive(), [90], [100], alpha=0.001),
     )
     return CertificationSummary(
         id=ID,
@@ -149,6 +151,9 @@ def served() -> ServedEnsemble:
 def plan() -> PlanAnswer:
     """A plan."""
     return PlanAnswer(
+        alpha=0.001,
+        pooled=False,
+        look_count=4,
         feasible=True,
         reason="radius 0.25 is proved if p_A is shown to be at least 0.841345",
         radius=0.25,
@@ -163,6 +168,12 @@ def plan() -> PlanAnswer:
     )
 
 
+def looks() -> tuple[Look, ...]:
+    """The looks of the certificate."""
+    stages = certificate().stages
+    return Look.at(Adaptive(), [each.count for each in stages], [each.n for each in stages], alpha=0.001)
+
+
 def document() -> dict[str, Any]:
     """Every example by its name, as JSON."""
     made = {
@@ -174,10 +185,13 @@ def document() -> dict[str, Any]:
         "ensemble": served(),
         "ensembles": EnsembleList(data=(served(),)),
         "plan": plan(),
-        "consistent": VerificationAnswer(consistent=True, problems=()),
+        "procedures": ProcedureList.known(),
+        "noises": NoiseList.known(),
+        "consistent": VerificationAnswer(consistent=True, problems=(), looks=looks()),
         "altered": VerificationAnswer(
             consistent=False,
             problems=(FieldProblem(field="radius", message="is 0.5, the counts give 0.391245"),),
+            looks=(),
         ),
         "certificate": certificate(),
         "healthy": Health(status="ok"),

@@ -24,7 +24,9 @@ from smoothcert.problem import KINDS, Problem
 from smoothcert.published import (
     EnsembleList,
     Health,
+    NoiseList,
     PlanAnswer,
+    ProcedureList,
     Readiness,
     ServedEnsemble,
     VerificationAnswer,
@@ -154,6 +156,10 @@ OPERATIONS: dict[str, Operation] = {
         answers={200: Answer("The ensemble.", ServedEnsemble, ("ensemble",))},
         problems=(*AUTHORISED, "unknown_ensemble", "unavailable"),
     ),
+    "list_procedures": Operation(
+        answers={200: Answer("All of them.", ProcedureList, ("procedures",))}, problems=AUTHORISED
+    ),
+    "list_noises": Operation(answers={200: Answer("All of them.", NoiseList, ("noises",))}, problems=AUTHORISED),
     "plan": Operation(
         answers={200: Answer("Feasible or not, and why.", PlanAnswer, ("plan",))},
         problems=(*AUTHORISED, *BODY, *QUESTION, "unavailable"),

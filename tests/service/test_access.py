@@ -39,6 +39,8 @@ def locked(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> 
         ("POST", f"{URL}/x/cancel"),
         ("GET", "/v1/ensembles"),
         ("GET", "/v1/ensembles/x"),
+        ("GET", "/v1/procedures"),
+        ("GET", "/v1/noises"),
         ("POST", "/v1/plan"),
         ("POST", "/v1/verify"),
         ("GET", "/metrics"),

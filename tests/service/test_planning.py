@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from app.docs import examples
 from app.http.errors import ProblemError
 from app.requests.admission import Question, require_provable, settle
+from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.noise import Gaussian
 from smoothcert.plan import plan
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
-from smoothcert.published import PlanAnswer, VerificationAnswer
+from smoothcert.published import NoiseList, PlanAnswer, ProcedureList, VerificationAnswer
 from smoothcert.request import CertificationRequest
 from tests.support.api import problem
 from tests.support.player import Player
@@ -53,6 +54,7 @@ def test_a_plan_is_that_of_the_package(client: httpx.Client, player: Player, pro
         outcome = expected.expected(each.p_a)
         assert (each.certify, each.abandon, each.samples) == (outcome.certify, outcome.abandon, outcome.samples)
     assert said.seconds is None
+    assert (said.alpha, said.pooled, said.look_count) == (0.01, procedure.pooled, len(expected.boundaries.looks))
 
 
 def test_a_plan_tells_what_is_out_of_reach(client: httpx.Client, player: Player) -> None:
@@ -79,6 +81,7 @@ def test_where_alpha_is_shared_the_plan_knows(client: httpx.Client, player: Play
     shared = planned(client, player, image_count=10, family_wise=True)
     assert shared.largest_radius == plan(Adaptive(), Gaussian(0.25), 0.25, alpha=0.0001).largest_radius
     assert shared.largest_radius < alone.largest_radius
+    assert (shared.alpha, alone.alpha) == (0.0001, 0.001)
 
 
 def test_a_bad_plan_is_refused(client: httpx.Client, player: Player) -> None:
@@ -133,11 +136,21 @@ def test_a_certificate_is_verified(client: httpx.Client) -> None:
     assert (said.consistent, said.problems) == (True, ())
 
 
+def test_a_verification_has_the_intervals_of_every_look(client: httpx.Client) -> None:
+    text = examples.certificate().to_json()
+    answer = VerificationAnswer.model_validate_json(client.post("/v1/verify", content=text, headers=JSON).content)
+    assert [(look.n, look.count) for look in answer.looks] == [(100, 90), (1000, 969)]
+    for look in answer.looks:  # each of the four stages has a quarter of alpha
+        bounds = lower_bound(look.count, look.n, 0.00025), upper_bound(look.count, look.n, 0.00025)
+        assert look.p_interval == bounds
+
+
 def test_an_altered_certificate_is_found_out(client: httpx.Client) -> None:
     altered = {**json.loads(examples.certificate().to_json()), "radius": 0.9}
     said = VerificationAnswer.model_validate_json(client.post("/v1/verify", json=altered).content)
     assert not said.consistent
     assert {each.field for each in said.problems} == {"digest", "radius"}
+    assert said.looks == ()
 
 
 @pytest.mark.parametrize("change", [{"radius": "0.1"}, {"unknown": 1}, {"decision": "perhaps"}, {"samples": -1}])
@@ -149,3 +162,23 @@ def test_what_is_no_certificate_is_refused(client: httpx.Client, change: dict[st
 def test_json_of_another_kind_is_no_certificate(client: httpx.Client) -> None:
     for body in (b"{}", b"1", b"[]"):
         problem(client.post("/v1/verify", content=body, headers=JSON), "invalid_certificate")
+
+
+# --- what a form needs
+
+
+def test_procedures_and_noises_describe_themselves(client: httpx.Client) -> None:
+    procedures = ProcedureList.model_validate_json(client.get("/v1/procedures").content)
+    assert procedures == ProcedureList.known()
+    assert [each.name for each in procedures.data] == ["sequential", "adaptive", "fixed"]
+    noises = NoiseList.model_validate_json(client.get("/v1/noises").content)
+    assert [(each.name, each.norm, each.parameters) for each in noises.data] == [("gaussian", "l2", ("sigma",))]
+
+
+def test_every_choice_of_a_form_can_be_planned(client: httpx.Client, player: Player) -> None:
+    for card in client.get("/v1/procedures").json()["data"]:
+        for variant in card["variants"]:
+            budget = [int(each) for each in card["budget"]["default"].split()]
+            chosen = {"name": card["name"], **variant["parameters"]}
+            chosen[card["budget"]["field"]] = budget if card["budget"]["several"] else budget[0]
+            assert planned(client, player, procedure=chosen).feasible

@@ -27,7 +27,8 @@ from workers.clerk import Clerk
 from workers.connection import Server
 from workers.errors import HoldingsError
 from workers.holdings import Holdings
-from workers.jobs import Stored, Work, certify, image_progress
+from workers.jobs import Stored, Work, certify
+from workers.progress import image_progress
 from workers.settings import WorkerSettings
 
 HELD = ensemble(k=3)
@@ -106,7 +107,12 @@ def test_progress_follows_from_the_draws(engine: Engine) -> None:
     assert seen.class_index == int(np.argmax(checkpoint.draws[0][:-1]))
     assert [look.n for look in seen.looks] == [32, 64]  # fresh samples for every stage
     assert [look.count for look in seen.looks] == [draw[seen.class_index] for draw in checkpoint.draws[1:]]
-    assert seen.p_interval == (lower_bound(seen.count, seen.n, 1e-18), upper_bound(seen.count, seen.n, 1e-18))
+    level = 1e-18 / len(SEVERAL["stages"])
+    for look in seen.looks:
+        assert look.p_interval == (lower_bound(look.count, look.n, level), upper_bound(look.count, look.n, level))
+    count, n = seen.count - sum(look.count for look in seen.looks), seen.n - 32 - 64
+    expected = (lower_bound(count, n, level), upper_bound(count, n, level)) if n else None
+    assert seen.p_interval == expected, "of the stage alone"
     assert seen.samples >= seen.n + 100
 
 
@@ -114,7 +120,10 @@ def test_samples_that_are_kept_add_up_in_the_looks(engine: Engine) -> None:
     asked = {"procedure": {**SEVERAL, "keep_samples": True}, "radius": 0.0, "alpha": 1e-18, "beta": 1e-18}
     work, _ = begin(engine, stored(1, request=asked))
     until(lambda: work.live[0].handle.progress.draws >= 3)
-    assert [look.n for look in image_progress(work.live[0]).looks] == [32, 96]
+    seen = image_progress(work.live[0])
+    assert [look.n for look in seen.looks] == [32, 96]
+    level = 1e-18 / len(SEVERAL["stages"])
+    assert seen.p_interval == (lower_bound(seen.count, seen.n, level), upper_bound(seen.count, seen.n, level))
     work.cancel()
 
 
