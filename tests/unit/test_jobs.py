@@ -22,7 +22,7 @@ from smoothcert.engine.errors import CheckpointError, ClosedError
 from store import keys, transitions
 from store.commands import Call
 from store.record import Record
-from tests.support.engines import SHAPE, SIGMA, ensemble, images, until
+from tests.support.engines import NOISE, SHAPE, ensemble, images, until
 from workers.clerk import Clerk
 from workers.connection import Server
 from workers.errors import HoldingsError
@@ -43,7 +43,7 @@ def engine() -> Iterator[Engine]:
 def stored(n: int = 1, *, request: dict[str, Any] | None = None) -> Stored:
     file = io.BytesIO()
     np.save(file, np.stack([image.numpy() for image in images(n)]))
-    asked = {"ensemble": "patches", "sigma": SIGMA, "radius": 0.1, "procedure": "sequential", **(request or {})}
+    asked = {"ensemble": "patches", "sigma": NOISE.sigma, "radius": 0.1, "procedure": "sequential", **(request or {})}
     now = time.time()
     record = Record(
         id=f"cert_{secrets.token_hex(8)}",
@@ -160,7 +160,7 @@ def test_a_checkpoint_survives_its_way_through_json(engine: Engine) -> None:
     ("change", "code", "said"),
     [
         ({"digest": "0" * 64}, "ensemble_changed", "0" * 64),
-        ({"request": '{"ensemble": "patches"}'}, "internal", "sigma"),
+        ({"request": '{"ensemble": "patches"}'}, "internal", "noise"),
         ({"request": '{"ensemble": "other", "sigma": 0.25}'}, "ensemble_changed", "other"),
         ({"request": "nonsense"}, "internal", "ValidationError"),
         ({"seed": ""}, "internal", "seed"),
