@@ -30,7 +30,7 @@ from store.record import Record
 from tests.support.pool import Pool, flat, told, wait_until
 from tests.support.worker_networks import BREAK, HANG, POISON
 from tests.support.zoo import ALLOWED, SIGMA, make_zoo
-from workers.connection import AWAY, Server
+from workers.connection import AWAY, Connection
 from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
@@ -426,7 +426,7 @@ def test_an_idle_worker_is_not_ended_by_the_watchdog(pool: Pool) -> None:
 
 
 def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Leaving(Server):
+    class Leaving(Connection):
         """Goes away right after an answer."""
 
         def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:
@@ -450,7 +450,7 @@ def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkey
 
 def test_what_cannot_be_read_does_not_keep_the_janitor_from_the_rest(server: EmbeddedServer) -> None:
     settings = WorkerSettings(redis_url=server.url, pool="damaged", dead_after_s=2)
-    here, queue = Server(server.url), bookkeeping.queue_name("damaged")
+    here, queue = Connection(server.url), bookkeeping.queue_name("damaged")
     janitor, registry = Janitor(here, settings, "me"), bookkeeping.started_key(queue)
     here.client.hset(keys.record("cert_damaged"), mapping={"id": "cert_damaged", "images": "many"})
     here.client.zadd(registry, {"cert_damaged:execution": 1, "cert_gone:execution": 2})
@@ -469,7 +469,7 @@ def test_a_worker_whose_clock_is_wrong_does_not_begin(
 ) -> None:
     url, clock = steady.server.url, time.time
     settings = WorkerSettings(redis_url=url, zoo=zoo, pool="late", allowed_imports=",".join(ALLOWED))
-    worker = CertificationWorker(Server(url), settings, Holdings.load(settings, "cpu"))
+    worker = CertificationWorker(Connection(url), settings, Holdings.load(settings, "cpu"))
     monkeypatch.setattr(time, "time", lambda: clock() + wrong)
     with worker.engine, pytest.raises(ClockError, match=rf"is \{-wrong:+}\.\d s from that of this machine"):
         worker.serve()
@@ -479,7 +479,7 @@ def test_a_janitor_whose_clock_is_wrong_judges_nobody(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = WorkerSettings(redis_url=server.url, pool="clocks", dead_after_s=2)
-    here, clock = Server(server.url), time.time
+    here, clock = Connection(server.url), time.time
     janitor, registry = Janitor(here, settings, "me"), bookkeeping.started_key(bookkeeping.queue_name("clocks"))
 
     def sweep() -> bool:
@@ -493,6 +493,6 @@ def test_a_janitor_whose_clock_is_wrong_judges_nobody(
     monkeypatch.setattr(time, "time", lambda: clock() + 60)
     assert not sweep()
     assert not sweep()
-    assert caplog.text.count("nobody is judged dead") == 1
+    assert caplog.text.count("no worker is judged dead") == 1
     monkeypatch.undo()
     assert sweep()

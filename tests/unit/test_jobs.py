@@ -24,11 +24,13 @@ from store.commands import Call
 from store.record import Record
 from tests.support.engines import NOISE, SHAPE, ensemble, images, until
 from workers.clerk import Clerk
-from workers.connection import Server
+from workers.connection import Connection
 from workers.errors import HoldingsError
 from workers.holdings import Holdings
-from workers.jobs import Stored, Work, certify, image_progress
+from workers.jobs import Stored, certify
+from workers.progress import image_progress
 from workers.settings import WorkerSettings
+from workers.work import Work
 
 HELD = ensemble(k=3)
 SEVERAL = {"name": "adaptive", "stages": [32, 64, 4_000_000]}
@@ -267,7 +269,7 @@ def test_a_work_that_only_waits_to_be_written_down_wants_nothing_of_the_engine(e
 
 
 def test_what_redis_did_not_hear_is_told_again(engine: Engine) -> None:
-    class Deaf(Server):
+    class Deaf(Connection):
         """Goes away once, then listens."""
 
         def __init__(self) -> None:
@@ -287,7 +289,7 @@ def test_what_redis_did_not_hear_is_told_again(engine: Engine) -> None:
     server = Deaf()
     clerk = Clerk(server, WorkerSettings(checkpoint_s=1000, progress_s=0.01))
     clerk.take(work)
-    until(lambda: clerk._tell() or server.heard)
+    until(lambda: clerk._report() or server.heard)
     assert keys.checkpoints(work.record.id) in str(server.heard[0].arguments)
     work.cancel()
 
