@@ -21,7 +21,7 @@ from models.description import FILE, Description, MemberFile, read_noise, write
 from models.errors import EnsembleNameError, FileError, RegistryError
 from models.programs import is_exported, is_torchscript
 from models.registry import ZOO, blaming, check_name, load, read_tensors, writing
-from models.toml import Table, read_toml
+from models.toml import TomlTable, read_toml
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.noise import Noise, resolve
@@ -169,7 +169,9 @@ def _described(addition: Addition, members: Sequence[MemberFile]) -> Description
 
 def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None) -> str:
     """The value that the training records of all members have for this key."""
-    found = {Table(_where(member), member.training).find(key, str) or _of_the_file(key, member) for member in members}
+    found = {
+        TomlTable(_where(member), member.training).find(key, str) or _of_the_file(key, member) for member in members
+    }
     if found == {None} and default is not None:
         return default
     if len(found) != 1 or found == {None}:
@@ -187,7 +189,7 @@ def _agreed_noise(members: Sequence[MemberFile]) -> Noise:
         raise RegistryError(f"noise is not given, and the members' records say {', '.join(found)}: {_GIVE_NOISE}")
     if records[0].get("sigma") == 0:
         raise RegistryError(f"the members were trained without noise (their records say sigma 0): {_GIVE_NOISE}")
-    return read_noise(Table(_where(members[0]), records[0]))
+    return read_noise(TomlTable(_where(members[0]), records[0]))
 
 
 def _of_the_file(key: str, member: MemberFile) -> str | None:

@@ -39,7 +39,7 @@ from pydantic import ValidationError
 
 from models.errors import DescriptionError
 from models.selection import Selection
-from models.toml import Table, read_toml
+from models.toml import TomlTable, read_toml
 from smoothcert.engine.ensemble import (
     Identity,
     check_classes,
@@ -159,7 +159,7 @@ def parse(text: str) -> Description:
     """Read an `ensemble.toml`; an unknown, missing or mistyped key is an error that names it."""
     table = read_toml(text)
     try:
-        return _description(Table("", table))
+        return _description(TomlTable("", table))
     except DescriptionError:
         raise
     except SmoothcertError as error:
@@ -176,7 +176,7 @@ def write(description: Description) -> str:
     return tomlkit.dumps(document)
 
 
-def read_noise(table: Table) -> Noise:
+def read_noise(table: TomlTable) -> Noise:
     """The noise that a table states: by the shorthand `sigma`, or by a table `noise`, and not by both."""
     sigma, noise = table.find("sigma", float, int), table.find("noise", dict)
     if sigma is not None and noise is not None:
@@ -192,8 +192,8 @@ def read_noise(table: Table) -> Noise:
     return chosen
 
 
-def _description(table: Table) -> Description:
-    members = [_member(Table(f"members[{i}].", entry)) for i, entry in enumerate(table.several("members", dict))]
+def _description(table: TomlTable) -> Description:
+    members = [_member(TomlTable(f"members[{i}].", entry)) for i, entry in enumerate(table.several("members", dict))]
     description = {
         "architecture": table.take("architecture", str),
         "classes": table.several("classes", str),
@@ -212,7 +212,7 @@ def _description(table: Table) -> Description:
     return Description(**{key: value for key, value in description.items() if value is not None})
 
 
-def _member(table: Table) -> MemberFile:
+def _member(table: TomlTable) -> MemberFile:
     member = MemberFile(
         file=table.take("file", str),
         sha256=table.take("sha256", str),
@@ -225,21 +225,21 @@ def _member(table: Table) -> MemberFile:
     return member
 
 
-def _normalisation(table: Table) -> Normalisation | None:
+def _normalisation(table: TomlTable) -> Normalisation | None:
     found = table.find("normalisation", dict)
     if found is None:
         return None
-    inner = Table("normalisation.", found)
+    inner = TomlTable("normalisation.", found)
     mean, std = inner.several("mean", float, int), inner.several("std", float, int)
     inner.done()
     return Normalisation(tuple(map(float, mean)), tuple(map(float, std)))
 
 
-def _ranking(table: Table) -> Ranking | None:
+def _ranking(table: TomlTable) -> Ranking | None:
     found = table.find("ranking", dict)
     if found is None:
         return None
-    inner = Table("ranking.", found)
+    inner = TomlTable("ranking.", found)
     ranking = Ranking(
         data=inner.take("data", str),
         data_digest=inner.take("data_digest", str),

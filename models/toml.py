@@ -26,7 +26,7 @@ def read_toml(text: str) -> dict[str, Any]:
     return table
 
 
-class Table:
+class TomlTable:
     """A table from which each key is taken once, with its type checked; `done` refuses the keys that are left."""
 
     def __init__(self, where: str, content: Any) -> None:

@@ -31,13 +31,8 @@ def rank(
     The noise is by default that of training.
     """
     description = describe(name, zoo=zoo)
-    images = ranking.HoldOut(
-        load_cifar10(data, train=False),
-        Selection(holdout),
-        chosen_noise(noise, sigma) or description.noise,
-        draws,
-        seed,
-    )
+    ranked_under = chosen_noise(noise, sigma) or description.noise
+    images = ranking.HoldOut(load_cifar10(data, train=False), Selection(holdout), ranked_under, draws, seed)
     images.refuse_overlap(Selection(description.evaluation))  # before the networks are loaded
     ensemble = load(name, zoo=zoo, device=device, allowed_imports=frozenset(allow_import or ()))
     rewrite(name, ranking.rank(ensemble, description, images), zoo=zoo)

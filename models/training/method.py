@@ -37,7 +37,7 @@ def gaussian_sigma(noise: Noise | None, *, method: str) -> float:
     """The standard deviation for a method that is defined for Gaussian noise alone; 0 for training without noise."""
     if noise is None:
         return 0.0
-    if not isinstance(noise, Gaussian):
+    if type(noise) is not Gaussian:
         raise TrainingError(
             f"the method {method} is defined for Gaussian noise alone, got {noise.label}; the method augmentation "
             f"takes every noise"

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from smoothcert.engine.ensemble import MAX_CLASSES, Ensemble, assemble, check_classes, network_digest
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
+from smoothcert.noise import Gaussian
 from tests.support.networks import Lookup, numbered, tiny
 
 SHAPE = (1, 4, 4)
@@ -29,7 +30,7 @@ def lookup_ensemble(rows: list[Row], voting: str, consensus: int | None, weights
 
 
 def by_definition(row: Row, voting: str, consensus: int | None, weights: list[float] | None) -> tuple[set[int], int]:
-    """The classes that are right (several only where rounding may choose) and the evaluations, for one image."""
+    """The correct classes of one image (several only where rounding decides), and the number of evaluations."""
     no_class = {len(row[0])}
     favourite = [logits.index(max(logits)) for logits in row]
     sound = [all(map(math.isfinite, logits)) for logits in row]
@@ -56,7 +57,7 @@ def by_definition(row: Row, voting: str, consensus: int | None, weights: list[fl
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Row], str, int | None, list[float] | None]:
     k, classes = draw(st.integers(1, 5)), draw(st.integers(2, 4))
-    whole = st.integers(-2, 2).map(float)  # few values: many ties; whole ones: sums are exact
+    whole = st.integers(-2, 2).map(float)  # few values give many ties, and sums of whole numbers are exact
     logit = st.one_of(whole, whole, whole, whole, whole, whole, whole, st.sampled_from(BAD))
     member = st.lists(logit, min_size=classes, max_size=classes)
     alike = st.lists(whole, min_size=classes, max_size=classes).map(lambda logits: [list(logits) for _ in range(k)])
@@ -152,7 +153,7 @@ def test_the_digest_sees_order_weights_classes_and_shape_of_the_members() -> Non
         replace(ensemble, classes=("a", "b", "d")),
     ]
     assert len({other.digest for other in [ensemble, *others]}) == 4
-    assert replace(ensemble, sigma=0.5, name="other").digest == ensemble.digest
+    assert replace(ensemble, noise=Gaussian(0.5), name="other").digest == ensemble.digest
 
 
 @pytest.mark.parametrize("optimise", [True, False])
@@ -206,10 +207,10 @@ def test_networks_with_the_same_tensors_and_other_code_have_digests_of_their_own
 
 def test_programs_with_the_same_tensors_and_other_code_have_digests_of_their_own() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.jit is deprecated, its files are not
+        warnings.simplefilter("ignore")  # torch.jit is deprecated, but its files remain in use
         traced = [torch.jit.trace(network, torch.rand(2, 3)) for network in (Scaled(1.0), Scaled(2.0))]
         linear = [torch.jit.trace(nn.Linear(3, 3).eval(), torch.rand(2, 3)) for _ in range(2)]
-        frozen = [torch.jit.freeze(network) for network in linear]  # whose weights are constants
+        frozen = [torch.jit.freeze(network) for network in linear]  # their weights become constants
     scripts = [network_digest(script) for script in (*traced, *frozen)]
     graphs = [network_digest(torch.fx.symbolic_trace(layer)) for layer in (Scaled(1.0), Scaled(2.0))]
     assert len({*scripts, *graphs}) == 6
