@@ -257,7 +257,7 @@ def test_a_batch_of_another_shape_or_dtype_is_named() -> None:
         ensemble.classify(torch.zeros(2, 3, 4, 4))
     with pytest.raises(BatchError, match=r"dtype torch\.uint8"):
         ensemble.classify(torch.zeros(2, 1, 4, 4, dtype=torch.uint8))
-    with pytest.raises(BatchError, match=r"shape \(2, 2, 3\), not \(1, 2, 3\)"):
+    with pytest.raises(BatchError, match=r"shape \(1, 2, 3\); got \(2, 2, 3\)"):
         ensemble.rest(torch.zeros(2, 1, 4, 4), torch.zeros(2, 2, 3))
 
 
