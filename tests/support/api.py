@@ -28,7 +28,7 @@ ANSWER_S = 90.0
 class Api:
     """`python -m app` with settings of its own, while the context is; `client` speaks to it."""
 
-    command = (sys.executable, "-m", "app")
+    command: tuple[str, ...] = (sys.executable, "-m", "app")
 
     def __init__(self, url: str, folder: Path, **settings: object) -> None:
         self.redis_url, self.port = url, free_port()

@@ -38,7 +38,7 @@ def flat(value: float, n: int = 1) -> npt.NDArray[np.float32]:
 class Pool:
     """Workers of one pool, and what is in their queue."""
 
-    command = (sys.executable, "-m", "workers")
+    command: tuple[str, ...] = (sys.executable, "-m", "workers")
 
     def __init__(self, server: EmbeddedServer, zoo: Path, name: str, **settings: object) -> None:
         self.server, self.name, self.zoo = server, name, zoo

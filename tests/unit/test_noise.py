@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian, Noise
 from smoothcert.procedures import certify_adaptive, certify_sequential, run
-from tests.service.test_seam import Box
+from tests.support.blur import Blur
 
 sigmas = st.floats(0.01, 10)
 probabilities = st.floats(1e-9, 1 - 1e-9)
@@ -64,7 +64,7 @@ def test_p_lower_must_be_a_probability(p: float) -> None:
 
 
 def test_another_noise_is_one_more_class() -> None:
-    noise: Noise = Box(1.0)
+    noise: Noise = Blur(1.0)
     rng = np.random.default_rng(1)
 
     def sample(n: int) -> np.ndarray:
