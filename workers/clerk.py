@@ -17,7 +17,7 @@ from dataclasses import replace
 from smoothcert.problem import Failure
 from store import transitions
 from store.commands import Call
-from workers.connection import AWAY, Connection, until_answered
+from workers.connection import AWAY, RedisConnection, until_answered
 from workers.settings import WorkerSettings
 from workers.work import Work
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 class Clerk:
     """Holds the works of this process and ends them in Redis. Any thread may call the public methods."""
 
-    def __init__(self, connection: Connection, settings: WorkerSettings) -> None:
+    def __init__(self, connection: RedisConnection, settings: WorkerSettings) -> None:
         self._connection, self._settings = connection, settings
         self._works: dict[str, Work] = {}
         self._ended: list[tuple[Work, int | None]] = []

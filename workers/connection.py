@@ -34,7 +34,7 @@ RETRY_S = 0.2
 Answer = TypeVar("Answer")
 
 
-class Connection:
+class RedisConnection:
     """A connection to Redis that any thread may use."""
 
     def __init__(self, url: str) -> None:

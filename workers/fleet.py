@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from smoothcert.errors import explain
 from store.logs import log_as_json
-from workers.connection import Connection
+from workers.connection import RedisConnection
 from workers.errors import WorkerError
 from workers.holdings import Holdings
 from workers.settings import WorkerSettings
@@ -48,7 +48,7 @@ def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
     """Run a worker for one device in this process."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    CertificationWorker(Connection(settings.redis_address), settings, Holdings.load(settings, device)).serve()
+    CertificationWorker(RedisConnection(settings.redis_address), settings, Holdings.load(settings, device)).serve()
 
 
 class Fleet:

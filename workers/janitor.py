@@ -19,7 +19,7 @@ from store import bookkeeping, keys, transitions
 from store.commands import Call
 from store.presence import REMEMBERED, Offer
 from store.record import Record
-from workers.connection import Connection
+from workers.connection import RedisConnection
 from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ CLOCKS_DIFFER_S = 2.0
 class Janitor:
     """Sweeps the queues of one pool."""
 
-    def __init__(self, connection: Connection, settings: WorkerSettings, name: str) -> None:
+    def __init__(self, connection: RedisConnection, settings: WorkerSettings, name: str) -> None:
         self._connection, self._settings, self._name = connection, settings, name
         self._queues = (bookkeeping.queue_name(settings.pool), bookkeeping.quarantine_name(settings.pool))
         self._seen: dict[tuple[str, str], float] = {}  # since when each id has been taken and not begun

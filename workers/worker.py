@@ -35,7 +35,7 @@ from store.commands import Command
 from store.presence import Presence
 from store.record import Record
 from workers.clerk import Clerk
-from workers.connection import AWAY, Connection, full_is_away, until_answered
+from workers.connection import AWAY, RedisConnection, full_is_away, until_answered
 from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
@@ -58,7 +58,7 @@ CRASHED = 70
 class CertificationWorker(SimpleWorker):
     """A worker that registers, beats and takes commands like one of RQ's, and executes jobs in its own way."""
 
-    def __init__(self, redis: Connection, settings: WorkerSettings, holdings: Holdings) -> None:
+    def __init__(self, redis: RedisConnection, settings: WorkerSettings, holdings: Holdings) -> None:
         self.redis, self.settings, self.holdings = redis, settings, holdings
         self.queue, self.quarantine = (
             bookkeeping.queue_name(settings.pool),

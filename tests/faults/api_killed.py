@@ -31,7 +31,7 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
     for each in seen:
         witness.saw(each.result())
     more = len(service.records(since=0)) - made
-    witness.check(more == len(seen), f"{len(seen)} clients asked, {more} certifications were made")
+    witness.check(more == len(seen), f"{len(seen)} clients submitted, {more} certifications were made")
 
 
 def certifying(service: Service, question: Mapping[str, Any]) -> list[Certificate]:

@@ -21,7 +21,7 @@ from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from store.record import Record
 from tests.faults.networks import ARCHITECTURE, ORDINARY
-from tests.support.pool import told
+from tests.support.pool import without_times
 from tests.support.worker_networks import SHAPE, state
 from tests.support.zoo import SIGMA
 
@@ -92,7 +92,10 @@ class Reference:
         request = CertificationRequest.model_validate_json(record.request)
         question = Question.of(request, images=len(self._pixels))
         view = self._ensemble.with_(voting=request.voting or self._ensemble.voting, consensus=request.consensus)
-        return [told(each) for each in certify(self._engine, self._pixels, question, seed=record.seed, ensemble=view)]
+        return [
+            without_times(each)
+            for each in certify(self._engine, self._pixels, question, seed=record.seed, ensemble=view)
+        ]
 
     def close(self) -> None:
         self._engine.close()

@@ -13,7 +13,7 @@ from store import keys
 from store.record import Record
 from tests.faults.exhibit import Images
 from tests.faults.service import Service, StuckError
-from tests.support.pool import told
+from tests.support.pool import without_times
 
 ACCEPTED, UNAVAILABLE = 202, 503
 
@@ -60,9 +60,9 @@ class Witness:
             return
         seeds = {each.provenance.sampling.seed for each in certificates if each.provenance}
         records = [record for record in self._service.records(since=self._began) if record.seed in seeds]
-        same = len(records) == 1 and [told(each) for each in certificates] == self._service.reference.certificates(
-            records[0]
-        )
+        same = len(records) == 1 and [
+            without_times(each) for each in certificates
+        ] == self._service.reference.certificates(records[0])
         self.check(same, f"a client was given other certificates than the undisturbed ones, for seeds {seeds}")
 
     def check(self, true: bool, otherwise: str) -> None:
@@ -103,7 +103,7 @@ class Witness:
     def _audit_certificates(self, record: Record) -> None:
         """Check the certificates of a record, also where the answer to its submission was lost."""
         if record.status == "succeeded":
-            found = [told(each) for each in self._service.certificates(record.id)]
+            found = [without_times(each) for each in self._service.certificates(record.id)]
             self.check(found == self._service.reference.certificates(record), f"{record.id} has other certificates")
             arrived = self._service.redis.zcard(keys.arrivals(record.id))
             self.check(record.done == record.images == arrived, f"{record.id}: {record.done} done, {arrived} arrived")

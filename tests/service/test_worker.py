@@ -28,10 +28,10 @@ from store import bookkeeping, keys, transitions
 from store.commands import Call
 from store.presence import REMEMBERED, Offer, Presence
 from store.record import Record
-from tests.support.pool import Pool, flat, told, wait_until
+from tests.support.pool import Pool, flat, wait_until, without_times
 from tests.support.worker_networks import BREAK, HANG, POISON
 from tests.support.zoo import ALLOWED, SIGMA, make_zoo
-from workers.connection import AWAY, Connection
+from workers.connection import AWAY, RedisConnection
 from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
@@ -84,7 +84,7 @@ def undisturbed(zoo: Path, ensemble: str, question: Question, value: float) -> d
     """The certificate of an engine in this process."""
     held = load(ensemble, zoo=zoo, allowed_imports=frozenset(ALLOWED))
     with Engine(held) as engine:
-        return told(certify(engine, torch.from_numpy(flat(value)), question, seed=SEED)[0])
+        return without_times(certify(engine, torch.from_numpy(flat(value)), question, seed=SEED)[0])
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_a_certificate_from_the_queue_is_that_of_the_engine(steady: Pool, zoo: P
     assert steady.ended(job).status == "succeeded"
     (certificate,) = steady.certificates(job)
     expected = undisturbed(zoo, "trivial", Question(Gaussian(SIGMA), Sequential(), radius=0.02), 0.51)
-    assert told(certificate) == expected
+    assert without_times(certificate) == expected
     assert verify(certificate)
 
 
@@ -224,7 +224,7 @@ def test_another_goes_on_from_the_checkpoint_of_a_worker_that_was_killed(
     wait_until(lambda: pool.record(job).samples_at_start, "the second worker")
     assert pool.record(job).samples_at_start >= reached
     assert pool.ended(job).status == "succeeded"
-    assert [told(each) for each in pool.certificates(job)] == [expected]
+    assert [without_times(each) for each in pool.certificates(job)] == [expected]
 
 
 def test_a_worker_that_leaves_hands_back_what_it_has_not_finished(pool: Pool, expected: dict[str, object]) -> None:
@@ -239,7 +239,7 @@ def test_a_worker_that_leaves_hands_back_what_it_has_not_finished(pool: Pool, ex
     assert record.samples_saved > 0
     pool.start()
     assert pool.ended(job).status == "succeeded"
-    assert [told(each) for each in pool.certificates(job)] == [expected]
+    assert [without_times(each) for each in pool.certificates(job)] == [expected]
 
 
 def test_a_worker_that_leaves_finishes_what_ends_soon(pool: Pool) -> None:
@@ -266,7 +266,7 @@ def test_a_worker_that_comes_back_from_a_long_sleep_writes_nothing_any_more(
     os.kill(sleeper.pid, signal.SIGCONT)
     assert pool.ended(job).status == "succeeded"
     finished_at = pool.record(job).finished_at
-    assert [told(each) for each in pool.certificates(job)] == [expected]
+    assert [without_times(each) for each in pool.certificates(job)] == [expected]
     wait_until(lambda: idle_since(pool, name, woken_at), "the sleeper to let go of it")
     assert pool.record(job).finished_at == finished_at
     assert sleeper.poll() is None  # it goes on with other things
@@ -314,7 +314,7 @@ def test_redis_may_go_away_and_come_back_in_the_middle(alone: Pool, expected: di
     time.sleep(0.5)  # several reports and heartbeats fail
     alone.server.start()
     assert alone.ended(job).status == "succeeded"
-    assert [told(each) for each in alone.certificates(job)] == [expected]
+    assert [without_times(each) for each in alone.certificates(job)] == [expected]
     assert worker.poll() is None
 
 
@@ -326,7 +326,7 @@ def test_a_full_redis_ends_no_worker_and_loses_nothing(alone: Pool, expected: di
     time.sleep(1)  # many reports and two heartbeats fail
     alone.redis.config_set("maxmemory", 0)
     assert alone.ended(job).status == "succeeded"
-    assert [told(each) for each in alone.certificates(job)] == [expected]
+    assert [without_times(each) for each in alone.certificates(job)] == [expected]
     assert worker.poll() is None
 
 
@@ -370,8 +370,8 @@ def pids(pool: Pool) -> set[int]:
 
 
 def test_an_ensemble_that_nobody_serves_any_more_is_forgotten(steady: Pool) -> None:
-    said = Offer.model_validate_json(steady.redis.hget(keys.ENSEMBLES, "steady/trivial"))
-    old = said.model_copy(update={"seen_at": time.time() - REMEMBERED - 1})
+    offer = Offer.model_validate_json(steady.redis.hget(keys.ENSEMBLES, "steady/trivial"))
+    old = offer.model_copy(update={"seen_at": time.time() - REMEMBERED - 1})
     steady.redis.hset(keys.ENSEMBLES, "gone/old", old.model_dump_json())
     wait_until(lambda: not steady.redis.hexists(keys.ENSEMBLES, "gone/old"), "the janitor")
     assert steady.redis.hexists(keys.ENSEMBLES, "steady/trivial")
@@ -444,7 +444,7 @@ def test_an_idle_worker_is_not_ended_by_the_watchdog(pool: Pool) -> None:
 
 
 def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Leaving(Connection):
+    class Leaving(RedisConnection):
         """A connection whose server goes away right after an answer."""
 
         def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:
@@ -468,7 +468,7 @@ def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkey
 
 def test_what_cannot_be_read_does_not_keep_the_janitor_from_the_rest(server: EmbeddedServer) -> None:
     settings = WorkerSettings(redis_url=server.url, pool="damaged", dead_after_s=2)
-    here, queue = Connection(server.url), bookkeeping.queue_name("damaged")
+    here, queue = RedisConnection(server.url), bookkeeping.queue_name("damaged")
     janitor, registry = Janitor(here, settings, "me"), bookkeeping.started_key(queue)
     here.client.hset(keys.record("cert_damaged"), mapping={"id": "cert_damaged", "images": "many"})
     here.client.zadd(registry, {"cert_damaged:execution": 1, "cert_gone:execution": 2})
@@ -487,7 +487,7 @@ def test_a_worker_whose_clock_is_wrong_does_not_begin(
 ) -> None:
     url, clock = steady.server.url, time.time
     settings = WorkerSettings(redis_url=url, zoo=zoo, pool="late", allowed_imports=",".join(ALLOWED))
-    worker = CertificationWorker(Connection(url), settings, Holdings.load(settings, "cpu"))
+    worker = CertificationWorker(RedisConnection(url), settings, Holdings.load(settings, "cpu"))
     monkeypatch.setattr(time, "time", lambda: clock() + wrong)
     with worker.engine, pytest.raises(ClockError, match=rf"is \{-wrong:+}\.\d s from that of this machine"):
         worker.serve()
@@ -497,7 +497,7 @@ def test_a_janitor_whose_clock_is_wrong_judges_nobody(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = WorkerSettings(redis_url=server.url, pool="clocks", dead_after_s=2)
-    here, clock = Connection(server.url), time.time
+    here, clock = RedisConnection(server.url), time.time
     janitor, registry = Janitor(here, settings, "me"), bookkeeping.started_key(bookkeeping.queue_name("clocks"))
 
     def sweep() -> bool:

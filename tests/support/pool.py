@@ -134,9 +134,9 @@ class Pool:
         return [Certificate.from_json(text) for _, text in sorted((int(k), v) for k, v in found.items())]
 
 
-def told(certificate: Certificate) -> dict[str, Any]:
+def without_times(certificate: Certificate) -> dict[str, Any]:
     """A certificate without its times, and what follows from them."""
-    said = certificate.model_dump(mode="json", exclude={"digest"})
+    fields = certificate.model_dump(mode="json", exclude={"digest"})
     for name in ("started_at", "finished_at"):
-        del said["provenance"][name]
-    return said
+        del fields["provenance"][name]
+    return fields

@@ -185,7 +185,7 @@ def test_the_result_comes_after_the_progress_that_led_to_it(three: Ensemble) -> 
 
 
 def test_a_small_certification_does_not_wait_for_a_large_one(three: Ensemble) -> None:
-    """Mutant killed: serving whoever came first until it is done."""
+    """Mutant killed: serving the first run until it is done."""
     with Engine(three, batch=32) as engine:
         large = engine.submit(endless(), images(2)[0], NOISE, "s")
         until(lambda: large.progress.samples > 0)

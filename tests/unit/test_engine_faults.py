@@ -1,4 +1,4 @@
-"""What goes wrong in one certification, in a network or in the device harms nobody else."""
+"""A fault of one certification, of a network or of the device does not harm other certifications."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_an_ensemble_on_another_device_is_refused(three: Ensemble) -> None:
 
 
 class Delicate(Patches):
-    """Fails as told: out of memory above a size, or always."""
+    """Fails as its class variables say: out of memory above a size, or always."""
 
     most = 10**9
     broken = False
