@@ -61,9 +61,9 @@ def test_what_is_wrong_is_one_sentence(pool: Pool, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     for settings, said in (
         ({"redis_password_file": str(tmp_path / "nowhere")}, "No such file"),
-        ({"redis_password_file": str(tmp_path / "empty")}, "the file has no password in it"),
+        ({"redis_password_file": str(tmp_path / "empty")}, "is empty; it must hold the password"),
         ({"redis_url": "redis://127.0.0.1:1/0"}, "Redis does not say"),
-        ({"redis_url": "http://127.0.0.1"}, "redis_url: a URL of Redis begins with redis://"),
+        ({"redis_url": "http://127.0.0.1"}, "redis_url: the URL of Redis must begin with redis://"),
     ):
         done = health(pool, **settings)
         assert done.returncode == 1

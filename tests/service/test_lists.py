@@ -80,7 +80,7 @@ def test_a_worker_that_is_not_understood_hides_no_others(apart: Api, alone: Play
         answer = apart.client.get(path)
         assert answer.status_code == 200, answer.text
     assert apart.client.get(f"/v1/ensembles/{alone.ensemble}").status_code == 200
-    assert "what a worker told cannot be read" in apart.log.read_text()
+    assert "a worker's announcement cannot be read" in apart.log.read_text()
 
 
 def test_a_page_goes_on_where_one_was_deleted(apart: Api, alone: Player) -> None:

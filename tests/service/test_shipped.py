@@ -24,7 +24,7 @@ from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive
 from smoothcert.question import Question
 from tests.support.api import ROOT, Api
-from tests.support.pool import told
+from tests.support.pool import without_times
 from tests.support.whole import whole_service
 
 NAME = "cifar10-resnet20-gaussian-0.25"
@@ -57,7 +57,7 @@ def test_the_certificate_from_http_is_that_of_the_engine(certificates: tuple[Api
     question = Question(Gaussian(0.25), Adaptive(stages=(100, 1000)), radius=0.25)
     with Engine(load(NAME).with_(consensus=2)) as engine:
         in_process = certify(engine, torch.from_numpy(PIXELS), question, seed=over_http[0].provenance.sampling.seed)
-    assert [told(each) for each in over_http] == [told(each) for each in in_process]
+    assert [without_times(each) for each in over_http] == [without_times(each) for each in in_process]
 
 
 def test_it_is_verified_over_http_and_on_the_command_line(certificates: tuple[Api, list[str]], tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ ANSWER_S = 90.0
 class Api:
     """`python -m app` with settings of its own, while the context is; `client` speaks to it."""
 
+    command: tuple[str, ...] = (sys.executable, "-m", "app")
+
     def __init__(self, url: str, folder: Path, **settings: object) -> None:
         self.redis_url, self.port = url, free_port()
         self.log = folder / f"api-{self.port}.log"
@@ -39,8 +41,7 @@ class Api:
 
     def __enter__(self) -> Api:
         with self.log.open("wb") as log:
-            command = [sys.executable, "-m", "app"]
-            self.process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stderr=log)
+            self.process = subprocess.Popen(self.command, cwd=ROOT, env=self._environment, stderr=log)
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             assert self.process.poll() is None, self.log.read_text()

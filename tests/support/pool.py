@@ -38,6 +38,8 @@ def flat(value: float, n: int = 1) -> npt.NDArray[np.float32]:
 class Pool:
     """Workers of one pool, and what is in their queue."""
 
+    command: tuple[str, ...] = (sys.executable, "-m", "workers")
+
     def __init__(self, server: EmbeddedServer, zoo: Path, name: str, **settings: object) -> None:
         self.server, self.name, self.zoo = server, name, zoo
         self.redis: Any = redis.Redis.from_url(server.url)
@@ -58,7 +60,7 @@ class Pool:
     def start(self) -> subprocess.Popen[bytes]:
         """A worker process, once it has announced itself."""
         before = self.workers()
-        process = subprocess.Popen([sys.executable, "-m", "workers"], cwd=ROOT, env=self.environment())
+        process = subprocess.Popen(self.command, cwd=ROOT, env=self.environment())
         self.processes.append(process)
         eventually(lambda: self.workers() - before or process.poll() is not None, "a worker")
         assert process.poll() is None, f"the worker ended with {process.returncode}"
@@ -132,9 +134,9 @@ class Pool:
         return [Certificate.from_json(text) for _, text in sorted((int(k), v) for k, v in found.items())]
 
 
-def told(certificate: Certificate) -> dict[str, Any]:
+def without_times(certificate: Certificate) -> dict[str, Any]:
     """A certificate without its times, and what follows from them."""
-    said = certificate.model_dump(mode="json", exclude={"digest"})
+    fields = certificate.model_dump(mode="json", exclude={"digest"})
     for name in ("started_at", "finished_at"):
-        del said["provenance"][name]
-    return said
+        del fields["provenance"][name]
+    return fields

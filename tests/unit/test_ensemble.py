@@ -140,7 +140,7 @@ def test_the_k_best_are_the_first_k_with_their_own_weights() -> None:
     assert weighted.first_k(2).weights == {digests[0]: 1.0, digests[1]: 2.0}
     with pytest.raises(VotingError, match=r"K = 3 is not in 1\.\.2"):
         weighted.with_(consensus=3).first_k(2)
-    with pytest.raises(MemberError, match="the 4 best of 3"):
+    with pytest.raises(MemberError, match=r"must be in 1\.\.3; got 4"):
         ensemble.first_k(4)
 
 
@@ -241,13 +241,13 @@ def test_members_must_fit_the_ensemble() -> None:
         assemble([tiny(0)], classes="abcd", input_shape=SHAPE)
     with pytest.raises(MemberError, match="the same member twice"):
         assemble([tiny(0), tiny(0)], classes="abc", input_shape=SHAPE)
-    with pytest.raises(MemberError, match="without members"):
+    with pytest.raises(MemberError, match="at least one member; got none"):
         assemble([], classes="abc", input_shape=SHAPE)
     with pytest.raises(MemberError, match=r"cannot take images of shape \(256, 3, 4, 4\)"):
         assemble([tiny(0)], classes="abc", input_shape=(3, 4, 4))
     with pytest.raises(MemberError, match="two or more different names"):
         assemble([tiny(0)], classes="aba", input_shape=SHAPE)
-    with pytest.raises(MemberError, match="100,001 classes, more than 100,000"):
+    with pytest.raises(MemberError, match="at most 100,000 classes; got 100,001"):
         check_classes(range(MAX_CLASSES + 1))  # type: ignore[arg-type]
 
 
@@ -257,7 +257,7 @@ def test_a_batch_of_another_shape_or_dtype_is_named() -> None:
         ensemble.classify(torch.zeros(2, 3, 4, 4))
     with pytest.raises(BatchError, match=r"dtype torch\.uint8"):
         ensemble.classify(torch.zeros(2, 1, 4, 4, dtype=torch.uint8))
-    with pytest.raises(BatchError, match=r"shape \(2, 2, 3\), not \(1, 2, 3\)"):
+    with pytest.raises(BatchError, match=r"shape \(1, 2, 3\); got \(2, 2, 3\)"):
         ensemble.rest(torch.zeros(2, 1, 4, 4), torch.zeros(2, 2, 3))
 
 

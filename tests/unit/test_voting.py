@@ -49,5 +49,5 @@ def test_a_row_does_not_depend_on_its_place(name: str) -> None:
 
 
 def test_an_unknown_rule_is_named() -> None:
-    with pytest.raises(VotingError, match="'loud' is none of soft, softmax, hard, weighted"):
+    with pytest.raises(VotingError, match="must be one of soft, softmax, hard, weighted; got 'loud'"):
         vote("loud", torch.zeros(1, 1, 2), torch.ones(1))
