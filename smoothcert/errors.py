@@ -109,7 +109,7 @@ def worded(each: ErrorDetails) -> str:
             return f"must be one of {context['expected_tags']}, got {shown(context['tag'])}"
         case "union_tag_not_found":
             return f"must have the field {context['discriminator']}, got {seen}"
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             return f"there is no such field, got {seen}"
         case "missing":
             return "is missing"
@@ -118,6 +118,8 @@ def worded(each: ErrorDetails) -> str:
         case "dict_type" | "model_type" | "model_attributes_type":
             return f"must be an object, got {seen}"
     message = each["msg"].removeprefix("Value error, ")
+    if isinstance(context.get("error"), DomainError) and not each["loc"]:  # of the fields together: it quotes both
+        return message
     return message if ", got " in message else f"{message}, got {seen}"  # errors of ours have named it
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.requests.images import MOST_PIECES, Wanted, _pieces, _require_few_pieces, decode
+from app.requests.images import MOST_PIECES, ImageSpec, _pieces, _require_few_pieces, decode
 from tests.support.api import Api, encoded, picture, problem, question, text
 from tests.support.player import SHAPE, Player
 
@@ -124,7 +124,7 @@ def test_ordinary_files_have_few_pieces(file: str, size: tuple[int, int]) -> Non
     sent = encoded(Image.fromarray(rows), file, **options)
     _require_few_pieces(sent)
     assert len(list(_pieces(sent))) < MOST_PIECES + len(sent) // 8192
-    assert decode([sent], Wanted(3, size[1], size[0], "none", 16_000_000)).shape == (1, 3, size[1], size[0])
+    assert decode([sent], ImageSpec(3, size[1], size[0], "none", 16_000_000)).shape == (1, 3, size[1], size[0])
 
 
 def test_the_pieces_are_those_of_the_file() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from app.http.body import MOST_VALUES, Bodies
 from app.http.errors import ProblemError
-from app.requests.images import Wanted, decode, decoded_bytes
+from app.requests.images import ImageSpec, decode, decoded_bytes
 from smoothcert.request import TensorImage
 from tests.service import eventually
 from tests.support.api import ANSWER_S, Api, picture, problem, question, tensor, text
@@ -164,7 +164,7 @@ def test_more_mistakes_than_can_be_named_are_counted(api: Api, player: Player, f
 
 
 def test_files_much_smaller_than_their_pixels_are_counted_by_their_pixels() -> None:
-    wanted = Wanted(3, 224, 224, "none", 16_000_000)
+    wanted = ImageSpec(3, 224, 224, "none", 16_000_000)
     file = picture(size=(224, 224))
     number = TensorImage.model_validate(tensor(np.zeros((3, 224, 224), np.float32)))
     for images, itemsize in (([file] * 3, 1), ([text(file), number], 4)):

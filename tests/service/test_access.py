@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.http.authentication import MOST_FAILURES, Door, Keys, KeysError
+from app.http.authentication import MOST_FAILURES, Authenticator, Keys, KeysError
 from app.http.errors import ProblemError
 from app.local.embedded import EmbeddedServer
 from tests.service import eventually
@@ -108,7 +108,7 @@ def test_whoever_tries_keys_has_to_wait(valkey: EmbeddedServer, tmp_path: Path) 
 def test_the_wait_ends_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("app.http.authentication.time.monotonic", lambda: now)
-    door = Door(Keys.read(",".join(ENTRIES)))
+    door = Authenticator(Keys.read(",".join(ENTRIES)))
     for _ in range(MOST_FAILURES):
         with pytest.raises(ProblemError, match="unauthorized"):
             door.owner("Bearer wrong", "1.2.3.4")
@@ -121,7 +121,7 @@ def test_the_wait_ends_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_addresses_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.http.authentication.MOST_ADDRESSES", 3)
-    door = Door(Keys.read(ENTRIES[0]))
+    door = Authenticator(Keys.read(ENTRIES[0]))
     for number in range(10):
         with pytest.raises(ProblemError, match="unauthorized"):
             door.owner("Bearer wrong", str(number))

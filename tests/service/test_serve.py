@@ -19,7 +19,7 @@ import pytest
 import redis
 from PIL import Image
 
-from app.local.serve import ServeError, Settings, Terminal, write_sample
+from app.local.serve import ServeError, LocalSettings, Terminal, write_sample
 from models.data import load_images
 from smoothcert.certification import Certification
 from tests.service import eventually, free_port, running_in
@@ -267,24 +267,24 @@ def test_the_sample_is_the_shipped_image_of_its_class(tmp_path: Path) -> None:
     ],
 )
 def test_the_address_is_one_that_this_machine_can_open(environment: Mapping[str, str], address: str) -> None:
-    assert Settings.read(environment).address == address
+    assert LocalSettings.read(environment).address == address
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "8000.0", "٣"])
 def test_a_port_that_is_none_is_named(port: str) -> None:
     with pytest.raises(ServeError, match=re.escape(repr(port))):
-        Settings.read({"SMOOTHCERT_PORT": port})
+        LocalSettings.read({"SMOOTHCERT_PORT": port})
 
 
 @pytest.mark.parametrize(("drain_s", "patience"), [("", 30.0), ("5", 30.0), ("600", 610.0), ("29.5", 39.5)])
 def test_a_worker_is_given_its_own_time_to_drain(drain_s: str, patience: float) -> None:
-    assert Settings.read({"SMOOTHCERT_DRAIN_S": drain_s}).patience == patience
+    assert LocalSettings.read({"SMOOTHCERT_DRAIN_S": drain_s}).patience == patience
 
 
 @pytest.mark.parametrize("drain_s", ["long", "-1", "nan", "1e9"])
 def test_a_time_to_drain_that_is_none_is_named(drain_s: str) -> None:
     with pytest.raises(ServeError, match=re.escape(repr(drain_s))):
-        Settings.read({"SMOOTHCERT_DRAIN_S": drain_s})
+        LocalSettings.read({"SMOOTHCERT_DRAIN_S": drain_s})
 
 
 class Screen(io.StringIO):

@@ -44,7 +44,7 @@ class Player:
             "members": ("a" * 64, "b" * 64),
             "classes": CLASSES,
             "input_shape": SHAPE,
-            "sigma": SIGMA,
+            "noise": Gaussian(SIGMA),
             "voting": "soft",
             "votings": ("soft", "hard"),
             "procedures": ("fixed", "adaptive", "sequential"),
@@ -159,11 +159,10 @@ def progress(record: Record, done: int) -> str:
 def certificate(record: Record, index: int) -> str:
     """A certificate that verifies: every sample fell on class 1."""
     request = CertificationRequest.model_validate_json(record.request)
-    assert request.sigma
-    noise = Gaussian(request.sigma)
+    assert request.noise
     alpha = request.alpha / record.images if request.family_wise else request.alpha
     verdict = run(
-        request.procedure.start(noise, request.radius, alpha=alpha, beta=request.beta), lambda n: np.array([0, n, 0, 0])
+        request.procedure.start(request.noise, request.radius, alpha=alpha, beta=request.beta), lambda n: np.array([0, n, 0, 0])
     )
     return Certificate.of(
         verdict,
@@ -172,7 +171,7 @@ def certificate(record: Record, index: int) -> str:
         target_radius=request.radius,
         alpha=alpha,
         beta=request.beta,
-        noise=noise,
+        noise=request.noise,
         procedure=request.procedure,
         evaluations=2 * verdict.samples,
     ).model_dump_json()
