@@ -38,9 +38,26 @@ __all__ = ["nothing_is_queued"]
         ({"beta": 1.0}, "beta", "1.0"),
         ({"beta": 1e-21}, "beta", "1e-21"),
         ({"sigma": 0}, "sigma", "0"),
+        ({"sigma": 101}, "sigma", "101"),
+        ({"noise": "magic"}, "noise", "must be one of 'gaussian', got 'magic'"),
+        ({"noise": {"name": "magic", "sigma": 1}}, "noise", "must be one of 'gaussian', got 'magic'"),
+        ({"noise": {"sigma": 0.25}}, "noise", "must have the field 'name', got {'sigma': 0.25}"),
+        ({"noise": 0.25}, "noise", "must be an object, got 0.25"),
+        ({"noise": ["gaussian"]}, "noise", "must be an object"),
+        ({"noise": "gaussian"}, "noise.gaussian.sigma", "is missing"),
+        ({"noise": {"name": "gaussian", "sigma": 0}}, "noise.gaussian.sigma", "greater than 0, got 0"),
+        ({"noise": {"name": "gaussian", "sigma": 1e308}}, "noise.gaussian.sigma", "100, got 1e+308"),
+        ({"noise": {"name": "gaussian", "sigma": "1"}}, "noise.gaussian.sigma", "got '1'"),
+        ({"noise": {"name": "gaussian", "sigma": 1, "norm": "l1"}}, "noise.gaussian.norm", "'l2', got 'l1'"),
+        (
+            {"noise": {"name": "gaussian", "sigma": 1, "rate": 2}},
+            "noise.gaussian.rate",
+            "there is no such field, got 2",
+        ),
+        ({"sigma": 0.5, "noise": {"name": "gaussian", "sigma": 0.25}}, "", "sigma 0.5 is short for Gaussian noise"),
         ({"radius": -1}, "radius", "-1"),
         ({"radius": [1]}, "radius", "[1]"),
-        ({"procedure": "magic"}, "procedure", "magic"),
+        ({"procedure": "magic"}, "procedure", "must be one of 'fixed', 'adaptive', 'sequential', got 'magic'"),
         ({"procedure": {"name": "adaptive", "stages": [100, 100]}}, "procedure.adaptive.stages", "[100, 100]"),
         ({"procedure": {"name": "adaptive", "stages": [200, 100]}}, "procedure.adaptive.stages", "[200, 100]"),
         ({"procedure": {"name": "adaptive", "stages": []}}, "procedure.adaptive.stages", "none"),
@@ -82,18 +99,22 @@ def test_an_unknown_ensemble_is_not_found(client: httpx.Client, player: Player) 
     refused(client, player, "unknown_ensemble", "'nobody'", player.ensemble, ensemble="nobody")
 
 
-def test_another_sigma_than_the_ensembles_needs_leave(client: httpx.Client, player: Player) -> None:
+def test_another_noise_than_the_ensembles_must_be_allowed(client: httpx.Client, player: Player) -> None:
     refused(client, player, "noise_mismatch", "0.5", "0.25", "allow_noise_mismatch", sigma=0.5)
     answer = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_noise_mismatch=True))
-    assert answer.json()["request"]["sigma"] == 0.5
+    assert answer.json()["request"]["noise"] == {"sigma": 0.5, "name": "gaussian", "norm": "l2"}
+    player.play()
+    refused(client, player, "noise_mismatch", "0.5", "0.25", noise={"name": "gaussian", "sigma": 0.5})
+    old_name = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_sigma_mismatch=True))
+    assert old_name.json()["request"]["allow_noise_mismatch"] is True
     player.play()
 
 
-def test_an_ensemble_without_a_sigma_needs_one(client: httpx.Client, players: Callable[..., Player]) -> None:
-    other = players(sigma=None)
+def test_an_ensemble_of_unknown_noise_needs_one(client: httpx.Client, players: Callable[..., Player]) -> None:
+    other = players(noise=None)
     problem(client.post(URL, json=question(other.ensemble)), "invalid_request")
     assert other.waiting() == []
-    assert client.post(URL, json=question(other.ensemble, sigma=0.5)).json()["request"]["sigma"] == 0.5
+    assert client.post(URL, json=question(other.ensemble, sigma=0.5)).json()["request"]["noise"]["sigma"] == 0.5
 
 
 def test_what_the_ensemble_does_not_offer_is_refused(client: httpx.Client, player: Player) -> None:

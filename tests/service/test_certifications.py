@@ -14,6 +14,7 @@ from PIL import Image
 
 from app.local.embedded import EmbeddedServer
 from smoothcert.certification import Certification, Progress
+from smoothcert.noise import Gaussian
 from smoothcert.problem import Failure
 from store import keys, transitions
 from tests.service import PATIENCE_S, database
@@ -38,7 +39,11 @@ def test_a_request_is_accepted_and_can_be_found(client: httpx.Client, player: Pl
 
 def test_what_was_left_open_is_filled_in(client: httpx.Client, player: Player) -> None:
     said = posted(client, player, metadata={"who": "me\n"}, labels=[2], deadline_s=100)
-    assert (said.request.ensemble, said.request.sigma, said.request.voting) == (player.ensemble, SIGMA, "soft")
+    assert (said.request.ensemble, said.request.noise, said.request.voting) == (
+        player.ensemble,
+        Gaussian(SIGMA),
+        "soft",
+    )
     assert (said.request.metadata, said.request.labels) == ({"who": "me\n"}, (2,))
     record = player.record(said.id)
     assert (record.digest, record.pool, record.images) == (player.card.digest, player.pool, 1)

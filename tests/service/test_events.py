@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app import events
+from app.answers import events
 from app.local.embedded import EmbeddedServer
 from app.redis.queue import Queue
 from smoothcert.certification import CertificationSummary, Progress
@@ -123,7 +123,7 @@ def test_a_stream_in_which_nothing_happens_says_that_it_lives(
     async def first(count: int) -> list[bytes]:
         queue = Queue(valkey.url, Limits(1, 1), result_ttl=1)
         async with queue.listening():
-            stream = events.stream(queue, certification, told=0)
+            stream = events.stream(queue, certification, sent=0)
             return [await anext(stream) for _ in range(count)]
 
     status, progress, *rest = asyncio.run(first(4))

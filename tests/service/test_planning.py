@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 
 from app.docs import examples
 from app.http.errors import ProblemError
-from app.requests.admission import Question, require_provable, settle
+from app.requests.admission import Settled, require_provable, settle
 from smoothcert.noise import Gaussian
 from smoothcert.plan import plan
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
 from smoothcert.published import PlanAnswer, VerificationAnswer
+from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from tests.support.api import problem
 from tests.support.player import Player
@@ -90,6 +92,9 @@ def test_a_bad_plan_is_refused(client: httpx.Client, player: Player) -> None:
     assert "radius" in said("invalid_request", radius=None)
     assert "nobody" in said("unknown_ensemble", ensemble="nobody")
     assert "0.5" in said("noise_mismatch", sigma=0.5)
+    assert "'gaussian', got 'magic'" in said("invalid_request", noise="magic")
+    assert "'sequential', got 'magic'" in said("invalid_request", procedure="magic")
+    assert "leave one out" in said("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
     said("too_many_samples", image_count=10**6)
 
 
@@ -109,19 +114,50 @@ def test_a_bad_plan_is_refused(client: httpx.Client, player: Player) -> None:
 )
 def test_what_is_refused_is_what_the_plan_calls_infeasible(procedure: Any, radius: float, alpha: float) -> None:
     """Without the boundaries, which may take seconds to compute."""
-    request = CertificationRequest(radius=radius, procedure=procedure, alpha=alpha)
-    question = Question(request, Gaussian(0.25), alpha)
+    request = CertificationRequest(noise=Gaussian(0.25), radius=radius, procedure=procedure, alpha=alpha)
     expected = plan(procedure, Gaussian(0.25), radius, alpha=alpha)
     refused = nullcontext() if expected.feasible else pytest.raises(ProblemError, match="radius_out_of_reach")
     with refused:
-        require_provable(question)
+        require_provable(Settled(request, Question.of(request, images=1)))
 
 
 def test_what_is_settled_is_a_complete_request(player: Player) -> None:
     asked = CertificationRequest(radius=0.25, alpha=0.01, family_wise=True)
-    question = settle(asked, player.card, images=4, most_samples=10**9)
-    assert (question.alpha, question.noise.sigma) == (0.0025, 0.25)
-    assert CertificationRequest.model_validate_json(question.request.model_dump_json()) == question.request
+    settled = settle(asked, player.card, images=4, most_samples=10**9)
+    assert (settled.question.alpha, settled.question.noise) == (0.0025, Gaussian(0.25))
+    assert CertificationRequest.model_validate_json(settled.request.model_dump_json()) == settled.request
+
+
+@dataclass(frozen=True)
+class Salt(Gaussian):
+    """A noise of another norm, as a card of a later version may have it."""
+
+    name: Any = "salt"
+    norm: Any = "l0"
+
+    @property
+    def label(self) -> str:
+        return f"salt, rate {self.sigma:g}"
+
+
+def test_sigma_of_an_old_client_is_refused_by_an_ensemble_of_another_noise(player: Player) -> None:
+    card = player.card.model_copy(update={"noise": Salt(0.25)})
+    asked = CertificationRequest(radius=0.25, sigma=0.25)
+    with pytest.raises(ProblemError) as refused:
+        settle(asked, card, images=1, most_samples=10**9)
+    assert refused.value.code == "noise_mismatch"
+    for words in ("noise: must be salt, rate 0.25", card.name, "got gaussian, sigma 0.25", "allow_noise_mismatch"):
+        assert words in refused.value.detail
+    allowed = asked.model_copy(update={"allow_noise_mismatch": True})
+    assert settle(allowed, card, images=1, most_samples=10**9).question.noise == Gaussian(0.25)
+    unnamed = CertificationRequest(radius=0.25)
+    assert settle(unnamed, card, images=1, most_samples=10**9).question.noise == Salt(0.25)
+
+
+def test_a_procedure_that_the_ensemble_does_not_offer_is_named(player: Player) -> None:
+    card = player.card.model_copy(update={"procedures": ("fixed", "adaptive")})
+    with pytest.raises(ProblemError, match=r"procedure: must be one of 'fixed', 'adaptive', .* got 'sequential'"):
+        settle(CertificationRequest(radius=0.25, procedure=Sequential()), card, images=1, most_samples=10**9)
 
 
 # --- verify

@@ -19,7 +19,7 @@ import pytest
 import redis
 from PIL import Image
 
-from app.local.serve import ServeError, LocalSettings, Terminal, write_sample
+from app.local.serve import LocalSettings, ServeError, Terminal, write_sample
 from models.data import load_images
 from smoothcert.certification import Certification
 from tests.service import eventually, free_port, running_in

@@ -17,6 +17,7 @@ from smoothcert.noise import Gaussian
 from smoothcert.problem import Failure
 from smoothcert.procedures import run
 from smoothcert.published import EnsembleCard
+from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from store import bookkeeping, keys, presence, transitions
 from store.presence import Presence
@@ -159,19 +160,16 @@ def progress(record: Record, done: int) -> str:
 def certificate(record: Record, index: int) -> str:
     """A certificate that verifies: every sample fell on class 1."""
     request = CertificationRequest.model_validate_json(record.request)
-    assert request.noise
-    alpha = request.alpha / record.images if request.family_wise else request.alpha
-    verdict = run(
-        request.procedure.start(request.noise, request.radius, alpha=alpha, beta=request.beta), lambda n: np.array([0, n, 0, 0])
-    )
+    question = Question.of(request, images=record.images)
+    verdict = run(question.start(), lambda n: np.array([0, n, 0, 0]))
     return Certificate.of(
         verdict,
         index=index,
         class_name=CLASSES[1],
-        target_radius=request.radius,
-        alpha=alpha,
-        beta=request.beta,
-        noise=request.noise,
-        procedure=request.procedure,
+        target_radius=question.radius,
+        alpha=question.alpha,
+        beta=question.beta,
+        noise=question.noise,
+        procedure=question.procedure,
         evaluations=2 * verdict.samples,
     ).model_dump_json()
