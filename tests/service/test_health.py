@@ -28,7 +28,8 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         parts = urlsplit(server.url)
         password.write_text(f"{parts.password}\n")
         bare = server.url.replace(f":{parts.password}@", "")
-        made = Pool(server, make_zoo(tmp_path / "zoo"), "health", redis_url=bare, redis_password_file=password)
+        found = {"redis_url": bare, "redis_password_file": password}
+        made = Pool(server, make_zoo(tmp_path / "zoo"), "health", dead_after_s=2, **found)
         yield made
         made.end()
 

@@ -40,7 +40,7 @@ def test_certificates_are_read_at_the_beginning_and_the_end_alone(api: Api, play
     said = api.client.post(URL, json=question(player.ensemble)).json()
     record = player.begin(player.take())
     before = reads(player)
-    assert api.client.get(f"{URL}/{said['id']}", headers={"Prefer": "wait=4"}).json()["status"] == "running"
+    assert api.client.get(f"{URL}/{said['id']}", headers={"Prefer": "wait=2"}).json()["status"] == "running"
     assert reads(player) - before == 2
     player.finish(record)
 
@@ -51,7 +51,7 @@ def test_a_wait_that_is_over_tells_what_was_finished_meanwhile(api: Api, player:
     before = reads(player)
 
     def wait() -> None:
-        answers.append(api.client.get(f"{URL}/{said['id']}", headers={"Prefer": "wait=3"}).json())
+        answers.append(api.client.get(f"{URL}/{said['id']}", headers={"Prefer": "wait=2"}).json())
 
     client = threading.Thread(target=wait)
     client.start()
