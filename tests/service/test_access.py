@@ -62,10 +62,10 @@ def test_what_is_no_bearer_token_is_no_guess(locked: Api, value: str) -> None:
 
 
 def test_owners_see_their_own_and_nothing_else(locked: Api, player: Player) -> None:
-    said = locked.client.post(URL, json=question(player.ensemble), headers=bearer(ALICE)).json()
-    here = f"{URL}/{said['id']}"
+    certification = locked.client.post(URL, json=question(player.ensemble), headers=bearer(ALICE)).json()
+    here = f"{URL}/{certification['id']}"
     assert locked.client.get(here, headers=bearer(ALICE)).status_code == 200
-    assert player.record(said["id"]).owner == "alice"
+    assert player.record(certification["id"]).owner == "alice"
     for answer in (
         locked.client.get(here, headers=bearer(BOB)),
         locked.client.get(f"{here}/events", headers=bearer(BOB)),
@@ -73,9 +73,9 @@ def test_owners_see_their_own_and_nothing_else(locked: Api, player: Player) -> N
         locked.client.delete(here, headers=bearer(BOB)),
     ):
         problem(answer, "unknown_certification")
-    assert said["id"] not in locked.client.get(URL, headers=bearer(BOB)).text
-    assert said["id"] in locked.client.get(URL, headers=bearer(ALICE)).text
-    assert player.record(said["id"]).status == "queued"
+    assert certification["id"] not in locked.client.get(URL, headers=bearer(BOB)).text
+    assert certification["id"] in locked.client.get(URL, headers=bearer(ALICE)).text
+    assert player.record(certification["id"]).status == "queued"
 
 
 def test_idempotency_keys_belong_to_their_owner(locked: Api, player: Player) -> None:
@@ -138,18 +138,18 @@ def test_keys_can_stand_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["/nowhere/at/all", "a:b,c:d", f"{ENTRIES[0]},{ENTRIES[0]}", ENTRIES[0].upper() + ",x"]
+    "setting", ["/nowhere/at/all", "a:b,c:d", f"{ENTRIES[0]},{ENTRIES[0]}", ENTRIES[0].upper() + ",x"]
 )
-def test_keys_that_cannot_be_read_are_refused(said: str) -> None:
+def test_keys_that_cannot_be_read_are_refused(setting: str) -> None:
     with pytest.raises(KeysError):
-        Keys.read(said)
+        Keys.read(setting)
 
 
-@pytest.mark.parametrize("said", [",", "FILE"])
-def test_a_place_for_keys_without_a_key_opens_nothing(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("setting", [",", "FILE"])
+def test_a_place_for_keys_without_a_key_opens_nothing(tmp_path: Path, setting: str) -> None:
     (tmp_path / "keys").write_text("# none yet\n")
     with pytest.raises(KeysError, match="there is none"):
-        Keys.read(said.replace("FILE", str(tmp_path / "keys")))
+        Keys.read(setting.replace("FILE", str(tmp_path / "keys")))
 
 
 # --- the command

@@ -60,7 +60,7 @@ def test_workers_on_other_hosts_say_nothing_of_this_one(pool: Pool) -> None:
 
 def test_what_is_wrong_is_one_sentence(pool: Pool, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    for settings, said in (
+    for settings, sentence in (
         ({"redis_password_file": str(tmp_path / "nowhere")}, "No such file"),
         ({"redis_password_file": str(tmp_path / "empty")}, "the file has no password in it"),
         ({"redis_url": "redis://127.0.0.1:1/0"}, "Redis does not say"),
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_one_sentence(pool: Pool, tmp_path: Path) -> None:
     ):
         done = health(pool, **settings)
         assert done.returncode == 1
-        assert said in done.stderr
+        assert sentence in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
 

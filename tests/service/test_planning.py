@@ -27,15 +27,15 @@ from tests.support.player import Player
 JSON = {"Content-Type": "application/json"}
 
 
-def planned(client: httpx.Client, player: Player, **asked: Any) -> PlanAnswer:
-    answer = client.post("/v1/plan", json={"ensemble": player.ensemble, "radius": 0.25, **asked})
+def planned(client: httpx.Client, player: Player, **fields: Any) -> PlanAnswer:
+    answer = client.post("/v1/plan", json={"ensemble": player.ensemble, "radius": 0.25, **fields})
     assert answer.status_code == 200, answer.text
     return PlanAnswer.model_validate_json(answer.content)
 
 
 @pytest.mark.parametrize("procedure", [Fixed(n=1000), Adaptive(stages=(100, 500)), Sequential(max_samples=3000)])
 def test_a_plan_is_that_of_the_package(client: httpx.Client, player: Player, procedure: AnyProcedure) -> None:
-    said = planned(client, player, procedure=procedure.model_dump(), alpha=0.01)
+    answer = planned(client, player, procedure=procedure.model_dump(), alpha=0.01)
     expected = plan(procedure, Gaussian(0.25), 0.25, alpha=0.01)
     assert expected.boundaries is not None
     for name in (
@@ -48,20 +48,20 @@ def test_a_plan_is_that_of_the_package(client: httpx.Client, player: Player, pro
         "fewest_samples",
         "most_samples",
     ):
-        assert getattr(said, name) == getattr(expected, name)
-    assert [each.n for each in said.boundaries] == expected.boundaries.looks.tolist()
-    assert [each.certify_at for each in said.boundaries] == expected.boundaries.certify.tolist()
-    for each in said.expected:
+        assert getattr(answer, name) == getattr(expected, name)
+    assert [each.n for each in answer.boundaries] == expected.boundaries.looks.tolist()
+    assert [each.certify_at for each in answer.boundaries] == expected.boundaries.certify.tolist()
+    for each in answer.expected:
         outcome = expected.expected(each.p_a)
         assert (each.certify, each.abandon, each.samples) == (outcome.certify, outcome.abandon, outcome.samples)
-    assert said.seconds is None
+    assert answer.seconds is None
 
 
 def test_a_plan_tells_what_is_out_of_reach(client: httpx.Client, player: Player) -> None:
-    said = planned(client, player, radius=2)
-    assert not said.feasible
-    assert said.fewest_samples is None
-    assert "largest" in said.reason
+    answer = planned(client, player, radius=2)
+    assert not answer.feasible
+    assert answer.fewest_samples is None
+    assert "largest" in answer.reason
     hopeless = planned(client, player, radius=1000)
     assert (hopeless.feasible, hopeless.samples_needed, hopeless.boundaries) == (False, None, ())
 
@@ -69,11 +69,11 @@ def test_a_plan_tells_what_is_out_of_reach(client: httpx.Client, player: Player)
 def test_seconds_follow_from_the_measured_rate(client: httpx.Client, player: Player) -> None:
     player.announce(rate=1000.0)
     problem(client.get("/v1/ensembles/refresh-the-roster"), "unknown_ensemble")
-    said = planned(client, player, consensus=1)
-    assert said.seconds is not None
-    assert said.fewest_samples is not None
-    assert said.seconds.best == pytest.approx(said.fewest_samples * 1 / 1000)
-    assert said.seconds.worst == pytest.approx(said.most_samples * 2 / 1000)
+    answer = planned(client, player, consensus=1)
+    assert answer.seconds is not None
+    assert answer.fewest_samples is not None
+    assert answer.seconds.best == pytest.approx(answer.fewest_samples * 1 / 1000)
+    assert answer.seconds.worst == pytest.approx(answer.most_samples * 2 / 1000)
 
 
 def test_where_alpha_is_shared_the_plan_knows(client: httpx.Client, player: Player) -> None:
@@ -84,18 +84,18 @@ def test_where_alpha_is_shared_the_plan_knows(client: httpx.Client, player: Play
 
 
 def test_a_bad_plan_is_refused(client: httpx.Client, player: Player) -> None:
-    def said(code: str, **asked: Any) -> str:
-        answer = client.post("/v1/plan", json={"ensemble": player.ensemble, "radius": 0.25, **asked})
+    def detail(code: str, **fields: Any) -> str:
+        answer = client.post("/v1/plan", json={"ensemble": player.ensemble, "radius": 0.25, **fields})
         return problem(answer, code).detail
 
-    assert "images" in said("invalid_request", images=["x"])
-    assert "radius" in said("invalid_request", radius=None)
-    assert "nobody" in said("unknown_ensemble", ensemble="nobody")
-    assert "0.5" in said("noise_mismatch", sigma=0.5)
-    assert "'gaussian', got 'magic'" in said("invalid_request", noise="magic")
-    assert "'sequential', got 'magic'" in said("invalid_request", procedure="magic")
-    assert "leave one out" in said("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
-    said("too_many_samples", image_count=10**6)
+    assert "images" in detail("invalid_request", images=["x"])
+    assert "radius" in detail("invalid_request", radius=None)
+    assert "nobody" in detail("unknown_ensemble", ensemble="nobody")
+    assert "0.5" in detail("noise_mismatch", sigma=0.5)
+    assert "'gaussian', got 'magic'" in detail("invalid_request", noise="magic")
+    assert "'sequential', got 'magic'" in detail("invalid_request", procedure="magic")
+    assert "leave one out" in detail("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
+    detail("too_many_samples", image_count=10**6)
 
 
 # --- what the queue is spared
@@ -122,8 +122,8 @@ def test_what_is_refused_is_what_the_plan_calls_infeasible(procedure: Any, radiu
 
 
 def test_what_is_settled_is_a_complete_request(player: Player) -> None:
-    asked = CertificationRequest(radius=0.25, alpha=0.01, family_wise=True)
-    settled = settle(asked, player.card, images=4, most_samples=10**9)
+    request = CertificationRequest(radius=0.25, alpha=0.01, family_wise=True)
+    settled = settle(request, player.card, images=4, most_samples=10**9)
     assert (settled.question.alpha, settled.question.noise) == (0.0025, Gaussian(0.25))
     assert CertificationRequest.model_validate_json(settled.request.model_dump_json()) == settled.request
 
@@ -142,13 +142,13 @@ class Salt(Gaussian):
 
 def test_sigma_of_an_old_client_is_refused_by_an_ensemble_of_another_noise(player: Player) -> None:
     card = player.card.model_copy(update={"noise": Salt(0.25)})
-    asked = CertificationRequest(radius=0.25, sigma=0.25)
+    request = CertificationRequest(radius=0.25, sigma=0.25)
     with pytest.raises(ProblemError) as refused:
-        settle(asked, card, images=1, most_samples=10**9)
+        settle(request, card, images=1, most_samples=10**9)
     assert refused.value.code == "noise_mismatch"
     for words in ("noise: must be salt, rate 0.25", card.name, "got gaussian, sigma 0.25", "allow_noise_mismatch"):
         assert words in refused.value.detail
-    allowed = asked.model_copy(update={"allow_noise_mismatch": True})
+    allowed = request.model_copy(update={"allow_noise_mismatch": True})
     assert settle(allowed, card, images=1, most_samples=10**9).question.noise == Gaussian(0.25)
     unnamed = CertificationRequest(radius=0.25)
     assert settle(unnamed, card, images=1, most_samples=10**9).question.noise == Salt(0.25)
@@ -165,15 +165,15 @@ def test_a_procedure_that_the_ensemble_does_not_offer_is_named(player: Player) -
 
 def test_a_certificate_is_verified(client: httpx.Client) -> None:
     text = examples.certificate().to_json()
-    said = VerificationAnswer.model_validate_json(client.post("/v1/verify", content=text, headers=JSON).content)
-    assert (said.consistent, said.problems) == (True, ())
+    verified = VerificationAnswer.model_validate_json(client.post("/v1/verify", content=text, headers=JSON).content)
+    assert (verified.consistent, verified.problems) == (True, ())
 
 
 def test_an_altered_certificate_is_found_out(client: httpx.Client) -> None:
     altered = {**json.loads(examples.certificate().to_json()), "radius": 0.9}
-    said = VerificationAnswer.model_validate_json(client.post("/v1/verify", json=altered).content)
-    assert not said.consistent
-    assert {each.field for each in said.problems} == {"digest", "radius"}
+    verified = VerificationAnswer.model_validate_json(client.post("/v1/verify", json=altered).content)
+    assert not verified.consistent
+    assert {each.field for each in verified.problems} == {"digest", "radius"}
 
 
 @pytest.mark.parametrize("change", [{"radius": "0.1"}, {"unknown": 1}, {"decision": "perhaps"}, {"samples": -1}])

@@ -34,9 +34,9 @@ class Target:
 
     def another(self) -> str:
         """One more that has ended."""
-        said = self._api.client.post("/v1/certifications", json=question(self._player.ensemble)).json()
+        certification = self._api.client.post("/v1/certifications", json=question(self._player.ensemble)).json()
         self._player.play()
-        return str(said["id"])
+        return str(certification["id"])
 
 
 @pytest.fixture(scope="module")

@@ -35,16 +35,16 @@ def service(tmp_path: Path) -> Iterator[Serving]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_says_where_it_is_and_a_signal_ends_it_in_good_order(service: Serving, number: signal.Signals) -> None:
-    service.start().said("Ctrl-C ends it.")
+    service.start().printed("Ctrl-C ends it.")
     address = f"http://127.0.0.1:{service.port}"
-    said = service.output.read_text()
-    assert f"ready at {address}\n" in said
-    assert f" {address}/\n" in said
-    assert f" {address}/docs\n" in said
+    output = service.output.read_text()
+    assert f"ready at {address}\n" in output
+    assert f" {address}/\n" in output
+    assert f" {address}/docs\n" in output
     assert (
         f"curl -s {address}/v1/certifications -H 'Prefer: wait=30' "
         """-F 'request={"radius": 0.25, "procedure": "sequential"}' -F images=@.smoothcert/samples/ship.png\n"""
-    ) in said
+    ) in output
     assert (service.folder / ".smoothcert/samples/ship.png").is_file()
     eventually(service.workers)
     if number == signal.SIGINT:
@@ -58,9 +58,9 @@ def test_it_says_where_it_is_and_a_signal_ends_it_in_good_order(service: Serving
 
 
 def test_a_second_interrupt_ends_a_worker_that_does_not(service: Serving) -> None:
-    service.start(worker=STUBBORN).said("Ctrl-C ends it.")
+    service.start(worker=STUBBORN).printed("Ctrl-C ends it.")
     service.interrupt()
-    service.said("Ctrl-C again")
+    service.printed("Ctrl-C again")
     service.interrupt()  # without it, the driver would wait for a million seconds
     assert service.exit_code() == 0
     assert "ending at once" in service.output.read_text()
@@ -69,14 +69,14 @@ def test_a_second_interrupt_ends_a_worker_that_does_not(service: Serving) -> Non
 
 def test_an_interrupt_while_it_starts_ends_it(service: Serving) -> None:
     (service.folder / "unready").touch()
-    service.start().said("waiting for")
+    service.start().printed("waiting for")
     service.interrupt()
     assert service.exit_code() == 0
     assert not running_in(service.folder)
 
 
 def test_sigkill_leaves_nothing_running(service: Serving) -> None:
-    service.start().said("Ctrl-C ends it.")
+    service.start().printed("Ctrl-C ends it.")
     eventually(service.workers)
     eventually(lambda: len(running_in(service.folder)) == 8)  # the command, three guards, Valkey, API, worker, sleep
     service.process.kill()
@@ -86,40 +86,40 @@ def test_sigkill_leaves_nothing_running(service: Serving) -> None:
 
 def test_it_says_what_it_waits_for(service: Serving) -> None:
     (service.folder / "unready").touch()
-    service.start().said("waiting for a worker to be ready (/readyz says 503) ...")
+    service.start().printed("waiting for a worker to be ready (/readyz says 503) ...")
     assert "ready at" not in service.output.read_text()
     (service.folder / "unready").unlink()
-    service.said("ready at")
+    service.printed("ready at")
 
 
 def test_a_child_that_dies_is_started_again(service: Serving) -> None:
-    service.start().said("Ctrl-C ends it.")
+    service.start().printed("Ctrl-C ends it.")
     (first,) = eventually(service.workers)
     os.kill(first, signal.SIGKILL)
-    service.said("the worker ended with SIGKILL")
-    service.said("ready again")
+    service.printed("the worker ended with SIGKILL")
+    service.printed("ready again")
     eventually(lambda: len(service.workers()) == 2)
     assert first not in running_in(service.folder)
     assert service.workers()[1] in running_in(service.folder)
 
 
 def test_children_that_were_ready_may_die_any_number_of_times(service: Serving) -> None:
-    service.start().said("Ctrl-C ends it.")
+    service.start().printed("Ctrl-C ends it.")
     for deaths in range(1, 7):
         pids = eventually(lambda deaths=deaths: service.workers()[deaths - 1 :])
         os.kill(pids[-1], signal.SIGKILL)
-        service.said("ready again", times=deaths)
+        service.printed("ready again", times=deaths)
 
 
 def test_the_embedded_server_is_started_again_on_its_file(service: Serving) -> None:
-    service.start().said("Ctrl-C ends it.")
+    service.start().printed("Ctrl-C ends it.")
     eventually(service.workers)
     with redis.Redis.from_url((service.folder / "url").read_text()) as client:
         client.set("name", "value")
         pid = client.info("server")["process_id"]
         os.kill(pid, signal.SIGKILL)
-        service.said("the embedded Valkey ended with SIGKILL")
-        service.said("ready again")
+        service.printed("the embedded Valkey ended with SIGKILL")
+        service.printed("ready again")
         assert client.get("name") == b"value"
         assert client.info("server")["process_id"] != pid
 
@@ -128,23 +128,23 @@ def test_a_child_that_never_becomes_ready_ends_it_all(service: Serving) -> None:
     (service.folder / "unready").touch()
     service.start(worker=FAILING)
     assert service.exit_code() == 1
-    said = service.output.read_text()
-    assert said.count("the worker ended with exit code 3; it starts again") == 4
-    assert "smoothcert: the worker ended 5 times without becoming ready, the last with exit code 3\n" in said
+    output = service.output.read_text()
+    assert output.count("the worker ended with exit code 3; it starts again") == 4
+    assert "smoothcert: the worker ended 5 times without becoming ready, the last with exit code 3\n" in output
     assert not running_in(service.folder)
 
 
 def test_a_port_that_is_taken_is_an_error_before_anything_starts(service: Serving) -> None:
     with socket.create_server(("127.0.0.1", service.port)):
         assert service.start().exit_code() == 1
-    said = service.output.read_text()
-    assert f"cannot listen on port {service.port} of 127.0.0.1: Address already in use" in said
-    assert "Traceback" not in said
+    output = service.output.read_text()
+    assert f"cannot listen on port {service.port} of 127.0.0.1: Address already in use" in output
+    assert "Traceback" not in output
     assert sorted(path.name for path in service.folder.iterdir()) == ["output"]
 
 
 def test_two_services_on_one_folder_are_an_error(service: Serving, tmp_path: Path) -> None:
-    service.start().said("Ctrl-C ends it.")
+    service.start().printed("Ctrl-C ends it.")
     other = Serving(tmp_path)
     other.output = tmp_path / "other"
     assert other.start().exit_code() == 1
@@ -152,7 +152,9 @@ def test_two_services_on_one_folder_are_an_error(service: Serving, tmp_path: Pat
 
 
 def test_with_a_redis_of_ones_own_none_is_embedded(service: Serving) -> None:
-    service.start(SMOOTHCERT_REDIS_URL="redis://example.invalid/7", SMOOTHCERT_DATA="elsewhere").said("Ctrl-C ends it.")
+    service.start(SMOOTHCERT_REDIS_URL="redis://example.invalid/7", SMOOTHCERT_DATA="elsewhere").printed(
+        "Ctrl-C ends it."
+    )
     eventually(service.workers)
     assert (service.folder / "url").read_text() == "redis://example.invalid/7"
     assert [path.name for path in (service.folder / "elsewhere").iterdir()] == ["samples"]

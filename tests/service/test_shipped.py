@@ -48,7 +48,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """Ready, and with the real API and worker."""
     serving = Serving(tmp_path_factory.mktemp("shipped")).start_for_real()
     try:
-        serving.said("Ctrl-C ends it.")
+        serving.printed("Ctrl-C ends it.")
         yield serving
     finally:
         serving.process.kill()

@@ -87,7 +87,7 @@ class Serving:
         """Ctrl-C in its terminal."""
         os.killpg(self.process.pid, signal.SIGINT)
 
-    def said(self, text: str, *, times: int = 1) -> None:
+    def printed(self, text: str, *, times: int = 1) -> None:
         """Wait until it has printed a text so many times."""
         eventually(lambda: self.output.read_text().count(text) >= times or self.process.poll() is not None)
         assert self.output.read_text().count(text) >= times, self.output.read_text()
