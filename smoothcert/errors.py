@@ -118,6 +118,8 @@ def worded(each: ErrorDetails) -> str:
         case "dict_type" | "model_type" | "model_attributes_type":
             return f"must be an object, got {seen}"
     message = each["msg"].removeprefix("Value error, ")
+    if isinstance(context.get("error"), DomainError) and not each["loc"]:  # of the fields together: it quotes both
+        return message
     return message if ", got " in message else f"{message}, got {seen}"  # errors of ours have named it
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Gaussian(Noise):
     """N(0, sigma^2 I) is added to pixels in [0, 1]; radii follow from Theorem 1 of Cohen et al."""
 
-    sigma: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+    sigma: Annotated[float, Field(strict=True, gt=0, le=100, allow_inf_nan=False)]
     """The standard deviation."""
     name: Literal["gaussian"] = field(default="gaussian", kw_only=True)
     norm: Literal["l2"] = field(default="l2", kw_only=True)

@@ -59,10 +59,10 @@ OTHERS = [
 
 @pytest.mark.parametrize("headers", OTHERS)
 def test_a_page_of_another_origin_changes_nothing(api: Api, player: Player, headers: dict[str, str]) -> None:
-    asked = question(player.ensemble)
+    payload = question(player.ensemble)
     form = {"request": (None, json.dumps({"radius": 0.25, "ensemble": player.ensemble})), "images": picture()}
     for answer in (
-        api.client.post(URL, json=asked, headers=headers),
+        api.client.post(URL, json=payload, headers=headers),
         api.client.post(URL, files=form, headers=headers),  # which a browser sends without asking first
         api.client.post(f"{URL}/x/cancel", headers=headers),
         api.client.delete(f"{URL}/x", headers=headers),

@@ -12,7 +12,7 @@ import pytest
 
 from app.docs import openapi, reference
 from app.main import create_app
-from app.settings import Settings
+from app.settings import ApiSettings
 from tests.support.clone import ROOT
 from workers.settings import WorkerSettings
 
@@ -40,13 +40,13 @@ def slug(heading: str) -> str:
 
 
 def test_the_http_reference_is_the_services_own() -> None:
-    said = reference.markdown(openapi.document(create_app(Settings())))
+    said = reference.markdown(openapi.document(create_app(ApiSettings())))
     assert (ROOT / "docs" / "http.md").read_text() == said + "\n", "run `python -m app reference > docs/http.md`"
 
 
 def test_every_setting_is_described() -> None:
     page = (ROOT / "docs" / "operation.md").read_text()
-    for name in {*Settings.model_fields, *WorkerSettings.model_fields}:
+    for name in {*ApiSettings.model_fields, *WorkerSettings.model_fields}:
         assert f"`SMOOTHCERT_{name.upper()}`" in page, name
 
 

@@ -28,9 +28,9 @@ def test_a_key_that_is_sent_again_gives_the_same_certification(client: httpx.Cli
 
 
 def test_a_form_that_is_sent_again_may_have_another_boundary(client: httpx.Client, player: Player) -> None:
-    asked = question(player.ensemble)
-    del asked["images"]
-    form: dict[str, Any] = {"data": {"request": json.dumps(asked)}, "files": [("images", picture())]}
+    request = question(player.ensemble)
+    del request["images"]
+    form: dict[str, Any] = {"data": {"request": json.dumps(request)}, "files": [("images", picture())]}
     headers = {"Idempotency-Key": f"form {player.name}"}
     first, second = client.post(URL, **form, headers=headers), client.post(URL, **form, headers=headers)
     assert first.request.headers["content-type"] != second.request.headers["content-type"]

@@ -18,9 +18,9 @@ SHEET = load_images(ZOO / "cifar10-test-100.json")
 
 
 def test_samples_are_the_pixels_of_the_sheet(client: httpx.Client) -> None:
-    said = client.get("/samples").json()
-    assert (tuple(said["shape"]), said["classes"]) == (SHEET.pixels.shape[1:], list(SHEET.classes))
-    assert said["labels"] == SHEET.labels.tolist()
+    listed = client.get("/samples").json()
+    assert (tuple(listed["shape"]), listed["classes"]) == (SHEET.pixels.shape[1:], list(SHEET.classes))
+    assert listed["labels"] == SHEET.labels.tolist()
     for index in (0, 4, 57, 99):
         answer = client.get(f"/samples/{index}.png")
         assert answer.headers["content-type"] == "image/png"

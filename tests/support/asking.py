@@ -15,13 +15,13 @@ URL = "/v1/certifications"
 
 
 def post(
-    client: httpx.Client, player: Player, *, headers: dict[str, str] | None = None, **asked: Any
+    client: httpx.Client, player: Player, *, headers: dict[str, str] | None = None, **fields: Any
 ) -> httpx.Response:
-    return client.post(URL, json=question(player.ensemble, **asked), headers=headers)
+    return client.post(URL, json=question(player.ensemble, **fields), headers=headers)
 
 
-def posted(client: httpx.Client, player: Player, **asked: Any) -> Certification:
-    answer = post(client, player, **asked)
+def posted(client: httpx.Client, player: Player, **fields: Any) -> Certification:
+    answer = post(client, player, **fields)
     assert answer.status_code == 202, answer.text
     return Certification.model_validate_json(answer.content)
 

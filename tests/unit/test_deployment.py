@@ -16,7 +16,7 @@ import yaml
 
 from app.__main__ import GRACE_SECONDS
 from app.http.authentication import Keys, digest
-from app.settings import Settings
+from app.settings import ApiSettings
 from store import bookkeeping
 from workers.settings import WorkerSettings
 from workers.worker import FAREWELL_S
@@ -163,7 +163,7 @@ def environments() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def test_every_variable_that_is_set_is_a_setting_of_that_process() -> None:
-    known = {"api": Settings.model_fields, "worker": WorkerSettings.model_fields, "redis": {}}
+    known = {"api": ApiSettings.model_fields, "worker": WorkerSettings.model_fields, "redis": {}}
     for process, variables in environments():
         assert {name.removeprefix("SMOOTHCERT_").lower() for name in variables} <= set(known[process]), process
 
