@@ -89,6 +89,8 @@ class Load:
     async def run(self, seconds: float, times: float, queue: int) -> None:
         """Measure the capacity, send more than that, then a last wave, and wait for every certification."""
         self.capacity = await self._measure_capacity(min(60.0, seconds))
+        if not self.capacity:
+            raise ValueError("no request ended while the capacity was measured: give more --minutes")
         rate = times * self.capacity
         console.print(f"capacity {self.capacity:.1f} requests/s; now {rate:.1f} for {seconds:.0f} s", style="dim")
         self.answers.clear()
