@@ -1,7 +1,7 @@
 """One-sided Clopper–Pearson bounds on a probability.
 
 Each bound is one-sided: it fails with probability at most its own alpha (or beta). A two-sided interval at the same
-level would be wider than need be; a two-sided function called with alpha instead of 2 * alpha is a classic slip.
+level would be wider than necessary; calling a two-sided function with alpha instead of 2 * alpha is a common mistake.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.special import betaincinv
 from smoothcert.errors import DomainError, require_count, require_level, require_probability
 
 ALMOST_ONE = math.nextafter(1.0, 0.0)
-"""No number of samples shows that p is one."""
+"""The largest lower bound: no number of samples shows that p is one, even where the bound rounds to it."""
 
 
 def lower_bound(count: int, n: int, alpha: float) -> float:
@@ -29,7 +29,7 @@ def upper_bound(count: int, n: int, beta: float) -> float:
     """The p_upper with P(p <= p_upper) >= 1 - beta, for `count` successes among n >= 1 samples."""
     _require_counts(count, n)
     require_level("beta", beta)
-    # by symmetry one less the lower bound on failures, which keeps its digits where p_upper is close to one
+    # By symmetry, this is one minus the lower bound on failures, which keeps its digits if p_upper is close to one.
     return 1.0 if count == n else 1.0 - float(betaincinv(n - count, count + 1, beta))
 
 

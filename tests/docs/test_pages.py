@@ -1,4 +1,4 @@
-"""The pages are true: links lead somewhere, the HTTP reference is the service's, every setting is there."""
+"""The pages are true: links lead somewhere, the HTTP reference is that of the service, every setting is described."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def slug(heading: str) -> str:
-    """As GitHub makes it."""
+    """The anchor that GitHub gives to a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def test_the_http_reference_is_the_services_own() -> None:
-    said = reference.markdown(openapi.document(create_app(ApiSettings())))
-    assert (ROOT / "docs" / "http.md").read_text() == said + "\n", "run `python -m app reference > docs/http.md`"
+    expected = reference.markdown(openapi.document(create_app(ApiSettings())))
+    assert (ROOT / "docs" / "http.md").read_text() == expected + "\n", "run `python -m app reference > docs/http.md`"
 
 
 def test_every_setting_is_described() -> None:
