@@ -52,5 +52,5 @@ class Gaussian(Noise):
         out.copy_(settled).add_(drawn, alpha=self.sigma)
 
     def perturb(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        drawn = images.new_empty(images.shape).normal_(generator=generator)
+        drawn = images.clone().normal_(generator=generator)  # in the memory layout of the images, like torch.randn_like
         return images + self.sigma * drawn
