@@ -51,7 +51,9 @@ def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> R
 
 
 def _plain(value: Any) -> Any:
-    """A numpy number as a Python number; any other value unchanged."""
+    """A numpy number as a Python number, also inside a mapping; any other value unchanged."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from smoothcert import Client, __version__
 from smoothcert.certificate import Certificate
+from smoothcert.noise import Gaussian
 from smoothcert.problem import KINDS, type_uri
 from smoothcert.verification import verify
 from tests.service import eventually
@@ -81,17 +82,28 @@ def test_json_is_what_verify_reads(service: str, folder: Path) -> None:
     assert (checked.returncode, checked.stdout) == (0, "consistent  kept.jsonl (2 certificates)\n")
 
 
-def test_everything_that_is_asked_arrives(service: str, client: Client, folder: Path) -> None:
-    options = {"sigma": 0.02, "alpha": 0.002, "beta": 0.003, "voting": "hard", "consensus": 1, "convert": "rgb"}
+@pytest.mark.parametrize(
+    ("noise", "mismatch"),
+    [
+        (("--sigma", "0.02"), "--allow-sigma-mismatch"),
+        (("--noise", "gaussian:sigma=0.02"), "--allow-noise-mismatch"),
+        (("--noise", '{"name": "gaussian", "sigma": 0.02}'), "--allow-noise-mismatch"),
+    ],
+)
+def test_everything_that_is_asked_arrives(
+    service: str, client: Client, folder: Path, noise: tuple[str, ...], mismatch: str
+) -> None:
+    options = {"alpha": 0.002, "beta": 0.003, "voting": "hard", "consensus": 1, "convert": "rgb"}
     flags = [word for name, value in options.items() for word in (f"--{name}", value)]
     procedure = {"name": "adaptive", "stages": [100, 5000]}
-    asked = ("--ensemble", "trivial", "--radius", 0.01, "--procedure", json.dumps(procedure))
-    done = smoothcert("certify", "dark.png", *asked, *flags, "--family-wise", "--allow-sigma-mismatch", url=service)
+    fields = ("--ensemble", "trivial", "--radius", 0.01, "--procedure", json.dumps(procedure))
+    done = smoothcert("certify", "dark.png", *fields, *flags, *noise, "--family-wise", mismatch, url=service)
     assert done.returncode == 0, done.stderr
-    said = newest(client).request
-    assert {name: getattr(said, name) for name in options} == options
-    assert (said.radius, said.family_wise, said.allow_noise_mismatch) == (0.01, True, True)
-    assert said.procedure.stages == (100, 5000)
+    request = newest(client).request
+    assert {name: getattr(request, name) for name in options} == options
+    assert (request.radius, request.family_wise, request.allow_noise_mismatch) == (0.01, True, True)
+    assert request.noise == Gaussian(0.02)
+    assert request.procedure.stages == (100, 5000)
 
 
 def test_the_address_may_be_an_option(service: str, folder: Path) -> None:
@@ -135,11 +147,23 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         (["dark.png", *QUICKLY, "--ensemble", "none"], "there is no ensemble 'none'; there are: moody, trivial"),
         (["dark.png", *QUICKLY, "--radius", "1"], "the largest that can be proved"),
         (["dark.png", "--ensemble", "trivial"], "the adaptive procedure needs a target radius"),
-        (["dark.png", *QUICKLY, "--sigma", "0.5"], "trained for 0.02; --allow-sigma-mismatch allows it"),
+        (
+            ["dark.png", *QUICKLY, "--sigma", "0.5"],
+            "trained for gaussian, sigma 0.02; --allow-noise-mismatch allows it",
+        ),
+        (
+            ["dark.png", *QUICKLY, "--noise", "pink:sigma=1"],
+            "noise 'pink:sigma=1': must be one of 'gaussian', got 'pink'",
+        ),
+        (
+            ["dark.png", *QUICKLY, "--noise", "gaussian:sigma"],
+            "noise must be like gaussian:sigma=0.25 or a JSON object",
+        ),
+        (["dark.png", *QUICKLY, "--noise", "gaussian:sigma=1", "--sigma", "2"], "leave one out"),
         (["dark.png", *QUICKLY, "--voting", "loud"], "voting: Input should be 'soft', 'softmax', 'hard' or 'weighted'"),
         (["dark.png", *QUICKLY, "--procedure", "magic"], "'fixed', 'adaptive', 'sequential', got 'magic'"),
-        (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is no JSON"),
-        (["dark.png", *QUICKLY, "--out", "no/such/x.json"], "cannot write no/such/x.json: is its folder there"),
+        (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is not valid JSON"),
+        (["dark.png", *QUICKLY, "--out", "no/such/x.json"], "cannot write no/such/x.json: does its folder exist"),
         (["dark.png", *QUICKLY, "--out", "."], "cannot write .: it is a folder"),
         (["dark.png", *QUICKLY, "--url", "here:80"], "must look like http://127.0.0.1:8000"),
     ],
@@ -281,8 +305,8 @@ def test_ctrl_c_leaves_what_is_watched_alone(service: str, client: Client) -> No
 
 
 def test_what_cannot_be_watched_is_told(service: str, rogue: Rogue) -> None:
-    unknown = ("there is no certification 'cert_none'", "the id whole", "kept for a limited time")
+    unknown = ("there is no certification 'cert_none'", "the id complete", "kept for a limited time")
     one_sentence(smoothcert("watch", "cert_none", url=service), *unknown)
-    one_sentence(smoothcert("watch", "a/b", url=service), "'a/b' is no name")
+    one_sentence(smoothcert("watch", "a/b", url=service), "'a/b' is not a name")
     rogue.plan("/events", problem("expired", "it has been forgotten"))
     one_sentence(smoothcert("watch", "cert_old", url=rogue.url), "forgotten; certify the images again")

@@ -56,7 +56,9 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     for radius, accuracy in curve:
         assert accuracy == 100 * sum(each >= radius and each > 0 for each in radii) / 10
     markdown = Path("report/report.md").read_text()
-    assert markdown.startswith("# data by trivial\n\nprocedure fixed, n0 100, n 1000, sigma 0.02, alpha 0.001")
+    assert markdown.startswith(
+        "# data by trivial\n\nprocedure fixed, n0 100, n 1000, gaussian, sigma 0.02, alpha 0.001"
+    )
     assert f"| ACR | {said['figures']['ACR']:.4g} |" in markdown
     assert Path("report/report.png").read_bytes().startswith(b"\x89PNG")
     checked = smoothcert("verify", "report/certificates.jsonl")
@@ -145,8 +147,8 @@ def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, t
 @pytest.mark.parametrize(
     ("source", "options", "said"),
     [
-        ("nowhere", [], "nowhere: no such file or folder; wanted a folder of images, or a .npz"),
-        ("ships", [], "the label 'ship' is none of the ensemble's 2 classes (dark, light)"),
+        ("nowhere", [], "nowhere: there is no such file or folder; a data set is a folder of images, or a .npz"),
+        ("ships", [], "the label 'ship' is not one of the ensemble's 2 classes (dark, light)"),
         ("data", ["--labels", "lost.csv"], "cannot read the image 'data/lost.png': No such file"),
         ("data", ["--ensemble", "none"], "there is no ensemble 'none'"),
         ("data", ["--out", "lost.csv"], "cannot keep the certificates in lost.csv"),
@@ -164,7 +166,7 @@ def test_a_report_of_something_else_is_not_mixed_in(service: str, folder: Path) 
     assert smoothcert(*command, url=service).returncode == 0
     one_sentence(smoothcert(*command, "--radius", "0.01", url=service), "belongs to another run")
     (folder / "dark" / "00.png").write_bytes(png(9))
-    one_sentence(smoothcert(*command, url=service), "has an image 0 of which this is another one")
+    one_sentence(smoothcert(*command, url=service), "has a certificate of image 0, but this one is different")
     (folder / "dark" / "00.png").unlink()
     ledger = Path("report/certificates.jsonl")
     served = json.loads(smoothcert("ensembles", "--json", url=service).stdout.splitlines()[1])["digest"]

@@ -19,6 +19,7 @@ import pytest
 from smoothcert import AsyncClient, Client
 from smoothcert.client import errors
 from smoothcert.errors import DomainError
+from smoothcert.noise import Gaussian
 from smoothcert.procedures import Fixed
 from tests.sdk.test_notebook import certificate
 from tests.service import eventually
@@ -293,18 +294,18 @@ def test_labels_that_are_none_are_named(nowhere: Client, labels: Any, said: str)
         nowhere.certify(DARK, **QUICK, labels=labels)
 
 
-def test_numbers_may_be_those_of_numpy(client: Client) -> None:
-    asked: Any = {
-        "sigma": np.float32(0.5),
+@pytest.mark.parametrize("noise", [{"sigma": np.float32(0.5)}, {"noise": {"name": "gaussian", "sigma": np.float32(0.5)}}])
+def test_numbers_may_be_those_of_numpy(client: Client, noise: Any) -> None:
+    fields: Any = {
         "radius": np.float64(0.25),
         "consensus": np.int64(1),
         "alpha": np.float32(0.25),
         "allow_noise_mismatch": np.True_,
         "deadline_s": np.int32(60),
     }
-    said = client.submit(DARK, ensemble="trivial", labels=np.array([1], np.uint8), **asked).request
-    assert {name: getattr(said, name) for name in asked} == {name: value.item() for name, value in asked.items()}
-    assert said.labels == (1,)
+    request = client.submit(DARK, ensemble="trivial", labels=np.array([1], np.uint8), **noise, **fields).request
+    assert {name: getattr(request, name) for name in fields} == {name: value.item() for name, value in fields.items()}
+    assert (request.noise, request.labels) == (Gaussian(0.5), (1,))
     assert client.plan(**QUICK, image_count=np.int64(3)).feasible  # type: ignore[arg-type]
 
 
@@ -334,10 +335,10 @@ def test_an_open_file_that_is_no_image_is_named(nowhere: Client, client: Client,
         for content in ("words", png(0).decode("latin-1")):
             text.write(content)
             text.seek(0)
-            with pytest.raises(errors.ImageError, match=r"dark\.png' gives str, wanted .* mode 'rb'"):
+            with pytest.raises(errors.ImageError, match=r"dark\.png' gives str instead of bytes: .* mode 'rb'"):
                 nowhere.certify([text], **QUICK)
     dark.write_bytes(png(0))
-    with dark.open() as text, pytest.raises(errors.ImageError, match="gives str, wanted"):
+    with dark.open() as text, pytest.raises(errors.ImageError, match="gives str instead of bytes"):
         nowhere.certify(text, **QUICK)  # which is no text at all
     with pytest.raises(errors.InvalidImageError, match=r"images\.0 \(BytesIO\): "):
         client.certify(io.BytesIO(b"words"), **QUICK)
@@ -347,7 +348,7 @@ def test_an_open_file_that_is_no_image_is_named(nowhere: Client, client: Client,
 def test_an_image_without_a_pixel_is_told_by_its_shape(nowhere: Client, shape: tuple[int, ...]) -> None:
     with pytest.raises(errors.ImageError) as caught:
         nowhere.certify(np.zeros(shape, np.uint8), **QUICK)
-    assert str(caught.value) == f"an image has shape {list(shape)}, wanted at least one pixel"
+    assert str(caught.value) == f"an image has shape {list(shape)}; it must have at least one pixel"
 
 
 @pytest.mark.parametrize("seconds", ["x", True, [1]])

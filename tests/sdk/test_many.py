@@ -184,7 +184,7 @@ def test_a_question_that_was_refused_does_not_keep_its_file(client: Client, tmp_
 
 
 def test_a_file_that_cannot_be_written_is_named(client: Client, tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match=f"{tmp_path} is no regular file"):
+    with pytest.raises(LedgerError, match=f"{tmp_path} is not a regular file"):
         next(client.certify_many([DARK], out=tmp_path, **QUICK))
 
 

@@ -38,19 +38,20 @@ def smoothcert(*arguments: object, url: str = "", **options: Any) -> subprocess.
 
 
 def begun(*arguments: object, url: str) -> subprocess.Popen[str]:
-    """Start it; it hears Ctrl-C even where the tests run in the background and do not."""
+    """Start it with default signals, also if the tests run in the background or under nohup, which ignore some."""
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         text=True,
         env=environment(SMOOTHCERT_URL=url),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=hear_ctrl_c,
+        preexec_fn=default_signals,
     )
 
 
-def hear_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def default_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def on_a_terminal(
@@ -78,7 +79,7 @@ def one_sentence(done: subprocess.CompletedProcess[str], *said: str, code: int =
     assert done.returncode == code, (done.stdout, done.stderr)
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
-    assert "mistake of smoothcert" not in done.stderr
+    assert "bug in smoothcert" not in done.stderr
     for words in said:
         assert words in done.stderr.splitlines()[0]
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2
 
 Mischief = Callable[["Exchange"], None]
 
@@ -32,8 +32,8 @@ class Exchange:
     def __init__(self, handler: BaseHTTPRequestHandler, seen: Seen, upstream: str) -> None:
         self.handler, self.seen, self._upstream = handler, seen, upstream
 
-    def forward(self) -> httpx.Response:
-        return httpx.request(
+    def forward(self) -> httpx2.Response:
+        return httpx2.request(
             self.seen.method,
             self._upstream + self.seen.path,
             headers=self._headers(),
@@ -44,7 +44,7 @@ class Exchange:
     def stream(self, events: int | None = None) -> None:
         """Pass the answer on as it comes; cut the connection after so many events."""
         url = self._upstream + self.seen.path
-        asked = httpx.stream(self.seen.method, url, headers=self._headers(), content=self.seen.body, timeout=90)
+        asked = httpx2.stream(self.seen.method, url, headers=self._headers(), content=self.seen.body, timeout=90)
         with asked as answer:
             self.begin(answer.status_code, answer.headers)
             passed = b""

