@@ -14,11 +14,11 @@ def main() -> None:
     """Run the command."""
     try:
         handle_signals()
-        with needed_by("the command"):
-            from smoothcert.cli.app import run  # inside the try: Ctrl-C during the import must not give a traceback
-
+        try:
+            with needed_by("the command"):
+                from smoothcert.cli.app import run  # takes a moment, in which Ctrl-C must not give a traceback either
+        except MissingExtraError:
+            raise SystemExit(MISSING) from None
         run(sys.argv[1:])
-    except MissingExtraError:
-        raise SystemExit(MISSING) from None
     except KeyboardInterrupt as interrupt:
         raise SystemExit(exit_code(interrupt)) from None

@@ -80,15 +80,14 @@ def _procedures(parameters: dict[str, Any]) -> Iterator[Parameters]:
 
     for kind in PROCEDURES:
         known = {name: value for name, value in parameters.items() if name in kind.model_fields}
-        for variant in _variants(kind):
-            yield kind.model_validate({**variant.model_dump(), **known})
+        if not _incomplete(kind):
+            for variant in getattr(kind, "variants", ({},)):
+                yield kind.model_validate({**variant, **known})
 
 
-def _variants(kind: type[Parameters]) -> tuple[Parameters, ...]:
-    """The variants that a procedure offers, or its defaults; none if it has a parameter without a default."""
-    if offered := getattr(kind, "variants", None):
-        return tuple(offered())
-    return () if any(field.is_required() for field in kind.model_fields.values()) else (kind.model_validate({}),)
+def _incomplete(kind: type[Parameters]) -> bool:
+    """Whether a procedure has a parameter without a default, so that nothing can be planned for it here."""
+    return any(field.is_required() for field in kind.model_fields.values())
 
 
 def _whole_numbers(text: str) -> tuple[int, ...]:

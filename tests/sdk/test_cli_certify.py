@@ -16,7 +16,16 @@ from smoothcert.noise import Gaussian
 from smoothcert.problem import KINDS, type_uri
 from smoothcert.verification import verify
 from tests.service import eventually
-from tests.support.command import ENDLESSLY, QUICKLY, begun, on_a_terminal, one_sentence, png, smoothcert
+from tests.support.command import (
+    ENDLESSLY,
+    QUICKLY,
+    begun,
+    on_a_terminal,
+    one_sentence,
+    png,
+    smoothcert,
+    smoothcert_process,
+)
 from tests.support.questions import DARK, ENDLESS, LIGHT, QUICK
 from tests.support.rogue import Rogue, changed, drop, refuse, reply
 
@@ -52,7 +61,7 @@ def problem(code: str, detail: str) -> Any:
 
 
 def test_a_row_for_each_image_in_their_order(service: str, folder: Path) -> None:
-    done = smoothcert("certify", "light.png", "dark.png", *QUICKLY, url=service)
+    done = smoothcert_process("certify", "light.png", "dark.png", *QUICKLY, url=service)
     assert done.returncode == 0, done.stderr
     light, dark = rows(done.stdout)
     assert light == ["light.png", "certified", "light", "0.02", "0.8413 to 1.0000", "164", "328"]
@@ -220,7 +229,7 @@ def test_a_full_disk_is_told_after_the_table(service: str, folder: Path) -> None
 
 def test_the_file_is_written_where_the_table_cannot_be(service: str, folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        done = smoothcert("certify", "dark.png", *QUICKLY, "--out", "kept.json", url=service, stdout=full)
+        done = smoothcert_process("certify", "dark.png", *QUICKLY, "--out", "kept.json", url=service, stdout=full)
     assert done.returncode == 1
     assert smoothcert("verify", "kept.json").returncode == 0
 

@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 from tests.service import eventually
-from tests.support.command import ENDLESSLY, QUICKLY, begun, on_a_terminal, one_sentence, png, smoothcert
+from tests.support.command import (
+    ENDLESSLY,
+    QUICKLY,
+    begun,
+    on_a_terminal,
+    one_sentence,
+    png,
+    smoothcert,
+    smoothcert_process,
+)
 from tests.support.questions import of_another_ensemble
 from tests.support.rogue import Rogue
 
@@ -131,7 +140,7 @@ def test_arrays_are_a_data_set(service: str, folder: Path, names: bool) -> None:
 def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "matplotlib.py").write_text("raise ImportError")
-    done = smoothcert(
+    done = smoothcert_process(
         "evaluate", folder, *QUICKLY, "--out", "report", url=service, env={"PYTHONPATH": f"{tmp_path / 'without'}"}
     )
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,17 @@ from smoothcert.noise import Gaussian
 from smoothcert.procedures import Fixed
 from tests.sdk.test_notebook import certificate
 from tests.service import eventually
-from tests.support.command import COMMAND, ENDLESSLY, QUICKLY, begun, environment, one_sentence, png, smoothcert
+from tests.support.command import (
+    COMMAND,
+    ENDLESSLY,
+    QUICKLY,
+    begun,
+    environment,
+    one_sentence,
+    png,
+    smoothcert,
+    smoothcert_process,
+)
 from tests.support.questions import DARK, ENDLESS, QUICK
 from tests.support.rogue import Exchange, Rogue, changed, drop, refuse
 
@@ -243,7 +253,9 @@ def test_a_command_names_what_is_wrong_with_the_environment() -> None:
 
 def test_a_full_disk_is_told_however_much_was_written(service: str, dark: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        done = smoothcert("certify", *[dark] * 50, *QUICKLY, "--json", url=service, stdout=full, stderr=subprocess.PIPE)
+        done = smoothcert_process(
+            "certify", *[dark] * 50, *QUICKLY, "--json", url=service, stdout=full, stderr=subprocess.PIPE
+        )
     assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
 
 
@@ -294,7 +306,9 @@ def test_labels_that_are_none_are_named(nowhere: Client, labels: Any, said: str)
         nowhere.certify(DARK, **QUICK, labels=labels)
 
 
-@pytest.mark.parametrize("noise", [{"sigma": np.float32(0.5)}, {"noise": {"name": "gaussian", "sigma": np.float32(0.5)}}])
+@pytest.mark.parametrize(
+    "noise", [{"sigma": np.float32(0.5)}, {"noise": {"name": "gaussian", "sigma": np.float32(0.5)}}]
+)
 def test_numbers_may_be_those_of_numpy(client: Client, noise: Any) -> None:
     fields: Any = {
         "radius": np.float64(0.25),
@@ -418,6 +432,6 @@ def test_one_stage_is_no_stages() -> None:
 
 def shown(*arguments: object, columns: int, **options: Any) -> list[str]:
     """The lines that come to a screen of so many columns."""
-    done = smoothcert(*arguments, env={"COLUMNS": str(columns)}, **options)
+    done = smoothcert_process(*arguments, env={"COLUMNS": str(columns)}, **options)
     assert done.returncode == 0, done.stderr
     return [line.rstrip() for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""The command `smoothcert` as a process of its own."""
+"""The command `smoothcert`, in this process where that is enough, and as a process of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 from PIL import Image
 
@@ -23,14 +26,43 @@ ENDLESSLY = ("--ensemble", "moody", "--procedure", '{"name": "fixed", "n": 10000
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Without what whoever runs the tests has set."""
+    """The environment without the settings of the user who runs the tests."""
     foreign = ("SMOOTHCERT_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return {**clean, "PYTHONPATH": str(ROOT), "TERM": "xterm", **more}
 
 
-def smoothcert(*arguments: object, url: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
+def smoothcert(
+    *arguments: object, url: str = "", given: str = "", env: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end in this process, which saves the start and the imports of another.
+
+    An exception that the command does not turn into a sentence is raised here.
+    """
+    words = [*map(str, arguments)]
+    out, err, hook = io.StringIO(), io.StringIO(), sys.excepthook
+    stdin = io.TextIOWrapper(io.BytesIO(given.encode()))
+    settings = environment(**({"SMOOTHCERT_URL": url} if url else {}), **env)
+    with (
+        patch.dict(os.environ, settings, clear=True),
+        patch.object(sys, "stdin", stdin),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        from smoothcert.cli.app import run  # here, so that its consoles never see the terminal of the tests
+
+        try:
+            run(words)
+            code: Any = 0
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            sys.excepthook = hook  # typer has put its own there
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+def smoothcert_process(*arguments: object, url: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end as a process: for streams, screens and what is only there in another interpreter."""
     more: Mapping[str, str] = options.pop("env", {})
     env = environment(**({"SMOOTHCERT_URL": url} if url else {}), **more)
     streams = {} if "stdout" in options else {"capture_output": True}
