@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,7 +81,8 @@ def _procedures(parameters: dict[str, Any]) -> Iterator[Parameters]:
     for kind in PROCEDURES:
         known = {name: value for name, value in parameters.items() if name in kind.model_fields}
         if not _incomplete(kind):
-            for variant in getattr(kind, "variants", ({},)):
+            variants: Iterable[Mapping[str, Any]] = getattr(kind, "variants", ({},))
+            for variant in variants:
                 yield kind.model_validate({**variant, **known})
 
 

@@ -65,7 +65,7 @@ class ClientError(SmoothcertError):
         self.errors = tuple(errors)
         """The fields of the request that are wrong."""
         self.retry_after = retry_after
-        """The seconds after which the request may succeed; None if the service has not said."""
+        """The seconds after which the request may succeed; None if the service has not named any."""
         self.attempts = 1
         """How often the request was sent."""
 

@@ -132,10 +132,10 @@ def test_a_noise_may_be_an_object_a_mapping_or_its_shorthand(client: Client, giv
 
 
 def test_progress_is_told(client: Client) -> None:
-    told: list[Progress] = []
-    client.certify([DARK, LIGHT], progress=told.append, **QUICK)
-    assert told[-1].images_done == told[-1].images_total == 2
-    assert [each.images_done for each in told] == sorted(each.images_done for each in told)
+    reports: list[Progress] = []
+    client.certify([DARK, LIGHT], progress=reports.append, **QUICK)
+    assert reports[-1].images_done == reports[-1].images_total == 2
+    assert [each.images_done for each in reports] == sorted(each.images_done for each in reports)
 
 
 def test_a_bar_is_shown_where_it_is_asked_for(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +202,7 @@ def test_a_real_ctrl_c_cancels_and_says_so(client: Client, service: str) -> None
         made = eventually(lambda: {each.id for each in client.certifications.list()} - before)
         eventually(lambda: client.certifications.get(*made).progress.samples)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert "KeyboardInterrupt" in said
-    assert f"the certification {min(made)} was canceled" in said
+        _, err = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in err
+    assert f"the certification {min(made)} was canceled" in err
     assert client.certifications.wait(*made).status == "canceled"

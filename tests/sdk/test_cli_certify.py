@@ -53,8 +53,8 @@ def newest(client: Client) -> Any:
 
 def problem(code: str, detail: str) -> Any:
     status, title = KINDS[code].status, KINDS[code].title
-    said = {"type": type_uri(code), "title": title, "status": status, "detail": detail, "code": code}
-    return reply(status, {**said, "request_id": "r1", "errors": []})
+    payload = {"type": type_uri(code), "title": title, "status": status, "detail": detail, "code": code}
+    return reply(status, {**payload, "request_id": "r1", "errors": []})
 
 
 # --- certify
@@ -146,7 +146,7 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nothing.png", *QUICKLY], "cannot read the image 'nothing.png': No such file"),
         (["words.png", *QUICKLY], "images.0 (words.png): cannot be decoded as PNG, JPEG or WebP"),
@@ -177,11 +177,11 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         (["dark.png", *QUICKLY, "--url", "here:80"], "must look like http://127.0.0.1:8000"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(service: str, folder: Path, arguments: list[str], said: str) -> None:
+def test_what_is_wrong_is_one_sentence(service: str, folder: Path, arguments: list[str], message: str) -> None:
     Path("words.png").write_text("no image")
     Path("wide.png").write_bytes(png(0, (9, 8)))
     Path("clear.png").write_bytes(png(0, mode="RGBA"))
-    one_sentence(smoothcert("certify", *arguments, url=service), said)
+    one_sentence(smoothcert("certify", *arguments, url=service), message)
 
 
 def test_a_server_that_is_away_is_named(folder: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_refusal_says_what_to_do_here(rogue: Rogue, folder: Path, code: str, r
 
 
 def test_a_server_of_another_version_is_told(rogue: Rogue) -> None:
-    rogue.plan("/v1/ensembles", changed(lambda said: said["data"][0].pop("digest")))
+    rogue.plan("/v1/ensembles", changed(lambda payload: payload["data"][0].pop("digest")))
     rogue.plan("/v1/version", reply(200, {"smoothcert": "9.9.9", "api": "1", "certificate": "x"}))
     done = smoothcert("ensembles", url=rogue.url)
     one_sentence(done, "smoothcert 9.9.9", f"this is {__version__}", "pip install smoothcert==9.9.9")
@@ -243,11 +243,11 @@ def test_ctrl_c_cancels_or_leaves(service: str, client: Client, folder: Path, le
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     if leave:
-        said = f"the certification {submitted} goes on; `smoothcert watch {submitted}` follows it"
+        note = f"the certification {submitted} goes on; `smoothcert watch {submitted}` follows it"
         assert client.certifications.cancel(submitted).status in ("canceling", "canceled")
     else:
-        said = f"the certification {submitted} was canceled"
-    assert err.splitlines() == ["stopped", f"  {said}"]
+        note = f"the certification {submitted} was canceled"
+    assert err.splitlines() == ["stopped", f"  {note}"]
     assert client.certifications.wait(submitted).status == "canceled"
 
 
@@ -263,8 +263,8 @@ def test_a_timeout_says_how_far_it_came(service: str, client: Client, folder: Pa
 def test_ensembles_are_listed(service: str) -> None:
     names, shapes = zip(*((row[0], row[2]) for row in rows(smoothcert("ensembles", url=service).stdout)), strict=True)
     assert (names, shapes) == (("moody", "trivial"), ("3 x 8 x 8",) * 2)
-    said = [json.loads(line) for line in smoothcert("ensembles", "--json", url=service).stdout.splitlines()]
-    assert [each["classes"] for each in said] == [["dark", "light"]] * 2
+    served = [json.loads(line) for line in smoothcert("ensembles", "--json", url=service).stdout.splitlines()]
+    assert [each["classes"] for each in served] == [["dark", "light"]] * 2
 
 
 # --- watch
@@ -286,11 +286,11 @@ def test_watch_gives_the_certificates_as_json(service: str, client: Client) -> N
 
 def test_watch_shows_a_terminal_how_it_comes_along(service: str, client: Client) -> None:
     submitted = client.submit(DARK, **ENDLESS)
-    wanted = (f"{submitted.id}: running", "0 of 1 images done", "on the class", " to 1.0000")
+    expected = (f"{submitted.id}: running", "0 of 1 images done", "on the class", " to 1.0000")
     ending: list[str] = []
 
     def end_it_when_all_is_there(seen: str) -> None:
-        if not ending and all(words in seen for words in wanted):
+        if not ending and all(words in seen for words in expected):
             ending.append(client.certifications.cancel(submitted.id).status)
 
     code, seen = on_a_terminal("watch", submitted.id, url=service, seeing=end_it_when_all_is_there)

@@ -51,14 +51,14 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     fixed = ("--ensemble", "trivial", "--procedure", '{"name": "fixed", "n": 1000}')
     done = smoothcert("evaluate", folder, *fixed, "--out", "report", "--json", url=service)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     with Path("report/images.csv").open() as file:
         images = list(csv.DictReader(file))
     assert [each["image"] for each in images] == sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
     radii = [float(each["radius"]) if each["label"] == each["class_index"] else 0.0 for each in images]
     assert radii.count(0.0) == 2
-    assert said["figures"]["ACR"] == pytest.approx(statistics.mean(radii), abs=1e-6)
-    assert said["figures"]["certified for the right class"] == 8
+    assert report["figures"]["ACR"] == pytest.approx(statistics.mean(radii), abs=1e-6)
+    assert report["figures"]["certified for the right class"] == 8
     with Path("report/curve.csv").open() as file:
         curve = [(float(row["radius"]), float(row["certified_accuracy"])) for row in csv.DictReader(file)]
     assert len(curve) > 8
@@ -68,7 +68,7 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     assert markdown.startswith(
         "# data by trivial\n\nprocedure fixed, n0 100, n 1000, gaussian, sigma 0.02, alpha 0.001"
     )
-    assert f"| ACR | {said['figures']['ACR']:.4g} |" in markdown
+    assert f"| ACR | {report['figures']['ACR']:.4g} |" in markdown
     assert Path("report/report.png").read_bytes().startswith(b"\x89PNG")
     checked = smoothcert("verify", "report/certificates.jsonl")
     assert checked.stdout == "consistent  report/certificates.jsonl (10 certificates)\n"
@@ -154,7 +154,7 @@ def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, t
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "said"),
+    ("source", "options", "message"),
     [
         ("nowhere", [], "nowhere: there is no such file or folder; a data set is a folder of images, or a .npz"),
         ("ships", [], "the label 'ship' is not one of the ensemble's 2 classes (dark, light)"),
@@ -163,11 +163,13 @@ def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, t
         ("data", ["--out", "lost.csv"], "cannot keep the certificates in lost.csv"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(service: str, folder: Path, source: str, options: list[str], said: str) -> None:
+def test_what_is_wrong_is_one_sentence(
+    service: str, folder: Path, source: str, options: list[str], message: str
+) -> None:
     make_folder(Path("ships"), ("ship", "light"))
     Path("lost.csv").write_text("lost.png,0\n")
     out = [] if "--out" in options else ["--out", "report"]
-    one_sentence(smoothcert("evaluate", source, *QUICKLY, *options, *out, url=service), said)
+    one_sentence(smoothcert("evaluate", source, *QUICKLY, *options, *out, url=service), message)
 
 
 def test_a_report_of_something_else_is_not_mixed_in(service: str, folder: Path) -> None:

@@ -202,8 +202,8 @@ def test_what_cannot_be_canceled_is_said_to_go_on(rogue: Rogue, client: Client) 
         through.certify(DARK, **ENDLESS, wait_timeout=0.1)
     assert caught.value.certification is not None
     left = caught.value.certification.id
-    (said,) = caught.value.__notes__
-    assert f"{left} could not be canceled and may go on; `smoothcert watch {left}` follows it (" in said
+    (note,) = caught.value.__notes__
+    assert f"{left} could not be canceled and may go on; `smoothcert watch {left}` follows it (" in note
     client.certifications.cancel(left)
 
 
@@ -229,7 +229,7 @@ def test_ctrl_c_again_leaves_at_once_and_says_what_may_go_on(rogue: Rogue, clien
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("ALL_PROXY", "socks5://127.0.0.1:9", "ALL_PROXY, .* cannot be used: .*socks"),
         ("ALL_PROXY", "carrier://pigeon", "ALL_PROXY, .* cannot be used: .*carrier"),
@@ -238,10 +238,10 @@ def test_ctrl_c_again_leaves_at_once_and_says_what_may_go_on(rogue: Rogue, clien
     ],
 )
 def test_an_environment_that_cannot_be_had_is_named(
-    kind: type, variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+    kind: type, variable: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(DomainError, match=said):
+    with pytest.raises(DomainError, match=message):
         kind("http://127.0.0.1:9")
 
 
@@ -284,13 +284,13 @@ def test_a_program_without_standard_error_gets_its_certificate(client: Client, m
 
 @pytest.fixture
 def nowhere() -> Iterator[Client]:
-    """What it is asked must be refused before it is sent."""
+    """A client whose requests must be refused before they are sent."""
     with Client("http://127.0.0.1:9", retries=0) as client:
         yield client
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
         ([8.0], "labels.0: .* got 8.0"),
         ([0, True], "labels.1: .* got True"),
@@ -301,8 +301,8 @@ def nowhere() -> Iterator[Client]:
         ({0: 1}, "labels: .* got {0: 1}"),
     ],
 )
-def test_labels_that_are_none_are_named(nowhere: Client, labels: Any, said: str) -> None:
-    with pytest.raises(errors.InvalidRequestError, match=said):
+def test_labels_that_are_none_are_named(nowhere: Client, labels: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidRequestError, match=message):
         nowhere.certify(DARK, **QUICK, labels=labels)
 
 
@@ -375,7 +375,7 @@ def test_a_time_to_wait_that_is_no_number_is_named(nowhere: Client, seconds: Any
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize(
-    ("argument", "said"),
+    ("argument", "message"),
     [
         ({"timeout": "x"}, "timeout must be a number, got 'x'"),
         ({"timeout": -1}, "timeout must be positive and finite, got -1"),
@@ -389,8 +389,8 @@ def test_a_time_to_wait_that_is_no_number_is_named(nowhere: Client, seconds: Any
         ({"api_key": 7}, "api_key must be text, got int"),
     ],
 )
-def test_arguments_of_a_client_are_named(kind: type, argument: dict[str, Any], said: str) -> None:
-    with pytest.raises(DomainError, match=said):
+def test_arguments_of_a_client_are_named(kind: type, argument: dict[str, Any], message: str) -> None:
+    with pytest.raises(DomainError, match=message):
         kind(**argument)
 
 
@@ -400,7 +400,7 @@ def test_arguments_of_a_client_are_named(kind: type, argument: dict[str, Any], s
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_a_narrow_screen_lists_the_ensembles(rogue: Rogue, columns: int) -> None:
     name = "cifar10-resnet20-gaussian-0.25"
-    rogue.plan("/v1/ensembles", changed(lambda said: said["data"][0].update(name=name)))
+    rogue.plan("/v1/ensembles", changed(lambda payload: payload["data"][0].update(name=name)))
     lines = shown("ensembles", url=rogue.url, columns=columns)
     assert lines[:3] == [name, "  ready          yes, 1 on cpu", "  input          3 x 8 x 8"]
     assert max(map(len, lines)) <= columns

@@ -89,7 +89,7 @@ def default_signals() -> None:
 def on_a_terminal(
     *arguments: object, url: str = "", seeing: Callable[[str], object] = len, **more: str
 ) -> tuple[int, str]:
-    """Run it on a terminal; gives the exit code and all that came to the screen. `seeing` is told what came so far."""
+    """Run it on a terminal: the exit code and everything on the screen. `seeing` is called with what came so far."""
     ours, theirs = pty.openpty()
     env = environment(SMOOTHCERT_URL=url, COLUMNS="120", **more)
     process = subprocess.Popen([*COMMAND, *map(str, arguments)], env=env, stdin=theirs, stdout=theirs, stderr=theirs)
@@ -99,21 +99,21 @@ def on_a_terminal(
         while chunk := os.read(ours, 4096):
             seen += chunk
             seeing(seen.decode(errors="ignore"))
-    except OSError:  # which is how Linux says that nobody is on the other side any more
+    except OSError:  # Linux raises it when the other side is closed
         pass
     finally:
         os.close(ours)
     return process.wait(120), seen.decode()
 
 
-def one_sentence(done: subprocess.CompletedProcess[str], *said: str, code: int = 1) -> None:
-    """It failed with this code, and said so in one line on standard error."""
+def one_sentence(done: subprocess.CompletedProcess[str], *words: str, code: int = 1) -> None:
+    """Assert that it failed with this code, and that a line on standard error has these words."""
     assert done.returncode == code, (done.stdout, done.stderr)
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
     assert "bug in smoothcert" not in done.stderr
-    for words in said:
-        assert words in done.stderr.splitlines()[0]
+    for each in words:
+        assert each in done.stderr.splitlines()[0]
 
 
 def png(value: int, size: tuple[int, int] = (8, 8), mode: str = "RGB") -> bytes:

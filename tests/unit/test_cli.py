@@ -43,9 +43,9 @@ def test_plan_says_what_a_radius_out_of_reach_would_take() -> None:
 
 
 def test_plan_as_json_is_one_object() -> None:
-    said = json.loads(smoothcert("plan", "--radius", 0.25, "--sigma", 0.25, "--p-a", 0.9, "--json").stdout)
-    assert said["fixed"]["largest_radius"] == 0.952864
-    assert said["sequential, strict"]["expected"][0]["samples"] < 1000
+    plans = json.loads(smoothcert("plan", "--radius", 0.25, "--sigma", 0.25, "--p-a", 0.9, "--json").stdout)
+    assert plans["fixed"]["largest_radius"] == 0.952864
+    assert plans["sequential, strict"]["expected"][0]["samples"] < 1000
 
 
 def test_plan_lists_every_procedure_that_there_is() -> None:
@@ -127,8 +127,8 @@ def test_verify_accepts_a_certificate_and_names_what_was_altered(tmp_path: Path)
     assert done.returncode == 1
     assert f"consistent  {good}" in done.stdout
     assert f"samples: is 7, the counts give {certificate.samples}" in done.stdout
-    said = [json.loads(line) for line in smoothcert("verify", "--json", good, bad).stdout.splitlines()]
-    assert [each["consistent"] for each in said] == [True, False]
+    records = [json.loads(line) for line in smoothcert("verify", "--json", good, bad).stdout.splitlines()]
+    assert [each["consistent"] for each in records] == [True, False]
 
 
 def test_verify_reads_standard_input() -> None:
@@ -161,8 +161,8 @@ GOOD = certificate_of(Adaptive(), 0.9).model_dump(mode="json")
 BAD = altered(certificate_of(Adaptive(), 0.9), ["samples"], 7, signed=True).model_dump(mode="json")
 
 
-def as_lines(*said: Any) -> str:
-    return "".join(json.dumps(each) + "\n" for each in said)
+def as_lines(*records: Any) -> str:
+    return "".join(json.dumps(each) + "\n" for each in records)
 
 
 def as_ledger(*certificates: Any) -> str:
@@ -188,12 +188,12 @@ def test_verify_checks_every_certificate_in_a_file(written: Callable[..., str], 
     assert done.returncode == 1
     assert done.stdout.startswith("wrong  - (3 certificates)\n")
     assert f"\n  {place}: samples: is 7, the counts give {GOOD['samples']}" in done.stdout
-    said = json.loads(smoothcert("verify", "--json", "-", given=written(GOOD, BAD, GOOD)).stdout)
-    assert (said["certificates"], said["consistent"]) == (3, False)
+    record = json.loads(smoothcert("verify", "--json", "-", given=written(GOOD, BAD, GOOD)).stdout)
+    assert (record["certificates"], record["consistent"]) == (3, False)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("[]", "there is no certificate in it"),
         ('{"certificates": []}', "there is no certificate in it"),
@@ -209,10 +209,10 @@ def test_verify_checks_every_certificate_in_a_file(written: Callable[..., str], 
         ("[" * 100_000, "not a certificate"),
     ],
 )
-def test_verify_says_what_is_wrong_with_a_file(given: str, said: str) -> None:
+def test_verify_says_what_is_wrong_with_a_file(given: str, message: str) -> None:
     done = smoothcert("verify", "-", given=given)
     assert done.returncode == 1
-    assert said in done.stdout
+    assert message in done.stdout
     assert "Traceback" not in done.stderr
 
 
@@ -302,8 +302,8 @@ def test_ctrl_c_is_no_traceback() -> None:
 def test_without_the_extra_the_command_is_one_sentence(missing: str) -> None:
     script = f"import sys; sys.modules[{missing!r}] = None; from smoothcert.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    said = "smoothcert: the command needs the extra cli: pip install 'smoothcert[client,cli]'\n"
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+    sentence = "smoothcert: the command needs the extra cli: pip install 'smoothcert[client,cli]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
 
 
 @pytest.mark.parametrize("name", ["Client", "AsyncClient"])
@@ -324,8 +324,8 @@ def test_a_command_that_needs_the_client_names_its_extra() -> None:
         "from smoothcert.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    said = "error: smoothcert.Client needs httpx2: pip install 'smoothcert[client]'\n"
-    assert (done.returncode, done.stderr) == (1, said)
+    sentence = "error: smoothcert.Client needs httpx2: pip install 'smoothcert[client]'\n"
+    assert (done.returncode, done.stderr) == (1, sentence)
 
 
 # --- completion

@@ -59,7 +59,7 @@ def test_a_name_goes_before_a_number(labels: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "labels", "said"),
+    ("source", "labels", "message"),
     [
         ("nowhere", None, "nowhere: there is no such file or folder; a data set is a folder of images, or a .npz"),
         ("semicolon.csv", None, "semicolon.csv: the file has another format"),
@@ -87,7 +87,7 @@ def test_a_name_goes_before_a_number(labels: Any) -> None:
         ("pickle.npz", None, "pickle.npz: the array 'images' cannot be read"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, said: str) -> None:
+def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, message: str) -> None:
     Path("empty").mkdir()
     Path("empty.csv").touch()
     with ZipFile("text.npz", "w") as file:
@@ -108,4 +108,4 @@ def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, said: st
     Path("single.npy").rename("single.npz")
     with pytest.raises(DataSetError) as caught:
         read(Path(source), labels and Path(labels), CLASSES)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -85,8 +85,8 @@ def test_another_run_may_begin_where_nothing_was_finished(tmp_path: Path) -> Non
 def test_damage_in_the_middle_is_named(tmp_path: Path, damaged: str) -> None:
     path = tmp_path / "ledger.jsonl"
     path.write_text(f'{{"run": {{}}}}\n{damaged}\n{{"image": 2}}\n')
-    said = r"line 2 cannot be read: .* remove that line and those after it"
-    with Ledger(path, {}) as ledger, pytest.raises(LedgerError, match=said):
+    message = r"line 2 cannot be read: .* remove that line and those after it"
+    with Ledger(path, {}) as ledger, pytest.raises(LedgerError, match=message):
         list(ledger)
 
 
