@@ -122,7 +122,7 @@ def test_a_file_of_another_run_is_refused(client: Client, tmp_path: Path) -> Non
         list(client.certify_many(images(3), out=out, **QUICK, consensus=1))
     with pytest.raises(LedgerError, match="a certificate of image 0, but this one is different"):
         list(client.certify_many([DARK, LIGHT], out=out, **QUICK))
-    with pytest.raises(LedgerError, match="an image 2 of which there is none"):
+    with pytest.raises(LedgerError, match="a certificate of image 2, but the data set is shorter"):
         list(client.certify_many(images(2), out=out, **QUICK))
 
 
