@@ -32,7 +32,7 @@ from smoothcert.client.steps import (
     OpenStream,
     Pull,
     ReadChunk,
-    Running,
+    StepRun,
     Send,
     Sleep,
     Step,
@@ -176,7 +176,7 @@ class AsyncDriver:
 
     async def perform(self, steps: Steps[R]) -> R:
         """The result of the steps."""
-        running = Running(steps)
+        running = StepRun(steps)
         async for _ in self._iterate(running, ()):
             pass
         return running.result
@@ -185,12 +185,12 @@ class AsyncDriver:
         self, steps: Steps[None], source: Iterable[Any] | AsyncIterable[Any] = ()
     ) -> AsyncGenerator[Any, None]:
         """The items that the steps emit; nothing is done before the first is requested."""
-        async with aclosing(self._iterate(Running(steps), source)) as items:
+        async with aclosing(self._iterate(StepRun(steps), source)) as items:
             async for item in items:
                 yield item
 
     async def _iterate(
-        self, running: Running[Any], source: Iterable[Any] | AsyncIterable[Any]
+        self, running: StepRun[Any], source: Iterable[Any] | AsyncIterable[Any]
     ) -> AsyncGenerator[Any, None]:
         async with AsyncSession(self.http, source) as session:
             while (step := running.step) is not None:

@@ -31,7 +31,7 @@ from smoothcert.client.steps import (
     OpenStream,
     Pull,
     ReadChunk,
-    Running,
+    StepRun,
     Send,
     Sleep,
     Step,
@@ -195,16 +195,16 @@ class Driver:
 
     def perform(self, steps: Steps[R]) -> R:
         """The result of the steps."""
-        running = Running(steps)
+        running = StepRun(steps)
         for _ in self._iterate(running, iter(())):
             pass
         return running.result
 
     def iterate(self, steps: Steps[None], source: Iterable[Any] = ()) -> Generator[Any, None, None]:
         """The items that the steps emit; nothing is done before the first is requested."""
-        yield from self._iterate(Running(steps), iter(source))
+        yield from self._iterate(StepRun(steps), iter(source))
 
-    def _iterate(self, running: Running[Any], source: Iterator[Any]) -> Generator[Any, None, None]:
+    def _iterate(self, running: StepRun[Any], source: Iterator[Any]) -> Generator[Any, None, None]:
         with Session(self.http, source) as session:
             while (step := running.step) is not None:
                 try:

@@ -78,7 +78,7 @@ class CallerLeftError(BaseException):
     """The caller iterates no further. It replaces GeneratorExit, after which `yield from` allows no further step."""
 
 
-class Running(Generic[R]):
+class StepRun(Generic[R]):
     """Steps that are being performed: `step` is the next one; None at the end, and then there is a `result`."""
 
     result: R
