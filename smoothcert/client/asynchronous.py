@@ -32,10 +32,10 @@ from smoothcert.client.steps import (
     OpenStream,
     Pull,
     ReadChunk,
-    StepRun,
     Send,
     Sleep,
     Step,
+    StepRun,
     Steps,
 )
 from smoothcert.published import PlanAnswer, ServedEnsemble, VerificationAnswer

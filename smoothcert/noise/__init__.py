@@ -41,7 +41,7 @@ def stated(noise: Noise) -> dict[str, Any]:
     Gaussian noise is written by its shorthand, `{"sigma": 0.25}`, as files have always done; every other noise as
     `{"noise": {"name": ..., ...}}` with all its fields.
     """
-    if isinstance(noise, Gaussian):
+    if type(noise) is Gaussian:  # not a subclass, which is another noise with the same parameter
         return {"sigma": noise.sigma}
     return {"noise": {"name": noise.name, **noise.parameters()}}
 

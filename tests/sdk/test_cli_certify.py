@@ -162,7 +162,7 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         ),
         (
             ["dark.png", *QUICKLY, "--noise", "pink:sigma=1"],
-            "noise 'pink:sigma=1': must be one of 'gaussian', got 'pink'",
+            "noise 'pink:sigma=1': must be one of 'gaussian'",
         ),
         (
             ["dark.png", *QUICKLY, "--noise", "gaussian:sigma"],

@@ -83,7 +83,7 @@ def test_plan_draws_a_picture(tmp_path: Path) -> None:
         (["--radius", "-1", "--sigma", "0.25"], "-1.0"),
         (["--radius", "1", "--sigma", "0"], "0.0"),
         (["--radius", "nan", "--sigma", "1"], "nan"),
-        (["--radius", "1", "--noise", "pink"], "must be one of 'gaussian', got 'pink'"),
+        (["--radius", "1", "--noise", "pink"], "got 'pink'"),
         (["--radius", "1", "--noise", "gaussian:sigma=-1"], "got -1"),
         (["--radius", "1", "--noise", "gaussian:sigma=1", "--sigma", "2"], "leave one out"),
         (["--radius", "1", "--sigma", "1", "--alpha", "2"], "2.0"),
