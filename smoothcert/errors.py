@@ -109,7 +109,7 @@ def worded(each: ErrorDetails) -> str:
             return f"must be one of {context['expected_tags']}, got {shown(context['tag'])}"
         case "union_tag_not_found":
             return f"must have the field {context['discriminator']}, got {seen}"
-        case "extra_forbidden" | "unexpected_keyword_argument":  # the latter of dataclasses
+        case "extra_forbidden" | "unexpected_keyword_argument":
             return f"there is no such field, got {seen}"
         case "missing":
             return "is missing"
