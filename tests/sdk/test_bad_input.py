@@ -64,11 +64,11 @@ def test_a_huge_file_is_named_and_not_read(nowhere: Client, tmp_path: Path) -> N
     ("image", "message"),
     [
         (b"no image at all", "images.0: cannot be decoded as PNG, JPEG or WebP; it begins with b'no image'"),
-        (np.zeros((9, 8, 3), np.uint8), r"has shape \[9, 8, 3\], wanted \[3, 8, 8\]"),
-        (np.full((8, 8, 3), 255.0), "values from 255 to 255, wanted 0 to 1"),
+        (np.zeros((9, 8, 3), np.uint8), r"(?=.*\[9, 8, 3\])(?=.*\[3, 8, 8\])"),
+        (np.full((8, 8, 3), 255.0), "values from 255 to 255.* 0 to 1"),
         (np.full((8, 8, 3), np.nan), "NaN"),
-        (np.zeros((8, 8), np.uint8), r"has shape \[8, 8, 1\]"),
-        (Image.new("RGBA", (8, 8)), "RGBA with transparency, wanted RGB .* `convert`: 'rgb'"),
+        (np.zeros((8, 8), np.uint8), r"shape.* \[8, 8, 1\]"),
+        (Image.new("RGBA", (8, 8)), "(?=.*RGBA with transparency)(?=.* RGB .*`convert`: 'rgb')"),
     ],
 )
 def test_what_the_ensemble_does_not_take_is_told(client: Client, image: Any, message: str) -> None:
@@ -82,7 +82,7 @@ def test_a_wrong_file_is_named(client: Client, tmp_path: Path) -> None:
     file = io.BytesIO()
     Image.new("RGB", (9, 8)).save(file, "PNG")
     (tmp_path / "wide.png").write_bytes(file.getvalue())
-    with pytest.raises(errors.InvalidImageError, match=r"images.1 \(.*wide.png\): is 9 x 8"):
+    with pytest.raises(errors.InvalidImageError, match=r"images.1 \(.*wide.png\): .*9 x 8"):
         client.certify([DARK, tmp_path / "wide.png"], **QUICK)
 
 
@@ -186,7 +186,7 @@ def test_a_request_that_is_too_large_is_sent_once(client: Client) -> None:
     with pytest.raises(errors.TooLargeError, match="certify_many") as caught:
         client.certify(bytes(40_000_000), **QUICK)
     assert (caught.value.status, caught.value.attempts) == (413, 1)
-    with pytest.raises(errors.TooLargeError, match="may have 1,000 images"):
+    with pytest.raises(errors.TooLargeError, match="may have .*1,000 images"):
         client.certify(np.zeros((1001, 8, 8, 3), np.uint8), **QUICK)
 
 

@@ -150,15 +150,15 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
     [
         (["nothing.png", *QUICKLY], "cannot read the image 'nothing.png': No such file"),
         (["words.png", *QUICKLY], "images.0 (words.png): cannot be decoded as PNG, JPEG or WebP"),
-        (["dark.png", "wide.png", *QUICKLY], "images.1 (wide.png): is 9 x 8 (width x height), wanted 8 x 8"),
-        (["clear.png", *QUICKLY], "; --convert rgb allows to change that"),
-        (["dark.png", "--radius", "0.02"], "ensemble: must be named where not exactly one is served"),
+        (["dark.png", "wide.png", *QUICKLY], "images.1 (wide.png):  ...  9 x 8  ...  8 x 8"),
+        (["clear.png", *QUICKLY], "--convert rgb allows"),
+        (["dark.png", "--radius", "0.02"], "ensemble: must be named"),
         (["dark.png", *QUICKLY, "--ensemble", "none"], "there is no ensemble 'none'; there are: moody, trivial"),
         (["dark.png", *QUICKLY, "--radius", "1"], "the largest that can be proved"),
         (["dark.png", "--ensemble", "trivial"], "the adaptive procedure needs a target radius"),
         (
             ["dark.png", *QUICKLY, "--sigma", "0.5"],
-            "trained for gaussian, sigma 0.02; --allow-noise-mismatch allows it",
+            "gaussian, sigma 0.02  ...  --allow-noise-mismatch allows",
         ),
         (
             ["dark.png", *QUICKLY, "--noise", "pink:sigma=1"],
@@ -181,7 +181,7 @@ def test_what_is_wrong_is_one_sentence(service: str, folder: Path, arguments: li
     Path("words.png").write_text("no image")
     Path("wide.png").write_bytes(png(0, (9, 8)))
     Path("clear.png").write_bytes(png(0, mode="RGBA"))
-    one_sentence(smoothcert("certify", *arguments, url=service), message)
+    one_sentence(smoothcert("certify", *arguments, url=service), *message.split("  ...  "))
 
 
 def test_a_server_that_is_away_is_named(folder: Path) -> None:

@@ -103,10 +103,10 @@ def test_ids_that_are_none_never_leave(odd: str) -> None:
     [
         ({"ensemble": "nobody"}, errors.UnknownEnsembleError, "nobody"),
         ({"radius": 5.0}, errors.RadiusOutOfReachError, "the largest that can be proved"),
-        ({"sigma": 1.0}, errors.NoiseMismatchError, "trained for gaussian, sigma 0.02"),
+        ({"sigma": 1.0}, errors.NoiseMismatchError, "gaussian, sigma 0.02"),
         ({"alpha": 2.0}, errors.InvalidRequestError, "alpha: .* got 2.0"),
         ({"colour": "red"}, errors.InvalidRequestError, "colour"),
-        ({"labels": [1, 2]}, errors.InvalidRequestError, "labels: there are 2 for 1 images"),
+        ({"labels": [1, 2]}, errors.InvalidRequestError, "labels: .* 2 for 1 images"),
         ({"on_timeout": "explode"}, errors.InvalidRequestError, "'explode'"),
     ],
 )
