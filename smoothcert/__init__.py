@@ -143,7 +143,7 @@ _MODULES = {
     "Verification": "smoothcert.verification",
     "verify": "smoothcert.verification",
 }
-"""Modules of the lazily imported public names; those of errors that are not listed are in `smoothcert.client.errors`."""
+"""Modules of the lazily imported public names. Errors that are not listed are in `smoothcert.client.errors`."""
 
 
 def __getattr__(name: str) -> Any:

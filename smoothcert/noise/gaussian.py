@@ -45,6 +45,9 @@ class Gaussian(Noise):
         self.require_radius(radius)
         return float(ndtr(radius / self.sigma))
 
+    def scaled(self, factor: float) -> Gaussian:
+        return Gaussian(self.sigma * factor)
+
     def draw(self, source: Source, block: int, shape: tuple[int, ...]) -> Tensor:
         return source.normal(block, shape)
 
