@@ -17,7 +17,7 @@ from torch import Tensor
 
 from smoothcert.bounds import lower_bound
 from smoothcert.engine.batches import USUAL, as_labels
-from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.outputs import are_probabilities
 from smoothcert.errors import DomainError
@@ -376,16 +376,18 @@ def _invert(images: Tensor) -> Tensor:
 
 
 def _reshaped(ensemble: Ensemble, images: Tensor) -> Ensemble:
-    """The ensemble for images of this shape, without a look at whether its networks can take them."""
+    """The ensemble for images of this shape, in its plain form and without a look at whether it can take them."""
     _, *shape = images.shape
     if tuple(shape) == ensemble.input_shape:
         return ensemble
     channels, height, width = shape
-    members = tuple(
-        replace(member, form=replace(member.form, kind="plain", shape=(member.form.shape[0], channels, height, width)))
-        for member in ensemble.members
-    )
-    return replace(ensemble, members=members, input_shape=(channels, height, width))
+
+    def plain(member: Member) -> Member:
+        rows = member.form.shape[0]
+        form = replace(member.form, network=member.network, kind="plain", shape=(rows, channels, height, width))
+        return replace(member, form=form)
+
+    return replace(ensemble, members=tuple(map(plain, ensemble.members)), input_shape=(channels, height, width))
 
 
 def _fitting(better: Mapping[_Way, float], now: float | None) -> Finding:

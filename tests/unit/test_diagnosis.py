@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stdout
 from functools import cache
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from models.__main__ import run
+from models.registry import ZOO
 from smoothcert.engine import diagnosis
 from smoothcert.engine.diagnosis import Diagnosis, diagnose
 from smoothcert.engine.ensemble import assemble
@@ -214,3 +220,33 @@ def test_labels_are_checked() -> None:
         smoothed.diagnose(IMAGES, LABELS[:59])
     with pytest.raises(DomainError, match="from 0 to 3, got 4"):
         smoothed.diagnose(IMAGES, LABELS + 1)
+
+
+def models(*arguments: object) -> tuple[object, str]:
+    """The exit code, or the sentence that ends the command, and what it prints."""
+    out = io.StringIO()
+    with redirect_stdout(out), pytest.raises(SystemExit) as end:
+        run([*map(str, arguments)])
+    return end.value.code, out.getvalue()
+
+
+SHEET = ZOO / "cifar10-test-100.json"
+SHIPPED = "cifar10-resnet20-gaussian-0.25"
+
+
+def test_the_shipped_ensemble_is_healthy() -> None:
+    code, printed = models("diagnose", SHIPPED, "--images", SHEET, "--select", "::8", "--json")
+    assert not code
+    found = json.loads(printed)
+    by_name = {finding["name"]: finding["value"] for finding in found["findings"]}
+    assert found["healthy"], printed
+    assert by_name["clean accuracy"] > 0.5
+    assert by_name["accuracy under noise"]["gaussian, sigma 0.25"] > 0.5
+
+
+def test_the_command_names_what_is_wrong_with_its_input(tmp_path: Path) -> None:
+    code, _ = models("diagnose", SHIPPED, "--images", SHEET, "--select", "200:")
+    assert "the selection '200:' has no images" in str(code)
+    np.savez(tmp_path / "small.npz", images=np.zeros((2, 8, 8, 3), np.uint8), labels=np.array([0, 1]))
+    code, _ = models("diagnose", SHIPPED, "--images", tmp_path / "small.npz")
+    assert "the images have shape (3, 8, 8), and cifar10-resnet20-gaussian-0.25 takes (3, 32, 32)" in str(code)
