@@ -38,7 +38,7 @@ ABOUT = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The certificates of a data set, each judged by its label.
 
@@ -109,6 +109,9 @@ class Report:
         rows = ((radius_text(radius), accuracy) for radius, accuracy in self.curve)
         curve = markdown_table(("radius", "certified accuracy, %"), rows)
         return "\n".join([f"# {self.name}", "", self.question, "", *figures, "", ABOUT, "", *curve, ""])
+
+    def __repr__(self) -> str:
+        return f"Report({self.name!r}, {len(self.judged)} images, {self.question})"
 
     def _repr_markdown_(self) -> str:
         return self.markdown()

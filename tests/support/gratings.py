@@ -52,6 +52,7 @@ def trained(
     torch.manual_seed(0)
     network, (images, labels) = Directions(), gratings(2000, seed=1)
     optimiser = torch.optim.Adam(network.parameters(), 1e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=steps)
     for _ in range(steps):
         rows = torch.randint(0, len(images), (64,))
         shown = images[rows] if noise is None else noise.perturb(images[rows])
@@ -59,4 +60,5 @@ def trained(
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
+        schedule.step()
     return network.eval()
