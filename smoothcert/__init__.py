@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         WaitTimeoutError,
         WorkerDiedError,
     )
-    from smoothcert.engine.diagnosis import Diagnosis
+    from smoothcert.diagnosis import Diagnosis
     from smoothcert.engine.smoothed import Smoothed, SmoothedWarning
     from smoothcert.errors import CertificateError, CountsError, DomainError, LedgerError, SmoothcertError
     from smoothcert.extras import MissingExtraError
@@ -130,7 +130,7 @@ _MODULES = {
     "AsyncClient": "smoothcert.client",
     "Certificate": "smoothcert.certificate",
     "Client": "smoothcert.client",
-    "Diagnosis": "smoothcert.engine.diagnosis",
+    "Diagnosis": "smoothcert.diagnosis",
     "Fixed": "smoothcert.procedures",
     "Gaussian": "smoothcert.noise",
     "MissingExtraError": "smoothcert.extras",

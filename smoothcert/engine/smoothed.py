@@ -18,10 +18,11 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from smoothcert.certificate import Certificate
+from smoothcert.diagnosis import Diagnosis
 from smoothcert.engine.bar import counting
 from smoothcert.engine.batches import as_float, as_images, as_labels, count_images, image_batches, labelled_batches
 from smoothcert.engine.case import Case, new_seed, start
-from smoothcert.engine.diagnosis import Diagnosis, diagnose
+from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import (
     Ensemble,

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from models.__main__ import run
 from models.registry import ZOO, load
+from smoothcert.diagnosis import Diagnosis
 from smoothcert.engine import diagnosis
-from smoothcert.engine.diagnosis import Diagnosis, diagnose
+from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.ensemble import assemble
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.errors import DomainError
