@@ -93,6 +93,8 @@ class Ensemble:
     voting: str = "soft"
     consensus: int | None = None
     weights: Mapping[str, float] | None = None
+    named: bool = True
+    """Whether the classes have names; otherwise `classes` are their numbers, and certificates give no names."""
 
     def __post_init__(self) -> None:
         digests = [member.digest for member in self.members]
@@ -106,6 +108,9 @@ class Ensemble:
     def digest(self) -> str:
         """sha256 of all that defines the members' logits and their meaning; see `ensemble_digest`."""
         return ensemble_digest([m.identity for m in self.members], self.classes, self.input_shape, self.weights)
+
+    def class_name(self, index: int) -> str | None:
+        return self.classes[index] if self.named else None
 
     @property
     def device(self) -> torch.device:
