@@ -168,7 +168,9 @@ OPERATIONS: dict[str, Operation] = {
     "list_procedures": Operation(
         answers={200: DocumentedAnswer("All of them.", ProcedureList, ("procedures",))}, problems=AUTHORISED
     ),
-    "list_noises": Operation(answers={200: DocumentedAnswer("All of them.", NoiseList, ("noises",))}, problems=AUTHORISED),
+    "list_noises": Operation(
+        answers={200: DocumentedAnswer("All of them.", NoiseList, ("noises",))}, problems=AUTHORISED
+    ),
     "plan": Operation(
         answers={200: DocumentedAnswer("The plan: whether the radius can be proved, and why.", PlanAnswer, ("plan",))},
         problems=(*AUTHORISED, *BODY, *QUESTION, "unavailable"),
