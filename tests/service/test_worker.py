@@ -39,8 +39,8 @@ from workers.settings import WorkerSettings
 from workers.worker import CertificationWorker
 
 SEED = "0123456789abcdef"
-LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 12_000}, "radius": None}
-"""About four seconds of work."""
+LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 20_000}, "radius": None}
+"""About two seconds of work."""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def undisturbed(zoo: Path, ensemble: str, question: Question, value: float) -> d
 @pytest.fixture(scope="module")
 def expected(zoo: Path) -> dict[str, object]:
     """The certificate of LONG for an image of 0.503, by an undisturbed engine."""
-    return undisturbed(zoo, "moody", Question(Gaussian(SIGMA), Fixed(n=12_000)), 0.503)
+    return undisturbed(zoo, "moody", Question(Gaussian(SIGMA), Fixed(n=20_000)), 0.503)
 
 
 def test_a_certificate_from_the_queue_is_that_of_the_engine(steady: Pool, zoo: Path) -> None:
