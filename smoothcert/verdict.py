@@ -24,9 +24,9 @@ class Stage:
     p_lower: float | None = None
     p_upper: float | None = None
     certify_at: int | None = None
-    """The count from which on the stage certifies, if the procedure has integer boundaries."""
+    """The stage certifies at this count or more, if the procedure has integer boundaries."""
     abandon_at: int | None = None
-    """The count down from which the stage abandons; -1 for never."""
+    """The stage abandons at this count or less; -1 for never."""
 
 
 @dataclass(frozen=True)
