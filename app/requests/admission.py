@@ -62,7 +62,7 @@ def require_labels(request: CertificationRequest, card: EnsembleCard, *, images:
     if labels is None:
         return
     if len(labels) != images:
-        raise invalid("labels", f"there must be one for each image, got {len(labels)} for {images} images")
+        raise invalid("labels", f"there are {len(labels)} for {images} images, wanted one for each")
     for index, label in enumerate(labels):
         if label >= classes:
             raise invalid(f"labels.{index}", f"must be a class of {card.name}, from 0 to {classes - 1}; got {label}")
@@ -119,12 +119,8 @@ def _noise(request: CertificationRequest, card: EnsembleCard) -> Noise:
         return card.noise
     if card.noise is None or request.noise.suits(card.noise) or request.allow_noise_mismatch:
         return request.noise
-    raise invalid(
-        "noise",
-        f"must be {card.noise.label}, for which {card.name} was trained; got {request.noise.label} "
-        "(`allow_noise_mismatch` allows another noise)",
-        code="noise_mismatch",
-    )
+    detail = f"is {request.noise.label}, but {card.name} was trained for {card.noise.label}"
+    raise invalid("noise", f"{detail}; `allow_noise_mismatch` allows it", code="noise_mismatch")
 
 
 def _require_levels(settled: Settled, images: int) -> None:

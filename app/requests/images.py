@@ -133,12 +133,10 @@ def _from_array(array: Pixels, spec: ImageSpec) -> Pixels:
     if pixels.dtype == np.uint8:
         return pixels
     if not np.isfinite(pixels).all():
-        raise UnusableImageError("has values that are NaN or infinite; they must be from 0 to 1")
+        raise UnusableImageError("has values that are NaN or infinite, wanted numbers from 0 to 1")
     low, high = float(pixels.min()), float(pixels.max())
     if low < 0 or high > 1:
-        raise UnusableImageError(
-            f"has values from {low:g} to {high:g}; they must be from 0 to 1 (or uint8 from 0 to 255)"
-        )
+        raise UnusableImageError(f"has values from {low:g} to {high:g}, wanted 0 to 1 (or uint8 from 0 to 255)")
     return pixels
 
 
@@ -153,9 +151,7 @@ def _channels_first(array: Pixels, spec: ImageSpec) -> Pixels:
         return array
     if array.shape == last:
         return array.transpose(2, 0, 1)
-    raise UnusableImageError(
-        f"must have shape {list(first)} (C, H, W) or {list(last)} (H, W, C), got {list(array.shape)}"
-    )
+    raise UnusableImageError(f"has shape {list(array.shape)}, wanted {list(first)} (C, H, W) or {list(last)} (H, W, C)")
 
 
 # --- files
@@ -209,7 +205,7 @@ def _pieces(data: bytes) -> Iterator[int]:
 def _mode(image: Image.Image, data: bytes, spec: ImageSpec) -> str:
     """The mode in which to read the pixels; UnusableImageError if the header shows that the image cannot be used."""
     if getattr(image, "n_frames", 1) > 1:
-        raise UnusableImageError(f"has {getattr(image, 'n_frames', 2)} frames; it must be one still image")
+        raise UnusableImageError(f"has {getattr(image, 'n_frames', 2)} frames, wanted one still image")
     if image.width * image.height > spec.most_pixels:
         raise UnusableImageError(
             f"has {image.width:,} x {image.height:,} pixels, which is more than {spec.most_pixels:,}"
@@ -217,7 +213,7 @@ def _mode(image: Image.Image, data: bytes, spec: ImageSpec) -> str:
     if image.size != (spec.width, spec.height):
         size = f"{spec.width} x {spec.height}"
         raise UnusableImageError(
-            f"must be {size} (width x height), got {image.width} x {image.height}; the service resizes nothing"
+            f"is {image.width} x {image.height} (width x height), wanted {size}; the service resizes nothing"
         )
     if (turned := image.getexif().get(ORIENTATION, UPRIGHT)) != UPRIGHT:
         raise UnusableImageError(f"has EXIF orientation {turned!r}; rotate its pixels and remove the tag")
@@ -225,7 +221,7 @@ def _mode(image: Image.Image, data: bytes, spec: ImageSpec) -> str:
         raise UnusableImageError(f"is a file, but the ensemble takes {spec.channels} channels: send a tensor")
     if spec.convert == "none" and (kind := _kind(image, data)) != own:
         way = "rgb" if own == "RGB" else "grey"
-        raise UnusableImageError(f"must be {own} with 8 bits, got {kind}; `convert`: {way!r} allows to convert it")
+        raise UnusableImageError(f"is {kind}, wanted {own} with 8 bits; `convert`: {way!r} allows to change that")
     if spec.convert != "none" and CONVERSIONS[spec.convert] != own:
         raise UnusableImageError(
             f"cannot be converted to {spec.convert!r}: the ensemble takes {spec.channels} channels"

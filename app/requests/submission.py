@@ -69,7 +69,7 @@ def _require_count(count: int, *, most: int) -> None:
     if not count:
         raise invalid("images", "there must be at least one, got 0")
     if count > most:
-        raise ProblemError("too_many_images", f"a request may have at most {most:,} images, got {count:,}")
+        raise ProblemError("too_many_images", f"a request may have {most:,} images at most, got {count:,}")
 
 
 def _from_json(data: bytes) -> Submission:

@@ -149,7 +149,7 @@ def test_sigma_of_an_old_client_is_refused_by_an_ensemble_of_another_noise(playe
     with pytest.raises(ProblemError) as refused:
         settle(request, card, images=1, most_samples=10**9)
     assert refused.value.code == "noise_mismatch"
-    for words in ("noise: must be salt, rate 0.25", card.name, "got gaussian, sigma 0.25", "allow_noise_mismatch"):
+    for words in ("noise: is gaussian, sigma 0.25", card.name, "trained for salt, rate 0.25", "allow_noise_mismatch"):
         assert words in refused.value.detail
     allowed = request.model_copy(update={"allow_noise_mismatch": True})
     assert settle(allowed, card, images=1, most_samples=10**9).question.noise == Gaussian(0.25)
