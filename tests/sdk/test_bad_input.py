@@ -186,7 +186,7 @@ def test_a_request_that_is_too_large_is_sent_once(client: Client) -> None:
     with pytest.raises(errors.TooLargeError, match="certify_many") as caught:
         client.certify(bytes(40_000_000), **QUICK)
     assert (caught.value.status, caught.value.attempts) == (413, 1)
-    with pytest.raises(errors.TooLargeError, match="may have .*1,000 images"):
+    with pytest.raises(errors.TooLargeError, match=r"may have .*1,000 images"):
         client.certify(np.zeros((1001, 8, 8, 3), np.uint8), **QUICK)
 
 

@@ -65,9 +65,8 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     for radius, accuracy in curve:
         assert accuracy == 100 * sum(each >= radius and each > 0 for each in radii) / 10
     markdown = Path("report/report.md").read_text()
-    assert markdown.startswith(
-        "# data by trivial\n\nprocedure fixed, n0 100, n 1000, gaussian, sigma 0.02, alpha 0.001"
-    )
+    assert markdown.startswith("# data by trivial\n\nprocedure fixed, n0 100, n 1000, ")
+    assert "gaussian, sigma 0.02, alpha 0.001" in markdown
     assert f"| ACR | {report['figures']['ACR']:.4g} |" in markdown
     assert Path("report/report.png").read_bytes().startswith(b"\x89PNG")
     checked = smoothcert("verify", "report/certificates.jsonl")
