@@ -138,7 +138,7 @@ def test_arrays_are_a_data_set(service: str, folder: Path, names: bool) -> None:
 
 def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "without").mkdir()
-    (tmp_path / "without" / "matplotlib.py").write_text("raise ImportError")
+    (tmp_path / "without" / "matplotlib.py").write_text("raise ModuleNotFoundError(name='matplotlib')")
     done = smoothcert_process(
         "evaluate", folder, *QUICKLY, "--out", "report", url=service, env={"PYTHONPATH": f"{tmp_path / 'without'}"}
     )
