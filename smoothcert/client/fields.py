@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from smoothcert.client.errors import InvalidRequestError
 from smoothcert.errors import explain
-from smoothcert.noise import Noise
-from smoothcert.procedures import Parameters
+from smoothcert.noise import NOISES, Noise
+from smoothcert.procedures import PROCEDURES, Parameters
 from smoothcert.request import CertificationRequest, Voting
 
 Request = TypeVar("Request", bound=CertificationRequest)
@@ -41,6 +41,8 @@ class RequestFields(TypedDict, total=False):
 
 def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> Request:
     """The request that the keywords make; InvalidRequestError if one of them is wrong or unknown."""
+    for family in (NOISES, PROCEDURES):
+        family.prepare()  # before anything is sent: pydantic swallows a Ctrl-C that comes while it builds a validator
     fields: dict[str, Any] = {name: _plain(value) for name, value in {**keywords, **more}.items()}
     if isinstance(labels := fields.get("labels"), Iterable) and not isinstance(labels, str | bytes | Mapping):
         fields["labels"] = tuple(map(_whole, labels))

@@ -65,9 +65,8 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     for radius, accuracy in curve:
         assert accuracy == 100 * sum(each >= radius and each > 0 for each in radii) / 10
     markdown = Path("report/report.md").read_text()
-    assert markdown.startswith(
-        "# data by trivial\n\nprocedure fixed, n0 100, n 1000, gaussian, sigma 0.02, alpha 0.001"
-    )
+    assert markdown.startswith("# data by trivial\n\nprocedure fixed, n0 100, n 1000, ")
+    assert "gaussian, sigma 0.02, alpha 0.001" in markdown
     assert f"| ACR | {report['figures']['ACR']:.4g} |" in markdown
     assert Path("report/report.png").read_bytes().startswith(b"\x89PNG")
     checked = smoothcert("verify", "report/certificates.jsonl")
@@ -139,7 +138,7 @@ def test_arrays_are_a_data_set(service: str, folder: Path, names: bool) -> None:
 
 def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "without").mkdir()
-    (tmp_path / "without" / "matplotlib.py").write_text("raise ImportError")
+    (tmp_path / "without" / "matplotlib.py").write_text("raise ModuleNotFoundError(name='matplotlib')")
     done = smoothcert_process(
         "evaluate", folder, *QUICKLY, "--out", "report", url=service, env={"PYTHONPATH": f"{tmp_path / 'without'}"}
     )
