@@ -9,7 +9,6 @@ from smoothcert.errors import SmoothcertError
 
 INSTALLED_BY = {
     "torch": "'smoothcert[torch]'",
-    "httpx": "'smoothcert[client]'",
     "httpx2": "'smoothcert[client]'",
     "rich": "'smoothcert[cli]'",
     "typer": "'smoothcert[cli]'",

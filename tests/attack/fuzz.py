@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import hypothesis
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,7 @@ class Tally:
     def count(self, case: str, answer: Callable[[], str]) -> None:
         try:
             status = answer()
-        except (httpx.TimeoutException, TimeoutError):
+        except (httpx2.TimeoutException, TimeoutError):
             self.hangs.append(case)
             return
         self.statuses[f"{status[0]}xx" if status else "closed"] += 1
@@ -223,7 +223,7 @@ def _numbers(cases: int, whole: Whole, tally: Tally) -> Iterator[int]:
             tally.wrong.append(f"after {tally.kind}/{number} a good image was not certified")
 
 
-def _post(client: httpx.Client, posted: Posted) -> str:
+def _post(client: httpx2.Client, posted: Posted) -> str:
     headers = {"Content-Type": posted.kind}
     answer = client.post(URL, content=posted.body, params=posted.query, headers=headers, timeout=PATIENCE)
     return str(answer.status_code)
@@ -251,7 +251,7 @@ def ends(whole: Whole) -> Counter[str]:
     )
 
 
-def _ids(client: httpx.Client, status: str) -> list[str]:
+def _ids(client: httpx2.Client, status: str) -> list[str]:
     found, cursor = [], ""
     while True:
         page = client.get(

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from functools import cache
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from PIL import Image
@@ -112,7 +112,7 @@ def scan() -> bytes:
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_a_file_of_tiny_pieces_is_refused(client: httpx.Client, player: Player, flood: Callable[[int], bytes]) -> None:
+def test_a_file_of_tiny_pieces_is_refused(client: httpx2.Client, player: Player, flood: Callable[[int], bytes]) -> None:
     answer = client.post(URL, json=question(player.ensemble, images=[text(flood(20_000))]))
     assert "chunks, segments or scans" in problem(answer, "invalid_image").detail
     assert client.post(URL, json=question(player.ensemble, images=[text(flood(50))])).status_code in (202, 422)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -58,7 +58,7 @@ def test_bodies_under_way_take_so_much_and_no_more(odd: Api, player: Player) -> 
     player.play()
 
 
-def _refused(api: Api, payload: bytes) -> httpx.Response | None:
+def _refused(api: Api, payload: bytes) -> httpx2.Response | None:
     answer = api.client.post(URL, content=payload + b" " * 3_000_000, headers=JSON)
     return answer if answer.status_code == 503 else None
 
@@ -73,7 +73,7 @@ def test_many_large_uploads_at_a_time_are_answered_within_the_memory(odd: Api, p
             highest.append(odd.resident_bytes())
 
     def post(_: int) -> int:
-        return httpx.post(url, content=body, headers=JSON, timeout=60).status_code
+        return httpx2.post(url, content=body, headers=JSON, timeout=60).status_code
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -98,7 +98,7 @@ def test_who_waits_for_an_answer_holds_nothing(odd: Api, player: Player) -> None
     with ThreadPoolExecutor(8) as pool:  # twice as many as fit
         answers = []
         for number in range(8):
-            answers.append(pool.submit(httpx.post, url, content=body, headers=wait, timeout=90))
+            answers.append(pool.submit(httpx2.post, url, content=body, headers=wait, timeout=90))
             eventually(lambda: len(player.waiting()) == number + 1)  # noqa: B023
         for _ in range(8):
             player.play()

@@ -7,7 +7,7 @@ import socket
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import pytest
 
 from models.errors import EnsembleNameError
@@ -35,7 +35,7 @@ TEXT = 'a\r\nX-Evil: 1\r\n\r\n{"level": "forged"}\x1b[31m\x00\x7f\u2028\u202e<sc
 
 
 @pytest.mark.parametrize("name", TRICKS)
-def test_a_name_is_no_path(client: httpx.Client, player: Player, name: str) -> None:
+def test_a_name_is_no_path(client: httpx2.Client, player: Player, name: str) -> None:
     for where in ("/v1/ensembles/", "/page/", f"{URL}/"):
         answer = client.get(
             where + quote(name, safe="").replace(".", "%2e")
@@ -48,7 +48,7 @@ def test_a_name_is_no_path(client: httpx.Client, player: Player, name: str) -> N
 
 
 @pytest.mark.parametrize("cursor", [*TRICKS, "MQ==", "bnVsbA==", "0:x"])
-def test_a_cursor_of_ones_own_is_refused(client: httpx.Client, cursor: str) -> None:
+def test_a_cursor_of_ones_own_is_refused(client: httpx2.Client, cursor: str) -> None:
     problem(client.get(URL, params={"cursor": cursor}), "invalid_request")
 
 
@@ -126,7 +126,7 @@ def test_no_text_of_a_request_forges_a_line_of_the_log(api: Api, player: Player,
     assert place in ("path", "id", "ensemble") or "forged" not in json.dumps(line)
 
 
-def test_an_address_is_no_image(client: httpx.Client, player: Player) -> None:
+def test_an_address_is_no_image(client: httpx2.Client, player: Player) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.5)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/image.png"

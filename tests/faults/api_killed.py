@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
-import httpx
+import httpx2
 
 from smoothcert.certificate import Certificate
 from smoothcert.certification import ENDED, Certification
@@ -58,6 +58,6 @@ def waiting(service: Service, question: Mapping[str, Any]) -> list[Certificate]:
             certification = Certification.model_validate_json(answer.raise_for_status().content)
             if certification.status in ENDED:
                 return [*certification.certificates]
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             time.sleep(0.1)
     raise StuckError("a client that waits had no answer within 60 s")

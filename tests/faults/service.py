@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 import numpy.typing as npt
 import redis
 
@@ -168,5 +168,5 @@ class Service:
         sent: list[npt.NDArray[Any]] = list(images or self.exhibit.images)
         return {"ensemble": self.exhibit.ensemble, **question, "images": [tensor(image) for image in sent]}
 
-    def post(self, body: Mapping[str, Any], **headers: str) -> httpx.Response:
-        return httpx.post(f"{self.url}/v1/certifications", json=body, headers=headers, timeout=90)
+    def post(self, body: Mapping[str, Any], **headers: str) -> httpx2.Response:
+        return httpx2.post(f"{self.url}/v1/certifications", json=body, headers=headers, timeout=90)

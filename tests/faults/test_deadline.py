@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from rq import Queue
 from rq.serializers import JSONSerializer
@@ -46,7 +46,7 @@ def test_whoever_waits_is_told_that_the_deadline_has_passed(deserted: tuple[Api,
 def test_whoever_listens_is_told_too(deserted: tuple[Api, Player]) -> None:
     api, worker = deserted
     here = f"{URL}/{posted(api, worker)}/events"
-    with api.client.stream("GET", here, timeout=httpx.Timeout(30)) as answer:
+    with api.client.stream("GET", here, timeout=httpx2.Timeout(30)) as answer:
         lines = list(answer.iter_lines())
     assert "event: completed" in lines
     assert any("deadline_exceeded" in line for line in lines)

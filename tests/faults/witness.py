@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 
 from smoothcert.certificate import Certificate
 from store import keys
@@ -38,7 +38,7 @@ class Witness:
         """The id, or None where the service is away. `end` is `succeeded`, or the code of the expected failure."""
         try:
             answer = self._service.post(self._service.body(question, images))
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return None
         if answer.status_code == ACCEPTED:
             self._accepted[answer.json()["id"]] = end

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from app.__main__ import main
@@ -215,5 +215,5 @@ def test_bad_settings_are_said_in_a_sentence(command: Callable[..., Done]) -> No
 def test_an_open_service_says_so(valkey: EmbeddedServer, tmp_path: Path, api: Api) -> None:
     assert "no API keys are set up" in api.log.read_text()
     with Api(valkey.url, tmp_path, host="0.0.0.0", open="true") as wide:
-        assert httpx.get(f"http://127.0.0.1:{wide.port}/healthz").status_code == 200
+        assert httpx2.get(f"http://127.0.0.1:{wide.port}/healthz").status_code == 200
         assert "no API keys are set up" in wide.log.read_text()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -87,7 +87,7 @@ __all__ = ["nothing_is_queued"]
     ],
 )
 def test_a_wrong_field_is_named_with_what_was_seen(
-    client: httpx.Client, player: Player, fields: dict[str, Any], field: str, seen: str
+    client: httpx2.Client, player: Player, fields: dict[str, Any], field: str, seen: str
 ) -> None:
     refusal = problem(client.post(URL, json=question(player.ensemble, **fields)), "invalid_request")
     messages = [each.message for each in refusal.errors if each.field == field]
@@ -95,11 +95,11 @@ def test_a_wrong_field_is_named_with_what_was_seen(
     assert any(seen in message for message in messages), refusal
 
 
-def test_an_unknown_ensemble_is_not_found(client: httpx.Client, player: Player) -> None:
+def test_an_unknown_ensemble_is_not_found(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "unknown_ensemble", "'nobody'", player.ensemble, ensemble="nobody")
 
 
-def test_another_noise_than_the_ensembles_must_be_allowed(client: httpx.Client, player: Player) -> None:
+def test_another_noise_than_the_ensembles_must_be_allowed(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "noise_mismatch", "0.5", "0.25", "allow_noise_mismatch", sigma=0.5)
     answer = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_noise_mismatch=True))
     assert answer.json()["request"]["noise"] == {"sigma": 0.5, "name": "gaussian", "norm": "l2"}
@@ -110,21 +110,21 @@ def test_another_noise_than_the_ensembles_must_be_allowed(client: httpx.Client, 
     player.play()
 
 
-def test_an_ensemble_of_unknown_noise_needs_one(client: httpx.Client, players: Callable[..., Player]) -> None:
+def test_an_ensemble_of_unknown_noise_needs_one(client: httpx2.Client, players: Callable[..., Player]) -> None:
     other = players(noise=None)
     problem(client.post(URL, json=question(other.ensemble)), "invalid_request")
     assert other.waiting() == []
     assert client.post(URL, json=question(other.ensemble, sigma=0.5)).json()["request"]["noise"]["sigma"] == 0.5
 
 
-def test_what_the_ensemble_does_not_offer_is_refused(client: httpx.Client, player: Player) -> None:
+def test_what_the_ensemble_does_not_offer_is_refused(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "invalid_request", "'weighted'", "'soft', 'hard'", voting="weighted")
     refused(client, player, "invalid_request", "3", "2 members", consensus=3)
     refused(client, player, "invalid_request", "labels", "1", "2 images", images=[text(picture())] * 2, labels=[0])
     refused(client, player, "invalid_request", "labels.0", "3", "0 to 2", labels=[3])
 
 
-def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx.Client, player: Player) -> None:
+def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx2.Client, player: Player) -> None:
     # by hand: 0.0005 ** (1 / 200) = 0.9627, sigma * Phi^-1 of it = 0.4457; log(0.0005) / log(Phi(0.5 / 0.25)) = 330.3
     refused(client, player, "radius_out_of_reach", "0.4457", "is 0.5", "200 samples", "331 samples", radius=0.5)
     refused(client, player, "radius_out_of_reach", "no number of samples", radius=5)
@@ -134,7 +134,7 @@ def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx.C
     refused(client, player, "radius_out_of_reach", *beyond, radius=1.5, procedure="sequential")
 
 
-def test_where_alpha_is_shared_less_is_in_reach(client: httpx.Client, player: Player) -> None:
+def test_where_alpha_is_shared_less_is_in_reach(client: httpx2.Client, player: Player) -> None:
     many = [text(picture())] * 20
     payload = question(player.ensemble, radius=0.42, images=many)
     assert client.post(URL, json=payload).status_code == 202
@@ -146,13 +146,13 @@ def test_where_alpha_is_shared_less_is_in_reach(client: httpx.Client, player: Pl
     )
 
 
-def test_a_fixed_procedure_takes_no_radius_and_the_others_need_one(client: httpx.Client, player: Player) -> None:
+def test_a_fixed_procedure_takes_no_radius_and_the_others_need_one(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "invalid_request", "radius", "largest", procedure="fixed")
     for name in ("adaptive", "sequential"):
         refused(client, player, "invalid_request", "radius", name, procedure=name, radius=None)
 
 
-def test_a_certification_may_draw_so_many_samples(client: httpx.Client, player: Player) -> None:
+def test_a_certification_may_draw_so_many_samples(client: httpx2.Client, player: Player) -> None:
     much = {"name": "fixed", "n": 10**9}
     refused(client, player, "too_many_samples", "1,000,000,100", "200,000,000", procedure=much, radius=None)
     each = {"name": "fixed", "n": 99_999_950}
@@ -183,29 +183,29 @@ def test_a_certification_may_draw_so_many_samples(client: httpx.Client, player: 
     ],
 )
 @pytest.mark.parametrize("path", [URL, "/v1/plan", "/v1/verify"])
-def test_malformed_json_is_refused(client: httpx.Client, body: bytes, path: str) -> None:
+def test_malformed_json_is_refused(client: httpx2.Client, body: bytes, path: str) -> None:
     problem(client.post(path, content=body, headers=JSON), "malformed_json")
 
 
-def test_half_a_character_is_refused(client: httpx.Client) -> None:
+def test_half_a_character_is_refused(client: httpx2.Client) -> None:
     body = b'{"metadata": {"\\ud800": ""}}'
     problem(client.post(URL, content=body, headers=JSON), "malformed_json")
     problem(client.post("/v1/verify", content=body, headers=JSON), "invalid_certificate")
 
 
 @pytest.mark.parametrize("body", [b"1", b"null", b"[]", b'"x"', b"{}"])
-def test_json_that_is_no_request_is_refused(client: httpx.Client, body: bytes) -> None:
+def test_json_that_is_no_request_is_refused(client: httpx2.Client, body: bytes) -> None:
     problem(client.post(URL, content=body, headers=JSON), "invalid_request")
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x"])
 @pytest.mark.parametrize("path", [URL, "/v1/plan", "/v1/verify"])
-def test_an_unknown_content_type_is_refused(client: httpx.Client, kind: str, path: str) -> None:
+def test_an_unknown_content_type_is_refused(client: httpx2.Client, kind: str, path: str) -> None:
     answer = client.post(path, content=b"{}", headers={"Content-Type": kind} if kind else {})
     assert "application/json" in problem(answer, "unsupported_media_type").detail
 
 
-def test_a_packed_body_is_refused(client: httpx.Client) -> None:
+def test_a_packed_body_is_refused(client: httpx2.Client) -> None:
     answer = client.post(URL, content=b"{}", headers={**JSON, "Content-Encoding": "gzip"})
     assert "gzip" in problem(answer, "unsupported_media_type").detail
 
@@ -226,11 +226,11 @@ FORM = {"Content-Type": "multipart/form-data; boundary=x"}
         (b"--x--\r\n", {"Content-Type": "multipart/form-data; boundary=" + "x" * 300}),
     ],
 )
-def test_a_malformed_form_is_refused(client: httpx.Client, body: bytes, kind: dict[str, str]) -> None:
+def test_a_malformed_form_is_refused(client: httpx2.Client, body: bytes, kind: dict[str, str]) -> None:
     problem(client.post(URL, content=body, headers=kind), "malformed_multipart")
 
 
-def test_a_form_must_have_its_parts(client: httpx.Client, player: Player) -> None:
+def test_a_form_must_have_its_parts(client: httpx2.Client, player: Player) -> None:
     payload = json.dumps({"ensemble": player.ensemble, "radius": 0.25})
     image: Any = ("images", picture())
     assert "`request`" in problem(client.post(URL, files=[("bild", b"x")]), "invalid_request").detail
@@ -312,7 +312,7 @@ def test_a_body_must_arrive_in_time(strict: Api) -> None:
 @pytest.mark.parametrize(
     "shape", ["(True, 3, 32, 32)", f"({'1, ' * 100})", "(0, 99999999999999999999999, 32, 32)", "(1, -3, 32, 32)"]
 )
-def test_a_shape_that_no_array_has_is_refused(client: httpx.Client, shape: str) -> None:
+def test_a_shape_that_no_array_has_is_refused(client: httpx2.Client, shape: str) -> None:
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(500) + b"\n"
     body = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
     problem(client.post(URL, content=body, headers=NPY), "malformed_npy")
@@ -327,7 +327,7 @@ def test_a_body_that_owns_up_to_its_size_is_refused_at_once(api: Api) -> None:
         assert b" 413 " in connection.recv(4096)
 
 
-def test_a_sequential_test_that_takes_minutes_to_plan_is_refused(client: httpx.Client, player: Player) -> None:
+def test_a_sequential_test_that_takes_minutes_to_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     procedure = {"name": "sequential", "max_samples": 1_000_001}
     payload = {"ensemble": player.ensemble, "radius": 0.1, "procedure": procedure}
     answer = client.post("/v1/plan", json=payload)

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from PIL import Image
@@ -25,7 +25,7 @@ from tests.support.player import CLASSES, SHAPE, SIGMA, Player, certificate
 # --- post
 
 
-def test_a_request_is_accepted_and_can_be_found(client: httpx.Client, player: Player) -> None:
+def test_a_request_is_accepted_and_can_be_found(client: httpx2.Client, player: Player) -> None:
     answer = post(client, player)
     assert answer.status_code == 202
     certification = Certification.model_validate_json(answer.content)
@@ -37,7 +37,7 @@ def test_a_request_is_accepted_and_can_be_found(client: httpx.Client, player: Pl
     assert player.waiting() == [certification.id]
 
 
-def test_what_was_left_open_is_filled_in(client: httpx.Client, player: Player) -> None:
+def test_what_was_left_open_is_filled_in(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player, metadata={"who": "me\n"}, labels=[2], deadline_s=100)
     assert (certification.request.ensemble, certification.request.noise, certification.request.voting) == (
         player.ensemble,
@@ -51,11 +51,11 @@ def test_what_was_left_open_is_filled_in(client: httpx.Client, player: Player) -
     assert len(record.seed) == 32
 
 
-def test_two_requests_never_share_a_seed(client: httpx.Client, player: Player) -> None:
+def test_two_requests_never_share_a_seed(client: httpx2.Client, player: Player) -> None:
     assert player.record(posted(client, player).id).seed != player.record(posted(client, player).id).seed
 
 
-def test_a_wait_ends_with_the_certification(client: httpx.Client, player: Player) -> None:
+def test_a_wait_ends_with_the_certification(client: httpx2.Client, player: Player) -> None:
     worker = in_a_moment(player.play)
     started = time.monotonic()
     answer = post(client, player, headers={"Prefer": "respond-async, wait=60"})
@@ -76,7 +76,7 @@ def test_a_wait_ends_with_the_certification(client: httpx.Client, player: Player
     }
 
 
-def test_a_wait_that_is_over_gives_what_is_known(client: httpx.Client, player: Player) -> None:
+def test_a_wait_that_is_over_gives_what_is_known(client: httpx2.Client, player: Player) -> None:
     started = time.monotonic()
     answer = post(client, player, headers={"Prefer": "wait=1"})
     assert time.monotonic() - started > 0.9
@@ -86,20 +86,20 @@ def test_a_wait_that_is_over_gives_what_is_known(client: httpx.Client, player: P
 @pytest.mark.parametrize(
     "prefer", ["wait", "wait=", "wait=-1", "wait=1.5", "wait=ten", "handling=strict", "", "await=9"]
 )
-def test_a_malformed_preference_is_passed_over(client: httpx.Client, player: Player, prefer: str) -> None:
+def test_a_malformed_preference_is_passed_over(client: httpx2.Client, player: Player, prefer: str) -> None:
     answer = post(client, player, headers={"Prefer": prefer})
     assert answer.status_code == 202
     assert "preference-applied" not in answer.headers
 
 
-def test_nobody_waits_longer_than_a_minute(client: httpx.Client, player: Player) -> None:
+def test_nobody_waits_longer_than_a_minute(client: httpx2.Client, player: Player) -> None:
     worker = in_a_moment(player.play)
     answer = post(client, player, headers={"Prefer": 'WAIT = "3600"; foo'})
     worker.join()
     assert answer.headers["preference-applied"] == "wait=60"
 
 
-def test_the_three_ways_to_post_store_the_same_pixels(client: httpx.Client, player: Player) -> None:
+def test_the_three_ways_to_post_store_the_same_pixels(client: httpx2.Client, player: Player) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, *SHAPE), np.uint8)
     payload = question(player.ensemble)
     del payload["images"]
@@ -123,7 +123,7 @@ def test_the_three_ways_to_post_store_the_same_pixels(client: httpx.Client, play
         assert np.array_equal(stored, pixels)
 
 
-def test_floats_stay_floats_and_a_mixture_becomes_float(client: httpx.Client, player: Player) -> None:
+def test_floats_stay_floats_and_a_mixture_becomes_float(client: httpx2.Client, player: Player) -> None:
     grey = np.full(SHAPE, 51, np.uint8)
     for exact in (np.full(SHAPE, 0.1), np.full(SHAPE, 0.1, np.float32)):
         certification = posted(client, player, images=[tensor(grey), tensor(exact)])
@@ -133,7 +133,7 @@ def test_floats_stay_floats_and_a_mixture_becomes_float(client: httpx.Client, pl
         assert np.array_equal(stored[1], np.full(SHAPE, np.float32(0.1)))
 
 
-def test_high_priority_goes_before_all_that_wait(client: httpx.Client, player: Player) -> None:
+def test_high_priority_goes_before_all_that_wait(client: httpx2.Client, player: Player) -> None:
     first, second = posted(client, player), posted(client, player)
     assert (first.queue_position, second.queue_position) == (0, 1)
     urgent = posted(client, player, priority="high")
@@ -158,14 +158,14 @@ def test_the_only_ensemble_need_not_be_named(valkey: EmbeddedServer, tmp_path: P
         assert api.client.post(URL, json=payload).json()["ensemble"] == one.ensemble
 
 
-def test_an_ensemble_without_a_worker_is_waited_for(client: httpx.Client, player: Player) -> None:
+def test_an_ensemble_without_a_worker_is_waited_for(client: httpx2.Client, player: Player) -> None:
     player.announce(at=time.time() - 1800, ttl=60)
     assert posted(client, player).status == "queued"
     served = client.get(f"/v1/ensembles/{player.ensemble}").json()
     assert (served["ready"], served["workers"]) == (False, 0)
 
 
-def test_an_ensemble_that_nobody_has_served_for_long_is_unknown(client: httpx.Client, player: Player) -> None:
+def test_an_ensemble_that_nobody_has_served_for_long_is_unknown(client: httpx2.Client, player: Player) -> None:
     player.announce(at=time.time() - 3700, ttl=60)
     assert player.ensemble in problem(post(client, player), "unknown_ensemble").detail
 
@@ -173,7 +173,7 @@ def test_an_ensemble_that_nobody_has_served_for_long_is_unknown(client: httpx.Cl
 # --- get
 
 
-def test_progress_and_certificates_are_told_as_they_come(client: httpx.Client, player: Player) -> None:
+def test_progress_and_certificates_are_told_as_they_come(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player, images=[text(picture())] * 3)
     record = player.begin(player.take())
     assert got(client, certification.id).status == "running"
@@ -185,7 +185,7 @@ def test_progress_and_certificates_are_told_as_they_come(client: httpx.Client, p
     assert [each.index for each in got(client, certification.id).certificates] == [0, 2]
 
 
-def test_a_failure_is_told(client: httpx.Client, player: Player) -> None:
+def test_a_failure_is_told(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     record = player.begin(player.take())
     error = Failure(code="engine_failed", detail='with "quotes"\n')
@@ -194,7 +194,7 @@ def test_a_failure_is_told(client: httpx.Client, player: Player) -> None:
     assert (seen.status, seen.error) == ("failed", error)
 
 
-def test_a_get_can_wait_too(client: httpx.Client, player: Player) -> None:
+def test_a_get_can_wait_too(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     worker = in_a_moment(player.play)
     answer = client.get(f"{URL}/{certification.id}", headers={"Prefer": "wait=20"})
@@ -202,7 +202,7 @@ def test_a_get_can_wait_too(client: httpx.Client, player: Player) -> None:
     assert (answer.json()["status"], answer.headers["preference-applied"]) == ("succeeded", "wait=20")
 
 
-def test_a_lost_message_does_not_prolong_a_wait_to_its_end(client: httpx.Client, player: Player) -> None:
+def test_a_lost_message_does_not_prolong_a_wait_to_its_end(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
 
     def end_in_silence() -> None:
@@ -215,7 +215,7 @@ def test_a_lost_message_does_not_prolong_a_wait_to_its_end(client: httpx.Client,
     worker.join()
 
 
-def test_a_certification_that_is_deleted_while_one_waits_is_gone(client: httpx.Client, player: Player) -> None:
+def test_a_certification_that_is_deleted_while_one_waits_is_gone(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     record = player.begin(player.take())
 
@@ -229,7 +229,7 @@ def test_a_certification_that_is_deleted_while_one_waits_is_gone(client: httpx.C
 
 
 @pytest.mark.parametrize("name", ["cert_0", "nothing", "%2e%2e", "*", "a" * 500, "%00", "caf%C3%A9", "%ff"])
-def test_an_unknown_certification_is_not_found(client: httpx.Client, name: str) -> None:
+def test_an_unknown_certification_is_not_found(client: httpx2.Client, name: str) -> None:
     for answer in (
         client.get(f"{URL}/{name}"),
         client.get(f"{URL}/{name}/events"),
@@ -239,7 +239,7 @@ def test_an_unknown_certification_is_not_found(client: httpx.Client, name: str) 
         problem(answer, "unknown_certification")
 
 
-def test_what_has_expired_is_gone_but_not_forgotten(client: httpx.Client, player: Player) -> None:
+def test_what_has_expired_is_gone_but_not_forgotten(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     record = player.begin(player.take())
     player.finish(record, now=time.time() - 100, ttl=99)
@@ -257,7 +257,7 @@ def test_what_has_expired_is_gone_but_not_forgotten(client: httpx.Client, player
 # --- cancel and delete
 
 
-def test_what_waits_is_canceled_at_once(client: httpx.Client, player: Player) -> None:
+def test_what_waits_is_canceled_at_once(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     answer = client.post(f"{URL}/{certification.id}/cancel")
     assert (answer.status_code, answer.json()["status"]) == (200, "canceled")
@@ -266,7 +266,7 @@ def test_what_waits_is_canceled_at_once(client: httpx.Client, player: Player) ->
     problem(client.post(f"{URL}/{certification.id}/cancel"), "already_ended")
 
 
-def test_what_runs_is_asked_to_stop(client: httpx.Client, player: Player) -> None:
+def test_what_runs_is_asked_to_stop(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     record = player.begin(player.take())
     channel = player.redis.pubsub()
@@ -286,7 +286,7 @@ def test_what_runs_is_asked_to_stop(client: httpx.Client, player: Player) -> Non
     assert got(client, certification.id).status == "canceled"
 
 
-def test_a_cancel_that_comes_between_taking_and_beginning_wins(client: httpx.Client, player: Player) -> None:
+def test_a_cancel_that_comes_between_taking_and_beginning_wins(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     record = player.take()
     assert client.post(f"{URL}/{certification.id}/cancel").json()["status"] == "canceled"
@@ -294,7 +294,7 @@ def test_a_cancel_that_comes_between_taking_and_beginning_wins(client: httpx.Cli
     assert player.redis.eval(*call.arguments)[0] == 0
 
 
-def test_a_cancel_in_the_midst_of_changes_ends_in_one_of_two_ways(client: httpx.Client, player: Player) -> None:
+def test_a_cancel_in_the_midst_of_changes_ends_in_one_of_two_ways(client: httpx2.Client, player: Player) -> None:
     """The worker begins at the very time: whoever comes first, the other sees it."""
     for _ in range(20):
         certification = posted(client, player)
@@ -307,7 +307,7 @@ def test_a_cancel_in_the_midst_of_changes_ends_in_one_of_two_ways(client: httpx.
         assert (answer.status_code, answer.json()["status"]) == expected
 
 
-def test_only_what_has_ended_can_be_deleted(client: httpx.Client, player: Player) -> None:
+def test_only_what_has_ended_can_be_deleted(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     assert "queued" in problem(client.delete(f"{URL}/{certification.id}"), "still_running").detail
     record = player.begin(player.take())

@@ -7,7 +7,7 @@ import json
 import threading
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.answers import events
@@ -25,7 +25,7 @@ from tests.support.player import Player, certificate
 class Listener:
     """The events of a stream, in a thread."""
 
-    def __init__(self, client: httpx.Client, certification: str, **headers: str) -> None:
+    def __init__(self, client: httpx2.Client, certification: str, **headers: str) -> None:
         self.events: list[tuple[str, str, Any]] = []
         self.status = 0
         self._client, self._url = client, f"{URL}/{certification}/events"
@@ -59,7 +59,7 @@ class Listener:
         return self.events
 
 
-def test_events_tell_the_whole_story(client: httpx.Client, player: Player) -> None:
+def test_events_tell_the_whole_story(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player, images=[text(picture())] * 3)
     listener = Listener(client, certification.id)
     ((_, _, first),) = listener.until(1, "status")
@@ -84,7 +84,7 @@ def test_events_tell_the_whole_story(client: httpx.Client, player: Player) -> No
 
 
 @pytest.mark.parametrize("received", [0, 1, 2, 3])
-def test_a_stream_goes_on_exactly_where_it_broke_off(client: httpx.Client, player: Player, received: int) -> None:
+def test_a_stream_goes_on_exactly_where_it_broke_off(client: httpx2.Client, player: Player, received: int) -> None:
     certification = posted(client, player, images=[text(picture())] * 3)
     record = player.begin(player.take())
     for index in (1, 2):
@@ -96,7 +96,7 @@ def test_a_stream_goes_on_exactly_where_it_broke_off(client: httpx.Client, playe
     assert received_events[-1][0] == "completed"
 
 
-def test_a_certificate_that_is_saved_again_keeps_its_place(client: httpx.Client, player: Player) -> None:
+def test_a_certificate_that_is_saved_again_keeps_its_place(client: httpx2.Client, player: Player) -> None:
     """A worker that got no reply sends the same call again, and ids that were given out must stay true."""
     certification = posted(client, player, images=[text(picture())] * 3)
     record = player.begin(player.take())
@@ -107,7 +107,7 @@ def test_a_certificate_that_is_saved_again_keeps_its_place(client: httpx.Client,
     assert [event["index"] for kind, _, event in received_events if kind == "certificate"] == [2, 1, 0]
 
 
-def test_after_the_end_there_is_nothing_to_follow(client: httpx.Client, player: Player) -> None:
+def test_after_the_end_there_is_nothing_to_follow(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     player.play()
     answer = client.get(f"{URL}/{certification.id}/events", headers={"Last-Event-ID": "end"})
@@ -115,7 +115,7 @@ def test_after_the_end_there_is_nothing_to_follow(client: httpx.Client, player: 
 
 
 def test_a_stream_in_which_nothing_happens_says_that_it_lives(
-    valkey: EmbeddedServer, client: httpx.Client, player: Player, monkeypatch: pytest.MonkeyPatch
+    valkey: EmbeddedServer, client: httpx2.Client, player: Player, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.1)
     certification = posted(client, player).id
@@ -132,7 +132,7 @@ def test_a_stream_in_which_nothing_happens_says_that_it_lives(
     assert rest == [b": still here\n\n"] * 2
 
 
-def test_a_stream_ends_where_its_certification_is_deleted(client: httpx.Client, player: Player) -> None:
+def test_a_stream_ends_where_its_certification_is_deleted(client: httpx2.Client, player: Player) -> None:
     certification = posted(client, player)
     listener = Listener(client, certification.id)
     listener.until(1)
@@ -141,7 +141,7 @@ def test_a_stream_ends_where_its_certification_is_deleted(client: httpx.Client, 
 
 
 @pytest.mark.parametrize("id_", ["-1", "one", "1.0", "\u0663", "9" * 30, "END"])
-def test_a_malformed_last_event_id_is_refused(client: httpx.Client, player: Player, id_: str) -> None:
+def test_a_malformed_last_event_id_is_refused(client: httpx2.Client, player: Player, id_: str) -> None:
     certification = posted(client, player)
     answer = client.get(f"{URL}/{certification.id}/events", headers={b"Last-Event-ID": id_.encode()})
     assert "Last-Event-ID" in problem(answer, "invalid_request").detail
@@ -161,7 +161,7 @@ def test_a_malformed_last_event_id_is_refused(client: httpx.Client, player: Play
     ],
 )
 def test_accept_decides_whether_there_is_a_stream(
-    client: httpx.Client, player: Player, accept: str, fits: bool
+    client: httpx2.Client, player: Player, accept: str, fits: bool
 ) -> None:
     certification = posted(client, player)
     player.play()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from app.local.embedded import EmbeddedServer
@@ -105,7 +105,7 @@ def test_a_page_goes_on_where_one_was_deleted(apart: Api, alone: Player) -> None
         ({"cursor": "\u00e9"}, "cursor"),
     ],
 )
-def test_a_malformed_query_is_named(client: httpx.Client, query: dict[str, str], named: str) -> None:
+def test_a_malformed_query_is_named(client: httpx2.Client, query: dict[str, str], named: str) -> None:
     refusal = problem(client.get(URL, params=query), "invalid_request")
     assert refusal.errors[0].field == named
     assert query[named][:5] in refusal.detail or "\\" in refusal.detail

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from redis import Redis
 
@@ -47,7 +47,7 @@ def worker(server: EmbeddedServer) -> Player:
     return made
 
 
-def requests(api: Api, certification: str) -> Iterator[httpx.Response]:
+def requests(api: Api, certification: str) -> Iterator[httpx2.Response]:
     here = f"{URL}/{certification}"
     yield api.client.post(URL, json=question("x"))
     yield api.client.get(URL)
@@ -115,7 +115,7 @@ def test_after_a_restart_waits_are_woken_by_messages_again(server: EmbeddedServe
 
 
 def test_who_waits_through_an_outage_gets_an_answer(server: EmbeddedServer, outage: Api, worker: Player) -> None:
-    answers: list[httpx.Response] = []
+    answers: list[httpx2.Response] = []
     payload, wait = question(worker.ensemble), {"Prefer": "wait=60"}
     waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=payload, headers=wait)))
     waiting.start()
@@ -132,7 +132,7 @@ def test_a_wait_that_ends_within_an_outage_tells_what_was_known(
     server: EmbeddedServer, outage: Api, worker: Player
 ) -> None:
     """It was accepted: a 503 would make the client post it again."""
-    answers: list[httpx.Response] = []
+    answers: list[httpx2.Response] = []
     payload, wait = question(worker.ensemble), {"Prefer": "wait=2"}
     waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=payload, headers=wait)))
     waiting.start()

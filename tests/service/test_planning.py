@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,14 +28,14 @@ from tests.support.player import Player
 JSON = {"Content-Type": "application/json"}
 
 
-def planned(client: httpx.Client, player: Player, **fields: Any) -> PlanAnswer:
+def planned(client: httpx2.Client, player: Player, **fields: Any) -> PlanAnswer:
     answer = client.post("/v1/plan", json={"ensemble": player.ensemble, "radius": 0.25, **fields})
     assert answer.status_code == 200, answer.text
     return PlanAnswer.model_validate_json(answer.content)
 
 
 @pytest.mark.parametrize("procedure", [Fixed(n=1000), Adaptive(stages=(100, 500)), Sequential(max_samples=3000)])
-def test_a_plan_is_that_of_the_package(client: httpx.Client, player: Player, procedure: AnyProcedure) -> None:
+def test_a_plan_is_that_of_the_package(client: httpx2.Client, player: Player, procedure: AnyProcedure) -> None:
     answer = planned(client, player, procedure=procedure.model_dump(), alpha=0.01)
     expected = plan(procedure, Gaussian(0.25), 0.25, alpha=0.01)
     assert expected.boundaries is not None
@@ -59,7 +59,7 @@ def test_a_plan_is_that_of_the_package(client: httpx.Client, player: Player, pro
     assert (answer.alpha, answer.pooled, answer.look_count) == (0.01, procedure.pooled, len(expected.boundaries.looks))
 
 
-def test_a_plan_tells_what_is_out_of_reach(client: httpx.Client, player: Player) -> None:
+def test_a_plan_tells_what_is_out_of_reach(client: httpx2.Client, player: Player) -> None:
     answer = planned(client, player, radius=2)
     assert not answer.feasible
     assert answer.fewest_samples is None
@@ -68,7 +68,7 @@ def test_a_plan_tells_what_is_out_of_reach(client: httpx.Client, player: Player)
     assert (hopeless.feasible, hopeless.samples_needed, hopeless.boundaries) == (False, None, ())
 
 
-def test_seconds_follow_from_the_measured_rate(client: httpx.Client, player: Player) -> None:
+def test_seconds_follow_from_the_measured_rate(client: httpx2.Client, player: Player) -> None:
     player.announce(rate=1000.0)
     problem(client.get("/v1/ensembles/refresh-the-roster"), "unknown_ensemble")
     answer = planned(client, player, consensus=1)
@@ -78,7 +78,7 @@ def test_seconds_follow_from_the_measured_rate(client: httpx.Client, player: Pla
     assert answer.seconds.worst == pytest.approx(answer.most_samples * 2 / 1000)
 
 
-def test_where_alpha_is_shared_the_plan_knows(client: httpx.Client, player: Player) -> None:
+def test_where_alpha_is_shared_the_plan_knows(client: httpx2.Client, player: Player) -> None:
     alone = planned(client, player, image_count=10, family_wise=False)
     shared = planned(client, player, image_count=10, family_wise=True)
     assert shared.largest_radius == plan(Adaptive(), Gaussian(0.25), 0.25, alpha=0.0001).largest_radius
@@ -86,7 +86,7 @@ def test_where_alpha_is_shared_the_plan_knows(client: httpx.Client, player: Play
     assert (shared.alpha, alone.alpha) == (0.0001, 0.001)
 
 
-def test_a_bad_plan_is_refused(client: httpx.Client, player: Player) -> None:
+def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     def detail(code: str, **fields: Any) -> str:
         answer = client.post("/v1/plan", json={"ensemble": player.ensemble, "radius": 0.25, **fields})
         return problem(answer, code).detail
@@ -166,13 +166,13 @@ def test_a_procedure_that_the_ensemble_does_not_offer_is_named(player: Player) -
 # --- verify
 
 
-def test_a_certificate_is_verified(client: httpx.Client) -> None:
+def test_a_certificate_is_verified(client: httpx2.Client) -> None:
     text = examples.certificate().to_json()
     verified = VerificationAnswer.model_validate_json(client.post("/v1/verify", content=text, headers=JSON).content)
     assert (verified.consistent, verified.problems) == (True, ())
 
 
-def test_a_verification_has_the_intervals_of_every_look(client: httpx.Client) -> None:
+def test_a_verification_has_the_intervals_of_every_look(client: httpx2.Client) -> None:
     text = examples.certificate().to_json()
     answer = VerificationAnswer.model_validate_json(client.post("/v1/verify", content=text, headers=JSON).content)
     assert [(look.n, look.count) for look in answer.looks] == [(100, 90), (1000, 969)]
@@ -181,7 +181,7 @@ def test_a_verification_has_the_intervals_of_every_look(client: httpx.Client) ->
         assert look.p_interval == bounds
 
 
-def test_an_altered_certificate_is_found_out(client: httpx.Client) -> None:
+def test_an_altered_certificate_is_found_out(client: httpx2.Client) -> None:
     altered = {**json.loads(examples.certificate().to_json()), "radius": 0.9}
     verified = VerificationAnswer.model_validate_json(client.post("/v1/verify", json=altered).content)
     assert not verified.consistent
@@ -190,12 +190,12 @@ def test_an_altered_certificate_is_found_out(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("change", [{"radius": "0.1"}, {"unknown": 1}, {"decision": "perhaps"}, {"samples": -1}])
-def test_what_is_no_certificate_is_refused(client: httpx.Client, change: dict[str, Any]) -> None:
+def test_what_is_no_certificate_is_refused(client: httpx2.Client, change: dict[str, Any]) -> None:
     altered = {**json.loads(examples.certificate().to_json()), **change}
     assert next(iter(change)) in problem(client.post("/v1/verify", json=altered), "invalid_certificate").detail
 
 
-def test_json_of_another_kind_is_no_certificate(client: httpx.Client) -> None:
+def test_json_of_another_kind_is_no_certificate(client: httpx2.Client) -> None:
     for body in (b"{}", b"1", b"[]"):
         problem(client.post("/v1/verify", content=body, headers=JSON), "invalid_certificate")
 
@@ -203,7 +203,7 @@ def test_json_of_another_kind_is_no_certificate(client: httpx.Client) -> None:
 # --- what a form needs
 
 
-def test_procedures_and_noises_describe_themselves(client: httpx.Client) -> None:
+def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> None:
     procedures = ProcedureList.model_validate_json(client.get("/v1/procedures").content)
     assert procedures == ProcedureList.known()
     assert [each.name for each in procedures.data] == ["sequential", "adaptive", "fixed"]
@@ -211,7 +211,7 @@ def test_procedures_and_noises_describe_themselves(client: httpx.Client) -> None
     assert [(each.name, each.norm, each.parameters) for each in noises.data] == [("gaussian", "l2", ("sigma",))]
 
 
-def test_every_choice_of_a_form_can_be_planned(client: httpx.Client, player: Player) -> None:
+def test_every_choice_of_a_form_can_be_planned(client: httpx2.Client, player: Player) -> None:
     for card in client.get("/v1/procedures").json()["data"]:
         for variant in card["variants"]:
             budget = [int(each) for each in card["budget"]["default"].split()]

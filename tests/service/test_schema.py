@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import requests
 import schemathesis
@@ -50,7 +50,7 @@ def target(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_the_document_is_the_one_that_is_served(target: Target) -> None:
-    assert httpx.get(f"{target.url}/openapi.json").json() == DOCUMENT
+    assert httpx2.get(f"{target.url}/openapi.json").json() == DOCUMENT
 
 
 @schema.parametrize()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from pydantic import Field
@@ -211,7 +211,7 @@ def zoo(known: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def client(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     """A service of its own: server, API and worker."""
     folder = tmp_path_factory.mktemp("service")
     with EmbeddedServer(folder / "server") as server, ApiThatKnows(server.url, folder) as api:
@@ -224,7 +224,7 @@ def client(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[http
 
 
 @pytest.fixture(scope="module")
-def text(client: httpx.Client) -> str:
+def text(client: httpx2.Client) -> str:
     """The certificate, as the service gives it."""
     answer = client.post("/v1/certifications", json=QUESTION, headers={"Prefer": "wait=60"})
     assert answer.status_code == 200, answer.text
@@ -246,7 +246,7 @@ def test_the_noise_is_uniform() -> None:
     assert kstest(out.numpy().ravel() - 0.25, "uniform", args=(-0.5, 1.0)).pvalue > 1e-4
 
 
-def test_ensemble_toml_and_the_card_show_the_noise(zoo: Path, client: httpx.Client) -> None:
+def test_ensemble_toml_and_the_card_show_the_noise(zoo: Path, client: httpx2.Client) -> None:
     toml = (zoo / NAME / "ensemble.toml").read_text()
     assert "[noise]" in toml
     assert 'name = "box"' in toml
@@ -257,7 +257,7 @@ def test_ensemble_toml_and_the_card_show_the_noise(zoo: Path, client: httpx.Clie
     assert "two-looks" in card["procedures"]
 
 
-def test_the_certificate_certifies_at_the_second_look_and_verifies(text: str, client: httpx.Client) -> None:
+def test_the_certificate_certifies_at_the_second_look_and_verifies(text: str, client: httpx2.Client) -> None:
     certificate = Certificate.from_json(text)
     assert (certificate.noise, certificate.procedure) == (NOISE, TwoLooks(first=20, second=2_000))
     assert (certificate.decision, certificate.class_name) == ("certified", "light")
@@ -290,19 +290,19 @@ def test_the_certificate_replays_to_the_same_counts(text: str, zoo: Path, tmp_pa
     assert "Traceback" not in stranger.stderr
 
 
-def test_a_request_without_a_noise_gets_that_of_the_ensemble(client: httpx.Client) -> None:
+def test_a_request_without_a_noise_gets_that_of_the_ensemble(client: httpx2.Client) -> None:
     request = {name: value for name, value in QUESTION.items() if name != "noise"}
     answer = client.post("/v1/certifications", json=request, headers={"Prefer": "wait=60"})
     assert answer.json()["certificates"][0]["noise"] == {"name": "box", "norm": "l1", "reach": 0.5}
 
 
-def test_another_noise_than_that_of_the_ensemble_is_a_mismatch(client: httpx.Client) -> None:
+def test_another_noise_than_that_of_the_ensemble_is_a_mismatch(client: httpx2.Client) -> None:
     for noise in ({"name": "gaussian", "sigma": 0.25}, {"name": "box", "reach": 0.25}):
         found = problem(client.post("/v1/certifications", json=QUESTION | {"noise": noise}), "noise_mismatch")
         assert "box, reach 0.5" in str(found)
 
 
-def test_the_plan_knows_the_noise_and_the_procedure(client: httpx.Client) -> None:
+def test_the_plan_knows_the_noise_and_the_procedure(client: httpx2.Client) -> None:
     request = {name: value for name, value in QUESTION.items() if name != "images"}
     answer = client.post("/v1/plan", json=request)
     assert answer.status_code == 200, answer.text

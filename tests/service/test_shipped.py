@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 import torch
@@ -56,13 +56,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 @pytest.fixture(scope="module")
-def client(service: Serving) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=ANSWER_S) as client:
+def client(service: Serving) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=ANSWER_S) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def certificates(client: httpx.Client) -> list[str]:
+def certificates(client: httpx2.Client) -> list[str]:
     """The certificates of two images as the service wrote them."""
     files: list[Any] = [("images", (f"{i}.png", png(image), "image/png")) for i, image in enumerate(PIXELS)]
     data, wait = {"request": json.dumps(REQUEST)}, {"Prefer": "wait=60"}
@@ -92,7 +92,7 @@ def test_the_certificate_from_http_is_that_of_the_engine(certificates: list[str]
 
 
 def test_it_is_verified_over_http_and_on_the_command_line(
-    client: httpx.Client, certificates: list[str], tmp_path: Path
+    client: httpx2.Client, certificates: list[str], tmp_path: Path
 ) -> None:
     headers = {"Content-Type": "application/json"}
     assert client.post("/v1/verify", content=certificates[0], headers=headers).json() == {

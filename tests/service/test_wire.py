@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -95,7 +95,7 @@ def test_many_clients_at_a_time_all_get_their_own(whole: Api) -> None:
             "metadata": {"number": str(number)},
         }
         url = f"http://127.0.0.1:{whole.port}{URL}"
-        certification = httpx.post(url, json=payload, headers=WAIT, timeout=90).json()
+        certification = httpx2.post(url, json=payload, headers=WAIT, timeout=90).json()
         return int(certification["request"]["metadata"]["number"]), certification["certificates"][0]["class_index"]
 
     with ThreadPoolExecutor(16) as pool:

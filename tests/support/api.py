@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 from PIL import Image
 
@@ -36,7 +36,7 @@ class Api:
         variables = {"redis_url": url, "port": self.port, **settings}
         clean = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
         self._environment = clean | {f"SMOOTHCERT_{name.upper()}": str(value) for name, value in variables.items()}
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=ANSWER_S)
+        self.client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=ANSWER_S)
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Api:
@@ -52,7 +52,7 @@ class Api:
     def _answers(self) -> bool:
         try:
             return self.client.get("/healthz").status_code == 200
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return False
 
     def resident_bytes(self) -> int:
@@ -115,7 +115,7 @@ def question(ensemble: str, /, **fields: Any) -> dict[str, Any]:
     }
 
 
-def problem(answer: httpx.Response, code: str) -> Problem:
+def problem(answer: httpx2.Response, code: str) -> Problem:
     """The problem in an answer, which must have this code."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     found = Problem.model_validate_json(answer.content)

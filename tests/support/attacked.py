@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 
 from app.local.embedded import EmbeddedServer
@@ -58,7 +58,7 @@ class Whole:
         self._stack.close()
 
     @property
-    def client(self) -> httpx.Client:
+    def client(self) -> httpx2.Client:
         return self.api.client
 
     def worker_lines(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.api import problem, question
@@ -23,7 +23,7 @@ def nothing_is_queued(player: Player) -> Iterator[None]:
     assert player.waiting() == []
 
 
-def refused(client: httpx.Client, player: Player, code: str, *phrases: str, **fields: Any) -> None:
+def refused(client: httpx2.Client, player: Player, code: str, *phrases: str, **fields: Any) -> None:
     """Assert that a request is refused, with these phrases in the detail."""
     answer = client.post(URL, json=question(player.ensemble, **fields))
     refusal = problem(answer, code)
