@@ -9,12 +9,12 @@ from typing import Annotated
 import torch
 import typer
 
+from models.commands.options import AllowImport, Device, NoiseText, Sigma, Zoo, chosen_noise
 from models.data import load_images
 from models.errors import DataError
 from models.registry import ZOO, load
 from models.selection import Selection
 from smoothcert.engine import diagnosis
-from smoothcert.noise import resolve
 
 
 def diagnose(
@@ -23,12 +23,13 @@ def diagnose(
         Path, typer.Option(help="labelled images: a CIFAR-10 folder, the .json of a sheet, or an .npz file")
     ],
     select: Annotated[str, typer.Option(help="the images to use, for example 1::20")] = "::",
-    sigma: Annotated[float | None, typer.Option(help="Gaussian noise; by default that of training")] = None,
+    sigma: Sigma = None,
+    noise: NoiseText = None,
     seed: Annotated[int, typer.Option(help="seed of the noise")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda:0, ...")] = "cpu",
-    allow_import: Annotated[list[str] | None, typer.Option(help="a module:callable that may be imported")] = None,
+    device: Device = "cpu",
+    allow_import: AllowImport = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-    zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
+    zoo: Zoo = ZOO,
 ) -> None:
     """Find out why an ensemble certifies less than expected: normalisation, noise in training, and others.
 
@@ -42,5 +43,5 @@ def diagnose(
     if (shape := tuple(data.pixels.shape[1:])) != ensemble.input_shape:
         raise DataError(f"{images}: the images have shape {shape}, and {name} takes {ensemble.input_shape}")
     pixels, labels = torch.from_numpy(data.pixels).float() / 255, data.labels.tolist()
-    found = diagnosis.diagnose(ensemble, pixels, labels, noise=resolve(sigma=sigma), seed=seed)
+    found = diagnosis.diagnose(ensemble, pixels, labels, noise=chosen_noise(noise, sigma), seed=seed)
     typer.echo(json.dumps(found.as_json()) if as_json else str(found))

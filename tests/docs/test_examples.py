@@ -44,22 +44,32 @@ def test_it_runs(page: str, clone: Clone) -> None:
     clone.open_page()
     for block in filter(lambda block: block.file == page, TYPED):
         try:
-            run(block, clone)
+            printed = run(block, clone)
+            if (expected := output_of(block)) is not None and block.language == "python":
+                assert printed.split() == expected.split()
         except Exception as error:
             error.add_note(f"this is {block}")
             raise
 
 
-def run(block: Block, clone: Clone) -> None:
+def output_of(block: Block) -> str | None:
+    """The text of the block without a language that comes right after this one: what it prints."""
+    (place,) = (i for i, other in enumerate(BLOCKS) if other is block)
+    follower = BLOCKS[place + 1] if place + 1 < len(BLOCKS) else None
+    shows = follower is not None and follower.file == block.file and follower.language in SHOWN
+    return follower.text if follower and shows else None
+
+
+def run(block: Block, clone: Clone) -> str:
     match block.language:
         case "console":
             assert block.commands, "a console block without a command"
-            for command in block.commands:
-                clone.run(command)
+            return "".join(clone.run(command) for command in block.commands)
         case "python":
-            clone.python(block.text)
+            return clone.python(block.text)
         case "json":
             json.loads(block.text)
+            return ""
         case other:
             raise AssertionError(f"a block must be console, python or json to be run, got {other!r}")
 

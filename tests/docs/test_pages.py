@@ -51,7 +51,7 @@ def test_every_setting_is_described() -> None:
 
 
 def test_the_plan_is_the_one_that_is_shown() -> None:
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs" / "parameters.md").read_text()
     (command,) = re.findall(r"^\$ (smoothcert plan .*)$", text, re.MULTILINE)
     environment = {**os.environ, "COLUMNS": "80"}
     printed = subprocess.run(

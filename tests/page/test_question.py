@@ -58,7 +58,7 @@ def test_a_radius_out_of_reach_is_refused_as_the_server_says(here: Visit) -> Non
     here.ask(radius="0.5")
     here.choose(LIGHT)
     here.certify()
-    here.page.wait_for_selector("#refused :text('The radius can never be proved like this')")
+    here.page.wait_for_selector("#refused :text('The radius can never be proved by this procedure')")
     assert "radius_out_of_reach" in here.text("#refused")
     assert "is 0.5; the largest that can be proved" in here.text("#refused")
     assert "#/certifications" not in here.page.url

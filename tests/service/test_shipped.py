@@ -95,10 +95,8 @@ def test_it_is_verified_over_http_and_on_the_command_line(
     client: httpx2.Client, certificates: list[str], tmp_path: Path
 ) -> None:
     headers = {"Content-Type": "application/json"}
-    assert client.post("/v1/verify", content=certificates[0], headers=headers).json() == {
-        "consistent": True,
-        "problems": [],
-    }
+    verified = client.post("/v1/verify", content=certificates[0], headers=headers).json()
+    assert (verified["consistent"], verified["problems"]) == (True, [])
     file = tmp_path / "certificate.json"
     file.write_text(certificates[0])
     done = subprocess.run([sys.executable, "-m", "smoothcert.cli", "verify", file], cwd=ROOT, capture_output=True)

@@ -173,7 +173,7 @@ def ranked(zoo: Path, tmp_path: Path) -> Path:
         (tmp_path / "zoo" / file.relative_to(zoo)).write_bytes(file.read_bytes())
     description = describe("two", zoo=zoo)
     accuracies = {member.sha256: 0.5 for member in description.members}
-    ranking = Ranking("cifar10-test", "0" * 64, "20,60", 2, 1, 0.25, 0, accuracies)
+    ranking = Ranking("cifar10-test", "0" * 64, "20,60", 2, 1, NOISE, 0, accuracies)
     rewrite("two", replace(description, evaluation="0,40", ranking=ranking), zoo=tmp_path / "zoo")
     return tmp_path / "zoo"
 
@@ -424,7 +424,7 @@ def test_the_paper_stands_beside_what_it_measured_too() -> None:
 
 def described(*records: dict[str, Any]) -> Description:
     members = tuple(MemberFile(f"{i}.safetensors", f"{i:064}", 1, training=record) for i, record in enumerate(records))
-    return Description("cifar-resnet20", CIFAR10, (3, 32, 32), 0.25, members, method="gaussian")
+    return Description("cifar-resnet20", CIFAR10, (3, 32, 32), NOISE, members, method="gaussian")
 
 
 def test_the_report_says_what_training_cost_and_how_far_n_reaches() -> None:

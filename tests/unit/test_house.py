@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from smoothcert.procedures import Adaptive
+from tests.support.blocks import blocks
 from tests.support.certificates import certificate_of
 
 ROOT = Path(__file__).parents[2]
@@ -238,15 +239,9 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path, mon
     assert "pip install 'smoothcert[plot]'" in done.stderr
 
 
-THREE_LINES = """
-import torch
-model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4)).eval()
-images = torch.rand(2, 3, 4, 4)
-
-from smoothcert import Gaussian, Smoothed, verify
-certificates = Smoothed(model, Gaussian(0.25)).certify(images, radius=0.01)
-print([bool(verify(certificate)) for certificate in certificates])
-
+README_COMMAND = "pip install '.[torch]'"
+"""The README's command. The test installs the wheel of the same tree instead, with the pinned packages."""
+UNWANTED = """
 import sys
 print(sorted({"httpx2", "typer", "rich", "matplotlib", "torchvision", "pandas"} & set(sys.modules)))
 """
@@ -256,6 +251,8 @@ def test_the_extra_torch_certifies_a_model_in_a_clean_environment(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
+    command, lines, output, *_ = blocks(ROOT / "README.md", ROOT)
+    assert command.commands == [README_COMMAND]
     python = environment(tmp_path)
     install(python, f"{wheel}[torch]")
-    assert ran(python, THREE_LINES, tmp_path) == "[True, True]\n[]\n"
+    assert ran(python, lines.text + UNWANTED, tmp_path) == output.text + "[]\n"

@@ -560,7 +560,7 @@ def test_images_that_the_model_cannot_take_are_named(smoothed: Smoothed) -> None
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ({"radius": 9}, "radius 9 is beyond the largest provable one, 0.969465; no number of samples would do"),
+        ({"radius": 9}, "radius 9 is beyond the largest provable one, 0.969465; no number of samples would be enough"),
         ({"radius": 1}, "radius 1 is beyond the largest provable one, 0.969465; it would take a last stage of"),
         ({"radius": -1}, "radius must be zero or more and finite, got -1"),
         (
