@@ -1,4 +1,4 @@
-"""`python -m app` serves the API; `key NAME` makes an API key, `reference` prints the HTTP reference."""
+"""The command `python -m app`: it serves the API, makes an API key (`key NAME`) or prints the HTTP reference."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from pydantic import ValidationError
 from app import logs
 from app.docs import openapi
 from app.docs.reference import markdown
-from app.http import authentication as access
+from app.http import authentication
 from app.http.authentication import Keys, KeysError
-from app.http.protocol import Protocol
+from app.http.protocol import BoundedProtocol
 from app.main import create_app
-from app.settings import Settings
+from app.settings import ApiSettings
 from smoothcert.errors import explain
 
 GRACE_SECONDS = 10
+"""Seconds that requests under way have when the process ends."""
 
 logger = logging.getLogger(__name__)
 
 
-class Server(uvicorn.Server):
-    """Ends gracefully: whoever waits for a certification gets what is known of it."""
+class ApiServer(uvicorn.Server):
+    """A uvicorn server whose waiting requests are answered when it shuts down."""
 
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
+    def __init__(self, app: FastAPI, settings: ApiSettings) -> None:
         self._changes = app.state.service.queue.changes
         super().__init__(
             uvicorn.Config(
@@ -43,30 +44,30 @@ class Server(uvicorn.Server):
                 access_log=False,
                 log_config=None,
                 server_header=False,
-                proxy_headers=bool(settings.proxies),  # else whoever reaches it could choose an address
+                proxy_headers=bool(settings.proxies),  # otherwise any client could choose its address
                 forwarded_allow_ips=settings.proxies,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        """Let the waiting go, then wait for the rest."""
+        """Release the requests that wait for a certification, then wait for all others."""
         self._changes.close()
         await super().shutdown(sockets)
 
 
-def _protocol(settings: Settings) -> type[Protocol]:
-    class Bounded(Protocol):
+def _protocol(settings: ApiSettings) -> type[BoundedProtocol]:
+    class ConfiguredProtocol(BoundedProtocol):
         most_connections = settings.connections
         head_seconds = settings.head_seconds
 
-    return Bounded
+    return ConfiguredProtocol
 
 
 def serve() -> int:
     """Run the API until SIGTERM or Ctrl-C."""
     try:
-        settings = Settings()
+        settings = ApiSettings()
         _require_safe(settings)
         app = create_app(settings)
     except ValidationError as error:
@@ -75,30 +76,30 @@ def serve() -> int:
         return _refuse(str(error))
     logs.configure()
     if not settings.keys:
-        logger.warning("no API keys are set up: whoever reaches %s may use the service", settings.host)
-    server = Server(app, settings)
+        logger.warning("no API keys are set up: everyone who reaches %s can use the service", settings.host)
+    server = ApiServer(app, settings)
     server.run()
     return 0 if server.started else 1
 
 
-def _require_safe(settings: Settings) -> None:
+def _require_safe(settings: ApiSettings) -> None:
     if not (settings.keys or settings.loopback or settings.open):
         raise ValueError(
             f"will not listen on {settings.host} without API keys: set SMOOTHCERT_API_KEYS (`python -m app key NAME` "
-            "makes one), or SMOOTHCERT_OPEN=true to serve everybody"
+            "makes one), or SMOOTHCERT_OPEN=true to serve without keys"
         )
 
 
 def make_key(name: str) -> int:
-    """Print a new key, which is not kept anywhere, and what to set up for it."""
-    key = access.new_key()
-    line = f"{name}:{access.digest(key)}"
+    """Print a new key, which is stored nowhere, and the entry to set up for it."""
+    key = authentication.new_key()
+    entry = f"{name}:{authentication.digest(key)}"
     try:
-        Keys.read(line)
+        Keys.read(entry)
     except KeysError:
-        return _refuse(f"a name has 1 to 64 letters, digits, dots, dashes or underscores, got {name!r}")
+        return _refuse(f"a name must have 1 to 64 letters, digits, dots, dashes or underscores, got {name!r}")
     print(f"the key, shown this once:  {key}")
-    print(f"for SMOOTHCERT_API_KEYS:   {line}")
+    print(f"for SMOOTHCERT_API_KEYS:   {entry}")
     return 0
 
 
@@ -108,14 +109,14 @@ def _refuse(reason: str) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; gives its exit code."""
+    """Run the command; returns its exit code."""
     match arguments:
         case []:
             return serve()
         case ["key", name]:
             return make_key(name)
         case ["reference"]:
-            print(markdown(openapi.document(create_app(Settings()))))
+            print(markdown(openapi.document(create_app(ApiSettings()))))
             return 0
     return _refuse("usage: python -m app [key NAME | reference]") + 1
 

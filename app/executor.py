@@ -1,4 +1,4 @@
-"""A thread for mathematics that may take long: nobody else waits for it, and not many may wait for it."""
+"""A thread for mathematics that may take seconds, with a bound on how many computations wait for it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from typing import TypeVar
 from app.http.errors import ProblemError
 
 MOST_WAITING = 32
+"""The number of computations that may run or wait; further requests get a 503."""
 RETRY_SECONDS = 10
+"""The Retry-After of that 503: a few computations of a typical second each have ended by then."""
 
 Result = TypeVar("Result")
 
 
-class Calculator:
-    """The boundaries of a large sequential test are seconds of work; they are computed one after the other."""
+class BoundedExecutor:
+    """Runs computations one after the other in a thread, so that the event loop stays free.
+
+    The boundaries of a large sequential test take seconds.
+    """
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="calculator")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="mathematics")
         self._waiting = 0
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """The result of the work; ProblemError where too much waits already."""
+        """The result of the work; ProblemError if MOST_WAITING computations wait already."""
         if self._waiting >= MOST_WAITING:
             detail = f"{self._waiting} plans or verifications are being computed; try again in a moment"
             raise ProblemError("unavailable", detail, retry_after=RETRY_SECONDS)
@@ -34,5 +39,5 @@ class Calculator:
             self._waiting -= 1
 
     def close(self) -> None:
-        """Drop what has not begun."""
+        """Drop the computations that have not begun."""
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -1,6 +1,6 @@
-"""What the log says of a request: all that is logged while it is answered carries its id and what was noted of it.
+"""Fields of a request that every log line carries while the request is answered, such as its id and its owner.
 
-Never in a log: bodies, keys, query strings.
+Bodies, keys and query strings are never logged.
 """
 
 from __future__ import annotations
@@ -10,29 +10,28 @@ from typing import Any
 
 from store.logs import JsonLines, log_as_json
 
-_noted: ContextVar[dict[str, Any] | None] = ContextVar("noted", default=None)
+_fields: ContextVar[dict[str, Any] | None] = ContextVar("fields", default=None)
 
 
 def begin(**fields: Any) -> dict[str, Any]:
-    """Begin a request: all that is logged in its context carries these fields, and those that are noted later."""
+    """Begin a request: all lines that are logged in its context carry these fields, and those noted later."""
     noted = dict(fields)
-    _noted.set(noted)
+    _fields.set(noted)
     return noted
 
 
 def note(**fields: Any) -> None:
-    """Add to what the lines of this request carry."""
-    noted = _noted.get()
+    """Add fields to the lines of the present request."""
+    noted = _fields.get()
     if noted is not None:
         noted.update(fields)
 
 
 class RequestLines(JsonLines):
-    """Lines that carry what was noted of the request."""
+    """JSON lines that carry the fields of the present request."""
 
     def context(self) -> dict[str, object]:
-        """Of the request that is being answered."""
-        return _noted.get() or {}
+        return _fields.get() or {}
 
 
 def configure() -> None:

@@ -1,4 +1,4 @@
-"""The API, put together."""
+"""The application, put together."""
 
 from __future__ import annotations
 
@@ -9,53 +9,37 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from app.docs import openapi
-from app.executor import Calculator
 from app.http import errors
-from app.http.authentication import Door
-from app.http.body import Bodies
-from app.http.middleware import Envelope
-from app.http.origin import Visitors
-from app.metrics import Traffic
-from app.redis.queue import Queue
-from app.redis.retry_after import Turns
-from app.routes import certifications, ensembles, operation, pages, planning, verification
+from app.http.authentication import Authenticator
+from app.http.middleware import ExchangeMiddleware
+from app.http.origin import OriginCheck
+from app.routes import certifications, ensembles, operation, pages, planning, procedures, verification
 from app.service import Service
-from app.settings import Settings
-from store.transitions import Limits
+from app.settings import ApiSettings
 
-ROUTERS = (certifications, ensembles, planning, verification, operation, pages)
+ROUTERS = (certifications, ensembles, procedures, planning, verification, operation, pages)
 EXPOSED = ("Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After", "X-Request-ID")
+"""Response headers that a page of an allowed origin may read."""
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application; it reaches for Redis when it is first asked something, and starts without it."""
-    limits = Limits(waiting=settings.queue_length, active=settings.active_certifications)
-    service = Service(
-        settings=settings,
-        queue=Queue(settings.redis_address, limits, result_ttl=settings.result_ttl),
-        traffic=Traffic(),
-        turns=Turns(),
-        bodies=Bodies(settings.bodies_mb * 1_000_000),
-        planner=Calculator(),
-        verifier=Calculator(),
-    )
+def create_app(settings: ApiSettings) -> FastAPI:
+    """The application. It connects to Redis at the first request, so it also starts without Redis."""
+    service = Service.of(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with service.queue.listening():
             yield
-        service.planner.close()
-        service.verifier.close()
-        service.bodies.close()
+        service.close()
 
     app = FastAPI(
         title=openapi.TITLE,
         version=openapi.VERSION,
         lifespan=lifespan,
-        openapi_url=None,  # ours is served by routes/pages.py
+        openapi_url=None,  # routes/pages.py serves our own document
         redirect_slashes=False,
     )
-    app.state.service, app.state.door = service, Door(settings.keys)
+    app.state.service, app.state.authenticator = service, Authenticator(settings.keys)
     errors.install(app)
     for module in ROUTERS:
         app.include_router(module.router)
@@ -68,6 +52,6 @@ def create_app(settings: Settings) -> FastAPI:
             expose_headers=EXPOSED,
         )
     if not settings.keys:
-        app.add_middleware(Visitors, names=settings.names, origins=settings.origins)
-    app.add_middleware(Envelope, traffic=service.traffic)  # the last one added is the outermost
+        app.add_middleware(OriginCheck, names=settings.names, origins=settings.origins)
+    app.add_middleware(ExchangeMiddleware, metrics=service.request_metrics)  # the last one added is the outermost
     return app

@@ -1,4 +1,4 @@
-"""Prometheus metrics: the traffic of this process, and what all workers have counted in Redis."""
+"""Metrics in the text format of Prometheus: the requests of this process, and what all workers count in Redis."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from app.redis.queue import Statistics
 from store.statistics import histogram
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+# By the name of the counter in Redis: the label that its field has after the colon, and a description.
 _COUNTERS = {
     "certifications": ("outcome", "Certifications that have ended."),
     "certificates": ("decision", "Certificates."),
@@ -31,30 +33,29 @@ _HISTOGRAMS = {
 }
 
 
-class Traffic:
-    """The requests that this process has answered."""
+class RequestMetrics:
+    """Counts and durations of the requests that this process has answered."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         labels = ("method", "route", "status")
         self._requests = Counter("smoothcert_http_requests", "Requests answered.", labels, registry=self._registry)
         self._seconds = Histogram(
-            "smoothcert_http_seconds", "Seconds until an answer was complete.", ("route",), registry=self._registry
+            "smoothcert_http_seconds", "Seconds until a response was complete.", ("route",), registry=self._registry
         )
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
-        """One request more; by the route's pattern, since every path of its own would be a series of its own."""
+        """Count one request under its route's pattern: with its path, every certification would be a series."""
         route = getattr(scope.get("route"), "path_format", "none")
         self._requests.labels(scope["method"] if route != "none" else "any", route, status).inc()
         self._seconds.labels(route).observe(seconds)
 
     def text(self) -> bytes:
-        """As Prometheus reads it."""
         return generate_latest(self._registry)
 
 
 def shared(statistics: Statistics | None) -> bytes:
-    """What all processes share; without Redis only that it does not answer."""
+    """The metrics that all processes share; None for statistics says that Redis does not answer."""
     registry = CollectorRegistry()
     registry.register(_Shared(statistics))
     return generate_latest(registry)
@@ -90,17 +91,17 @@ def _histograms(counters: Mapping[str, float]) -> Iterator[Metric]:
 
 def _gauges(statistics: Statistics) -> Iterator[Metric]:
     workers, now = statistics.roster.workers, time.time()
-    yield _gauge("queue_depth", "Certifications that wait.", statistics.waiting, "pool")
+    yield _gauge("queue_depth", "Certifications that wait in the queue.", statistics.waiting, "pool")
     for name, description, values in (
         (
             "worker_heartbeat_age_seconds",
-            "Since the last heartbeat of a worker.",
+            "Seconds since the last heartbeat of a worker.",
             {w.name: now - w.beat_at for w in workers},
         ),
         ("worker_live", "Certifications that a worker has under way.", {w.name: w.live for w in workers}),
         (
             "worker_batch_fill",
-            "The mean share of a worker's batches that held samples.",
+            "The mean share of a worker's batches that is filled with samples.",
             {w.name: w.fill for w in workers},
         ),
     ):

@@ -1,4 +1,4 @@
-"""The images that come with the service: tiles of one picture, with the class of each in a JSON file beside it."""
+"""The sample images that come with the service: tiles of one PNG, described by a JSON file beside it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from pathlib import Path
 from PIL import Image
 
 SHIPPED = Path(__file__).parents[1] / "models" / "zoo" / "cifar10-test-100.json"
+"""The description of the images; their pixels are in the PNG of the same name."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What is known of all of them; `labels` has the class of each, and is empty where none were shipped."""
+    """The description of all samples; empty if none were shipped."""
 
     shape: tuple[int, ...] = ()
     """Channels, height, width."""
     classes: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
+    """The class of each image."""
 
     def to_json(self) -> str:
-        """For the page."""
         return json.dumps(asdict(self))
 
 
 @lru_cache
 def samples(path: Path = SHIPPED) -> Samples:
-    """The samples; none where the file is not there, as in an image of the API alone."""
+    """The samples; none if the file does not exist, as in a container image of the API alone."""
     if not path.is_file():
         return Samples()
-    said = json.loads(path.read_text())
-    return Samples(tuple(said["shape"]), tuple(said["classes"]), tuple(said["labels"]))
+    description = json.loads(path.read_text())
+    return Samples(tuple(description["shape"]), tuple(description["classes"]), tuple(description["labels"]))
 
 
 @lru_cache(maxsize=128)
 def png(index: int, path: Path = SHIPPED) -> bytes:
-    """One of them, as a file of its own."""
+    """One sample as a PNG file; the tiles are numbered row by row."""
     _, height, width = samples(path).shape
     file = io.BytesIO()
     with Image.open(path.with_suffix(".png")) as sheet:

@@ -1,4 +1,4 @@
-"""What the routes share: one of each in a process."""
+"""What the routes share: one object of each kind in a process."""
 
 from __future__ import annotations
 
@@ -7,35 +7,53 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from app.executor import Calculator
+from app.executor import BoundedExecutor
 from app.http.body import Bodies
-from app.http.errors import ProblemError
-from app.metrics import Traffic
+from app.metrics import RequestMetrics
 from app.redis.queue import Queue
-from app.redis.retry_after import Turns
-from app.settings import Settings
+from app.requests.intake import Intake
+from app.settings import ApiSettings
 from store.presence import Offer
+from store.transitions import Limits
 
 
 @dataclass(frozen=True)
 class Service:
     """The parts of a running API."""
 
-    settings: Settings
+    settings: ApiSettings
     queue: Queue
-    traffic: Traffic
-    turns: Turns
+    request_metrics: RequestMetrics
     bodies: Bodies
-    planner: Calculator
-    verifier: Calculator
+    intake: Intake
+    planner: BoundedExecutor
+    verifier: BoundedExecutor
+
+    @classmethod
+    def of(cls, settings: ApiSettings) -> Service:
+        """The parts as the settings describe them; none of them connects to Redis yet."""
+        limits = Limits(waiting=settings.queue_length, active=settings.active_certifications)
+        queue = Queue(settings.redis_address, limits, result_ttl=settings.result_ttl)
+        bodies = Bodies(settings.bodies_mb * 1_000_000)
+        return cls(
+            settings=settings,
+            queue=queue,
+            request_metrics=RequestMetrics(),
+            bodies=bodies,
+            intake=Intake(settings, bodies, queue),
+            planner=BoundedExecutor(),
+            verifier=BoundedExecutor(),
+        )
 
     async def offer(self, name: str | None) -> Offer:
-        """The ensemble that a request names; one that was announced just now is found, too."""
-        roster = await self.queue.roster()
-        try:
-            return roster.offer(name)
-        except ProblemError:
-            return (await self.queue.roster(fresh=True)).offer(name)
+        """The ensemble that a request names."""
+        return await self.queue.offer(name)
+
+    def close(self) -> None:
+        """End all threads."""
+        self.planner.close()
+        self.verifier.close()
+        self.bodies.close()
 
 
 async def _service(request: Request) -> Service:
@@ -44,3 +62,4 @@ async def _service(request: Request) -> Service:
 
 
 TheService = Annotated[Service, Depends(_service)]
+"""The type of a route's parameter that receives the service."""

@@ -1,4 +1,4 @@
-"""How the API is set up: from the environment, read when the process starts."""
+"""The settings of the API, which are read from the environment when the process starts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.http.authentication import Keys
 from store.settings import RedisSettings, listed
 
 Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
+PositiveSeconds = Annotated[float, Field(gt=0)]
 
 
-class Settings(RedisSettings):
+class ApiSettings(RedisSettings):
     """Each field is the environment variable SMOOTHCERT_ and its name."""
 
     host: str = "127.0.0.1"
@@ -22,7 +22,7 @@ class Settings(RedisSettings):
     api_keys: Annotated[str, Field(repr=False)] = ""
     """`name:sha256` for each key, separated by commas, or the path of a file with one in each line."""
     open: bool = False
-    """Serve everybody on any address, without keys."""
+    """Serve on any address without keys."""
     cors_origins: str = ""
     """Origins of pages that may call from a browser, separated by commas."""
     allowed_hosts: str = ""
@@ -34,10 +34,11 @@ class Settings(RedisSettings):
     """Most connections open at a time."""
     bodies_mb: Count = 256
     """Most megabytes of bodies that are being read or decoded at a time, with their pixels."""
-    head_seconds: Seconds = 10.0
-    """Seconds in which the head of a request must arrive, from the connection or the last answer on."""
+    head_seconds: PositiveSeconds = 10.0
+    """Seconds in which the head of a request must arrive, counted from the connection or the last answer."""
     request_bytes: Count = 32_000_000
-    request_seconds: Seconds = 60.0
+    """Most bytes of a request's body."""
+    request_seconds: PositiveSeconds = 60.0
     """Seconds in which the body of a request must arrive."""
     request_images: Annotated[int, Field(ge=1, le=3000)] = 1000
     """Most images in a request. At most 3,000: Redis' scripts take 8,000 arguments in one command."""
@@ -54,16 +55,15 @@ class Settings(RedisSettings):
     active_certifications: Count = 1000
     """Most certifications of one key that have not ended."""
     result_ttl: Count = 86_400
-    """Seconds for which a certification that was canceled before it began is kept; workers have their own."""
+    """Seconds for which a certification that was canceled before it began is kept; workers have their own setting."""
 
     @property
     def keys(self) -> Keys:
-        """Who may come in; nobody is named where everybody may."""
+        """The keys that open the service; empty if it needs none."""
         return Keys.read(self.api_keys)
 
     @property
     def origins(self) -> list[str]:
-        """The origins, one by one."""
         return listed(self.cors_origins)
 
     @property

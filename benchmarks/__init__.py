@@ -1,1 +1,4 @@
-"""What we measure: `python -m benchmarks NAME`, with the resulting tables in `results/`."""
+"""Benchmarks: `python -m benchmarks NAME`. `results/` holds the committed tables.
+
+`paper/` repeats the experiments of the paper, `machine/` measures how fast our own code is on this machine.
+"""

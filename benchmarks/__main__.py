@@ -10,16 +10,24 @@ from pathlib import Path
 
 from smoothcert.errors import SmoothcertError
 
-NAMES = ("accuracy", "boundaries", "engine", "evaluate", "load", "peers", "samples", "service")
-"""Each is a module here with `configure(parser)` and `run(options) -> Report`."""
+BENCHMARKS = {
+    "accuracy": "benchmarks.paper.accuracy",
+    "boundaries": "benchmarks.machine.boundaries",
+    "engine": "benchmarks.machine.engine",
+    "evaluate": "benchmarks.paper.evaluate",
+    "load": "benchmarks.machine.load",
+    "peers": "benchmarks.machine.peers",
+    "samples": "benchmarks.paper.samples",
+    "service": "benchmarks.machine.service",
+}
+"""The module of each benchmark, by name. A module has `configure(parser)` and `run(options) -> Result`."""
 
 
 def main() -> int:
-    """Parse, run, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="benchmark", required=True, metavar="NAME")
-    for name in NAMES:
-        module = importlib.import_module(f"benchmarks.{name}")
+    for name, path in BENCHMARKS.items():
+        module = importlib.import_module(path)
         command = commands.add_parser(name, help=(module.__doc__ or "").splitlines()[0], description=module.__doc__)
         command.add_argument("--json", action="store_true", help="print one JSON object")
         command.add_argument("--check", action="store_true", help="exit 1 where a goal is missed")
@@ -27,24 +35,24 @@ def main() -> int:
         module.configure(command)
     options = parser.parse_args()
     try:
-        report = importlib.import_module(f"benchmarks.{options.benchmark}").run(options)
-        print(report.as_json()) if options.json else report.print()
+        result = importlib.import_module(BENCHMARKS[options.benchmark]).run(options)
+        print(result.as_json()) if options.json else result.print()
         if options.write:
-            report.write_markdown(options.write / f"{report.name}.md", command=command_line(sys.argv[1:]))
-    except (SmoothcertError, ValueError, OSError) as error:  # bad input and full disks, in a sentence
+            result.write_markdown(options.write / f"{result.name}.md", command=command_line(sys.argv[1:]))
+    except (SmoothcertError, ValueError, OSError) as error:  # bad input or a full disk: one sentence, no traceback
         raise SystemExit(f"error: {error}") from error
-    if options.check and not any(figure.goal for figure in report.figures):
+    if options.check and not any(figure.goal for figure in result.figures):
         raise SystemExit("error: --check has nothing to judge: no figure of this run has a goal")
-    return 1 if options.check and not report.reached else 0
+    return 1 if options.check and not result.reached else 0
 
 
 def command_line(arguments: list[str]) -> str:
-    """The command as anybody could type it: in the root of the repository, with no path of this machine."""
+    """The command as it can be typed in the root of any clone: without paths of this machine."""
     return shlex.join(["python", "-m", "benchmarks", *map(portable, arguments)])
 
 
 def portable(argument: str) -> str:
-    """An argument with its path made relative, or, outside this folder, cut to its name."""
+    """An argument with its path made relative to this folder or, if it lies outside, cut to its name."""
     option, equals, value = argument.rpartition("=")
     path = Path(value)
     if not path.is_absolute() and ".." not in path.parts:

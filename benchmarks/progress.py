@@ -1,4 +1,4 @@
-"""How a long benchmark gets on: a bar on a terminal, lines elsewhere."""
+"""The progress of a long benchmark: a bar on a terminal, lines elsewhere."""
 
 from smoothcert.cli.bar import bar
 from smoothcert.cli.screen import err as console

@@ -1,4 +1,4 @@
-"""Networks, voting, K-consensus and the registry of ensembles.
+"""Networks, their training, and ensembles on disk.
 
-This package may use torch; of ours it imports only `smoothcert`.
+This package uses torch. Of our packages it imports only `smoothcert`.
 """

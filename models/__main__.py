@@ -1,4 +1,4 @@
-"""`python -m models`: train members, make ensembles of them, show and rank them."""
+"""`python -m models`: train members, make ensembles of them, show them and rank them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ import sys
 import typer
 
 from models.commands.add import add
+from models.commands.diagnose import diagnose
 from models.commands.rank import rank
 from models.commands.show import show
 from models.commands.train import train
-from models.errors import ModelError
+from smoothcert.errors import SmoothcertError
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (train, add, show, rank):
+for command in (train, add, show, rank, diagnose):
     cli.command()(command)
 
 
 @cli.callback()
 def main() -> None:
-    """Networks that withstand noise."""
+    """Train networks that withstand noise, and make ensembles of them."""
 
 
 def run(arguments: list[str] | None = None) -> None:
-    """The command line; what is wrong with a network or an ensemble is one sentence, and exit code 1."""
+    """The command line. Errors of ours are printed as one sentence, with exit code 1."""
     try:
         cli(arguments)
-    except ModelError as error:
+    except SmoothcertError as error:
         sys.exit(f"error: {error}")
 
 

@@ -1,4 +1,4 @@
-"""A new ensemble in the zoo, made from the files of its members."""
+"""`add`: make a new ensemble in the zoo from the files of its members."""
 
 from __future__ import annotations
 
@@ -17,24 +17,29 @@ import torch
 from torch import Tensor
 
 from models.architectures import PROGRAMS
-from models.description import FILE, Description, MemberFile, read_toml, write
+from models.description import FILE, Description, MemberFile, read_noise, write
 from models.errors import EnsembleNameError, FileError, RegistryError
 from models.programs import is_exported, is_torchscript
 from models.registry import ZOO, blaming, check_name, load, read_tensors, writing
+from models.toml import TomlTable, read_toml
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.normalisation import Normalisation
+from smoothcert.noise import Noise, resolve
 
-_SAID: dict[str, tuple[type, ...]] = {"architecture": (str,), "sigma": (float, int), "method": (str,)}
-"""What an ensemble may take from the training records of its members, and of which types."""
+_GIVE_NOISE = "give the noise under which the ensemble is to be certified, by --sigma or --noise"
 
 
 @dataclass(frozen=True)
 class Addition:
-    """What `add` is told of a new ensemble; None is taken from the training records of the members."""
+    """The properties of a new ensemble. What is None is taken from the training records of the members.
+
+    `sigma` is short for Gaussian noise; `noise` names any.
+    """
 
     classes: tuple[str, ...]
     input_shape: tuple[int, int, int] = (3, 32, 32)
     architecture: str | None = None
+    noise: Noise | None = None
     sigma: float | None = None
     method: str | None = None
     normalisation: Normalisation | None = None
@@ -51,7 +56,7 @@ def add(
 ) -> Ensemble:
     """Make the folder of an ensemble from state dicts, safetensors, TorchScript or exported programs.
 
-    The folder is built and loaded beside its place, and moved there only if all is well.
+    The folder is built and loaded under another name, and renamed only if that succeeds.
     """
     require_free(name, zoo)
     with writing(zoo / name):
@@ -67,7 +72,7 @@ def add(
 
 
 def require_free(name: str, zoo: Path) -> None:
-    """A name for a new ensemble: a name at all, and not taken."""
+    """Refuse a name that is not valid or is taken."""
     check_name(name)
     if (zoo / name).exists():
         raise EnsembleNameError(f"{zoo / name} exists already")
@@ -83,7 +88,7 @@ def _take_in(source: Path, folder: Path) -> MemberFile:
         suffix = {"torchscript": ".pt", "exported": ".pt2"}.get(kind, ".safetensors")
         target = folder / (source.stem + suffix)
         if target.exists():
-            raise FileError(f"a second file of the name {target.name}")
+            raise FileError(f"there is a second file of the name {target.name}")
         target.write_bytes(data)
         return MemberFile(
             file=target.name,
@@ -108,16 +113,16 @@ def _converted(source: Path, data: bytes) -> tuple[str, bytes]:
 
 
 def _state_dict(data: bytes) -> dict[str, Tensor]:
-    """The tensors of a state dict or of a checkpoint that has one under `state_dict`; nothing else is unpickled."""
+    """The tensors of a state dict, or of a checkpoint that has one under `state_dict`; nothing else is unpickled."""
     try:
         content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds for a file that is not what it wants
+    except Exception as error:  # torch raises many kinds for a file of another format
         raise FileError(f"not a state dict that can be read without unpickling: {error}") from error
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
         content = content["state_dict"]
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
         raise FileError(f"a {type(content).__name__} is not a state dict of tensors")
-    # `nn.DataParallel` puts "module." before every name
+    # `nn.DataParallel` puts "module." before every name.
     tensors = {str(key).removeprefix("module."): tensor for key, tensor in content.items()}
     if len(tensors) != len(content):
         raise FileError("a state dict in which a name occurs both with and without module. before it")
@@ -132,7 +137,7 @@ def _as_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def _record(data: bytes) -> dict[str, Any]:
-    """The training record in the header of a safetensors file, if there is one; without what is null."""
+    """The training record in the header of a safetensors file, without nulls; empty if there is none."""
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     try:
         record = json.loads(header.get("__metadata__", {}).get("record", "{}"))
@@ -140,22 +145,21 @@ def _record(data: bytes) -> dict[str, Any]:
         raise FileError(f"the training record in its header is not JSON: {error}") from error
     if not isinstance(record, dict):
         raise FileError(f"the training record in its header is of type {type(record).__name__}, not an object")
-    said = {key: value for key, value in record.items() if value is not None}
+    present = {key: value for key, value in record.items() if value is not None}
     try:
-        read_toml(tomlkit.dumps(said).encode().decode())
+        read_toml(tomlkit.dumps(present).encode().decode())
     except (ValueError, RecursionError) as error:
         raise FileError(f"the training record in its header does not fit into {FILE}: {error}") from error
-    return said
+    return present
 
 
 def _described(addition: Addition, members: Sequence[MemberFile]) -> Description:
     architecture = addition.architecture or _agreed("architecture", members)
-    sigma = _agreed("sigma", members) if addition.sigma is None else addition.sigma
     return Description(
         architecture=architecture,
         classes=addition.classes,
         input_shape=addition.input_shape,
-        sigma=float(sigma),
+        noise=resolve(addition.noise, addition.sigma) or _agreed_noise(members),
         members=tuple(replace(m, architecture=None) if m.architecture == architecture else m for m in members),
         method=addition.method or _agreed("method", members, "unknown"),
         evaluation=addition.evaluation,
@@ -163,15 +167,35 @@ def _described(addition: Addition, members: Sequence[MemberFile]) -> Description
     )
 
 
-def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None) -> Any:
-    """What all members say of themselves."""
-    found = [member.training.get(key, member.architecture if key == "architecture" else None) for member in members]
-    for value in found:
-        if value is not None and type(value) not in _SAID[key]:
-            raise RegistryError(f"{key} = {value!r} in a member's record is not of type {_SAID[key][0].__name__}")
-    said = set(found)
-    if said == {None} and default is not None:
+def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None) -> str:
+    """The value that the training records of all members have for this key."""
+    found = {
+        TomlTable(_where(member), member.training).find(key, str) or _of_the_file(key, member) for member in members
+    }
+    if found == {None} and default is not None:
         return default
-    if len(said) != 1 or said == {None}:
-        raise RegistryError(f"{key} is not given, and the members' records say {sorted(map(str, said))}")
-    return said.pop()
+    if len(found) != 1 or found == {None}:
+        raise RegistryError(f"{key} is not given, and the members' records say {sorted(map(str, found))}")
+    return str(found.pop())
+
+
+def _agreed_noise(members: Sequence[MemberFile]) -> Noise:
+    """The noise in the training records of all members."""
+    records = [
+        {key: member.training[key] for key in ("sigma", "noise") if key in member.training} for member in members
+    ]
+    if not records or not records[0] or any(record != records[0] for record in records):
+        found = sorted({json.dumps(record) for record in records})
+        raise RegistryError(f"noise is not given, and the members' records say {', '.join(found)}: {_GIVE_NOISE}")
+    if records[0].get("sigma") == 0:
+        raise RegistryError(f"the members were trained without noise (their records say sigma 0): {_GIVE_NOISE}")
+    return read_noise(TomlTable(_where(members[0]), records[0]))
+
+
+def _of_the_file(key: str, member: MemberFile) -> str | None:
+    """The value that follows from the kind of the file: a program is its own architecture."""
+    return member.architecture if key == "architecture" else None
+
+
+def _where(member: MemberFile) -> str:
+    return f"training record of {member.file}: "

@@ -1,8 +1,8 @@
 """Networks by name.
 
-    cifar-resnet20, cifar-resnet110    the paper's
+    cifar-resnet20, cifar-resnet110    the networks of the paper
     torchvision/<name>                 any classifier of torchvision, never with downloaded weights
-    <package.module>:<callable>        called with `classes=...`; only if the operator allowed this very path
+    <package.module>:<callable>        is called with `classes=...`, if the operator allows exactly this path
     torchscript, exported              a file that is a program and brings its own network (models/programs.py)
 
 Noise is added to pixels in [0, 1], so the normalisation is always the first layer of the network.
@@ -22,7 +22,9 @@ from models.vision import torchvision
 from smoothcert.engine.normalisation import Normalisation, Normalised, normalised
 
 TORCHVISION = "torchvision/"
+"""The prefix of the architectures of torchvision."""
 PROGRAMS = ("torchscript", "exported")
+"""The architectures of files that bring their own network."""
 _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -48,9 +50,9 @@ def build(
     normalisation: Normalisation | None = None,
     allowed_imports: frozenset[str] = frozenset(),
 ) -> nn.Module:
-    """The network of this name with random weights, its normalisation in front.
+    """The network of this name with random weights, behind its normalisation.
 
-    The CIFAR ResNets have CIFAR-10's normalisation where none is given, the others none.
+    If no normalisation is given, the CIFAR ResNets use that of CIFAR-10, and the other networks have none.
     """
     if architecture in ARCHITECTURES:
         return ARCHITECTURES[architecture](classes, normalisation)
@@ -59,19 +61,20 @@ def build(
     if ":" in architecture:
         return normalised(_imported(architecture, classes, allowed_imports), normalisation)
     raise ArchitectureError(
-        f"architecture {architecture!r} is none of {', '.join(ARCHITECTURES)}, {TORCHVISION}<name>, module:callable"
+        f"architecture must be one of {', '.join(ARCHITECTURES)}, {TORCHVISION}<name>, module:callable; "
+        f"got {architecture!r}"
     )
 
 
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Put a state dict into a network that `build` gave; every tensor must find its place.
+    """Load a state dict into a network of `build`; the names and shapes of all tensors must match.
 
-    Torch would cut complex numbers to their real parts, so they are refused.
+    Complex weights are refused, because torch would silently drop their imaginary parts.
     """
     inner = network.network if isinstance(network, Normalised) else network
     complex_ones = sorted(name for name, tensor in weights.items() if tensor.is_complex())
     if complex_ones:
-        raise ArchitectureError(f"complex weights: {', '.join(complex_ones)}")
+        raise ArchitectureError(f"the weights must be real, and these are complex: {', '.join(complex_ones)}")
     try:
         inner.load_state_dict(dict(weights), strict=True)
     except RuntimeError as error:
@@ -98,5 +101,5 @@ def _imported(path: str, classes: int, allowed: frozenset[str]) -> nn.Module:
     except (ImportError, AttributeError, TypeError) as error:
         raise ArchitectureError(f"architecture {path!r}: {error}") from error
     if not isinstance(network, nn.Module):
-        raise ArchitectureError(f"architecture {path!r} gave a {type(network).__name__}, not a torch.nn.Module")
+        raise ArchitectureError(f"architecture {path!r} returned a {type(network).__name__}, not a torch.nn.Module")
     return network

@@ -1,10 +1,11 @@
-"""Labelled images on disk: CIFAR-10 as torchvision keeps it, or as lossless sheets; sheets of one's own; npz files.
+"""Labelled images on disk: CIFAR-10 in torchvision's form or as lossless sheets, other sheets, and npz files.
 
-A sheet folder holds one WebP per batch with 100 x 100 images of 32 x 32 (image i is block (i // 100, i % 100)),
-`labels.npz` and a `MANIFEST.json` with the sha256 of the official binary files, which the sheets must reproduce.
+A folder of CIFAR-10 sheets holds one WebP per batch with 100 x 100 images of 32 x 32 (image i is the block
+(i // 100, i % 100)), `labels.npz`, and a `MANIFEST.json` with the sha256 of the official binary files, which the
+sheets must reproduce.
 
-A sheet of one's own is a picture with images side by side, row after row, and a JSON file beside it:
-`{"sheet", "name", "shape": [C, H, W], "labels", "indices", "classes", "sha256"}`, the sha256 over the pixels.
+Any other sheet is a picture with images side by side, row after row, and a JSON file beside it:
+`{"sheet", "name", "shape": [C, H, W], "labels", "indices", "classes", "sha256"}`, with the sha256 over the pixels.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ Pixels = npt.NDArray[np.uint8]
 TRAIN_SHEETS = tuple(f"data_batch_{i}" for i in range(1, 6))
 TEST_SHEETS = ("test_batch",)
 DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, zlib.error)
-"""What the readers of JSON, npz and pictures raise when a file is missing, cut short or not what it should be."""
+"""The exceptions of the readers of JSON, npz and pictures for a file that is missing, truncated or malformed."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """`pixels` uint8 [N, C, H, W], `labels` int64 [N], and the place of each image in the set it came from."""
+    """`pixels` uint8 [N, C, H, W], `labels` int64 [N], and `indices` [N], the places in the original data set."""
 
     name: str
     pixels: Pixels
@@ -74,15 +75,15 @@ def load_cifar10(folder: Path, *, train: bool) -> Images:
         return _from_sheets(folder, train=train)
     if (folder / "cifar-10-batches-py").is_dir():
         return _from_torchvision(folder, train=train)
-    raise DataError(f"{folder}: neither MANIFEST.json (sheets) nor cifar-10-batches-py (torchvision) is here")
+    raise DataError(f"{folder}: holds neither MANIFEST.json (sheets) nor cifar-10-batches-py (torchvision)")
 
 
 def load_images(path: Path, *, train: bool = False) -> Images:
-    """Images of any of the forms: a CIFAR-10 folder, the JSON file of a sheet, or an npz with `images` and `labels`."""
+    """Images in any form: a CIFAR-10 folder, the JSON file of a sheet, or an npz with `images` and `labels`."""
     if path.is_dir():
         return load_cifar10(path, train=train)
     if path.suffix not in (".json", ".npz"):
-        raise DataError(f"{path}: neither a folder nor the .json of a sheet nor an .npz file")
+        raise DataError(f"{path}: is neither a folder nor the .json of a sheet nor an .npz file")
     try:
         return _from_own_sheet(path) if path.suffix == ".json" else _from_npz(path)
     except DataError:
@@ -94,18 +95,19 @@ def load_images(path: Path, *, train: bool = False) -> Images:
 def _from_own_sheet(path: Path) -> Images:
     from PIL import Image
 
-    said = json.loads(path.read_text())
-    channels, height, width = said["shape"]
-    with Image.open(path.with_name(said["sheet"])) as sheet:
+    index = json.loads(path.read_text())
+    channels, height, width = index["shape"]
+    # The picture is [rows, height, columns, width, channels]; each tile of it is an image.
+    with Image.open(path.with_name(index["sheet"])) as sheet:
         rows = np.asarray(sheet.convert("RGB" if channels == 3 else "L")).reshape(
             -1, height, sheet.width // width, width, channels
         )
     tiles = rows.transpose(0, 2, 4, 1, 3).reshape(-1, channels, height, width)
-    pixels = np.ascontiguousarray(tiles[: len(said["labels"])])
-    if (seen := hashlib.sha256(pixels.data).hexdigest()) != said["sha256"]:
-        raise DataError(f"{path}: the pixels have sha256 {seen}, not {said['sha256']}")
-    labels, indices = np.array(said["labels"], np.int64), np.array(said["indices"], np.int64)
-    return Images(said["name"], pixels, labels, tuple(said["classes"]), indices)
+    pixels = np.ascontiguousarray(tiles[: len(index["labels"])])  # the last row may have empty tiles
+    if (seen := hashlib.sha256(pixels.data).hexdigest()) != index["sha256"]:
+        raise DataError(f"{path}: the pixels have sha256 {seen}, not {index['sha256']}")
+    labels, indices = np.array(index["labels"], np.int64), np.array(index["indices"], np.int64)
+    return Images(index["name"], pixels, labels, tuple(index["classes"]), indices)
 
 
 def write_sheet(images: Images, path: Path, *, columns: int = 10) -> None:
@@ -119,7 +121,7 @@ def write_sheet(images: Images, path: Path, *, columns: int = 10) -> None:
     picture = rows.reshape(-1, columns * width, channels)
     sheet = path.with_suffix(".png")
     Image.fromarray(picture if channels == 3 else picture[..., 0]).save(sheet, optimize=True)
-    said = {
+    index = {
         "sheet": sheet.name,
         "name": images.name,
         "shape": [channels, height, width],
@@ -128,23 +130,23 @@ def write_sheet(images: Images, path: Path, *, columns: int = 10) -> None:
         "indices": images.indices.tolist(),
         "labels": images.labels.tolist(),
     }
-    path.write_text(json.dumps(said, indent=1) + "\n")
+    path.write_text(json.dumps(index, indent=1) + "\n")
 
 
 def _from_npz(path: Path) -> Images:
-    found = _arrays(path)
-    pixels, labels = found["images"], found["labels"].astype(np.int64)
+    arrays = _arrays(path)
+    pixels, labels = arrays["images"], arrays["labels"].astype(np.int64)
     if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4):
-        raise DataError(f"{path}: images of dtype {pixels.dtype} and shape {pixels.shape}, not uint8 [N, H, W(, C)]")
+        raise DataError(f"{path}: images must be uint8 [N, H, W] or [N, H, W, C], got {pixels.dtype} {pixels.shape}")
     pixels = pixels[..., None] if pixels.ndim == 3 else pixels
     classes = tuple(map(str, range(int(labels.max()) + 1)))
     return Images(path.stem, np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), labels, classes)
 
 
 def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """All arrays of an npz file, which is opened here: numpy leaves it open where it is damaged."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-        return dict(found)
+    """All arrays of an npz file. The file is opened here because numpy does not close a damaged one."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def _from_sheets(folder: Path, *, train: bool) -> Images:
@@ -167,7 +169,7 @@ def _from_sheets(folder: Path, *, train: bool) -> Images:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Path]:
-    """Name the file that is missing or damaged."""
+    """Name the file in every error about a missing or damaged one."""
     try:
         yield path
     except DAMAGED as error:
@@ -182,11 +184,12 @@ def _sheet(path: Path) -> Pixels:
     return np.ascontiguousarray(blocks.transpose(0, 2, 4, 1, 3).reshape(10_000, 3, 32, 32))
 
 
-def _check_against_official(path: Path, batch: Images, wanted: str | None) -> None:
+def _check_against_official(path: Path, batch: Images, expected: str | None) -> None:
+    # The official binary file has one row for each image: the label, then the pixels.
     rows = np.concatenate([batch.labels.astype(np.uint8)[:, None], batch.pixels.reshape(len(batch), -1)], axis=1)
     seen = hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
-    if seen != wanted:
-        raise DataError(f"{path}: pixels and labels have sha256 {seen}, the official file {wanted}")
+    if seen != expected:
+        raise DataError(f"{path}: pixels and labels have sha256 {seen}, the official file {expected}")
 
 
 def _from_torchvision(folder: Path, *, train: bool) -> Images:
@@ -195,8 +198,8 @@ def _from_torchvision(folder: Path, *, train: bool) -> Images:
     try:  # torchvision compares every file with its published digest before it reads it
         data = torchvision().datasets.CIFAR10(root=str(folder), train=train, download=False)
     except (RuntimeError, OSError) as error:
-        said = str(error).partition(" You can use")[0]  # an option of torchvision's, not of ours
-        raise DataError(f"{folder}: {said}") from error
+        detail = str(error).partition(" You can use")[0]  # torchvision recommends an option that we do not have
+        raise DataError(f"{folder}: {detail}") from error
     pixels = np.ascontiguousarray(np.asarray(data.data).transpose(0, 3, 1, 2))
     labels = np.asarray(data.targets, np.int64)
     return Images("cifar10-train" if train else "cifar10-test", pixels, labels, tuple(data.classes))

@@ -1,9 +1,9 @@
-"""`ensemble.toml`: what an ensemble says of itself.
+"""The description of an ensemble, and its file `ensemble.toml`:
 
 architecture = "cifar-resnet20"            # see models/architectures.py
 classes = ["airplane", ...]
 input_shape = [3, 32, 32]
-sigma = 0.25                               # the noise of training
+sigma = 0.25                               # the noise of training: Gaussian, or else a table [noise]
 method = "gaussian"
 evaluation = "0::20"                       # test images kept for evaluation; no hold-out may overlap them
 voting = "soft"                            # optional defaults of a request
@@ -17,8 +17,11 @@ bytes = 1113356
 architecture, normalisation                # optional, where this member's differ
 [members.training]                         # the record of its training, as it came
 
+[noise]                                    # in place of sigma: any noise by its name
+name, ...                                  # and its parameters
+
 [ranking]                                  # written by `models rank`
-data, data_digest, holdout, images, draws, sigma, seed
+data, data_digest, holdout, images, draws, sigma (or noise), seed
 [ranking.accuracies]                       # by member digest
 [weights]                                  # by member digest, for weighted voting
 """
@@ -27,15 +30,16 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tomlkit
+from pydantic import ValidationError
 
-from models.errors import DescriptionError, ModelError
+from models.errors import DescriptionError
 from models.selection import Selection
+from models.toml import TomlTable, read_toml
 from smoothcert.engine.ensemble import (
     Identity,
     check_classes,
@@ -46,17 +50,20 @@ from smoothcert.engine.ensemble import (
     ensemble_digest,
 )
 from smoothcert.engine.normalisation import Normalisation
+from smoothcert.errors import DomainError, SmoothcertError, explain
+from smoothcert.noise import Noise, resolve, stated
 
 FILE = "ensemble.toml"
 MAX_BYTES = 1 << 20
+"""The largest `ensemble.toml` that is read, in bytes: room for thousands of members."""
 MAX_VALUES = 1 << 24
-"""Of an image: 3 x 2048 x 2048 and some more."""
+"""The most values of an image, which bounds the memory that a description can claim: 3 x 2048 x 2048 fits."""
 _MEMBER_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.(safetensors|pt|pt2)")
 
 
 @dataclass(frozen=True)
 class MemberFile:
-    """A member on disk; `architecture` and `normalisation` are its own, where they differ from the ensemble's."""
+    """A member on disk. `architecture` and `normalisation` are set only where they differ from the ensemble's."""
 
     file: str
     sha256: str
@@ -71,7 +78,7 @@ class MemberFile:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             raise DescriptionError(f"member {self.file}: sha256 {self.sha256!r} is not 64 hexadecimal digits")
         if self.bytes < 1:
-            raise DescriptionError(f"member {self.file}: bytes = {self.bytes}")
+            raise DescriptionError(f"member {self.file}: bytes must be positive, got {self.bytes}")
 
 
 @dataclass(frozen=True)
@@ -83,19 +90,19 @@ class Ranking:
     holdout: str
     images: int
     draws: int
-    sigma: float
+    noise: Noise
     seed: int
     accuracies: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Description:
-    """All that `ensemble.toml` says, checked to make sense."""
+    """The content of an `ensemble.toml`, checked to be consistent."""
 
     architecture: str
     classes: tuple[str, ...]
     input_shape: tuple[int, int, int]
-    sigma: float
+    noise: Noise
     members: tuple[MemberFile, ...]
     method: str = "unknown"
     evaluation: str = "0::20"
@@ -116,22 +123,20 @@ class Description:
             raise DescriptionError(f"input_shape {list(self.input_shape)} is not [C, H, W] of positive numbers")
         if math.prod(self.input_shape) > MAX_VALUES:
             raise DescriptionError(f"input_shape {list(self.input_shape)} has more than {MAX_VALUES:,} values")
-        if not (math.isfinite(self.sigma) and self.sigma >= 0):
-            raise DescriptionError(f"sigma = {self.sigma} is not a finite number >= 0")
         Selection(self.evaluation)
         check_consensus(self.consensus, members=len(self.members))
         check_weights(self.weights, digests)
         check_voting(self.voting, self.weights)
         if self.ranking and set(self.ranking.accuracies) != set(digests):
             raise DescriptionError(
-                f"ranking of other members: {sorted(self.ranking.accuracies)}, not {sorted(digests)}"
+                f"the ranking is of other members: {sorted(self.ranking.accuracies)}, not {sorted(digests)}"
             )
         for normalisation in (self.normalisation, *(member.normalisation for member in self.members)):
             if normalisation and len(normalisation.mean) != self.input_shape[0]:
                 raise DescriptionError(f"{len(normalisation.mean)} means for {self.input_shape[0]} channels")
 
     def identity(self, member: MemberFile) -> Identity:
-        """What a member is, with the ensemble's architecture and normalisation where it has none of its own."""
+        """The identity of a member, with the ensemble's architecture and normalisation unless it has its own."""
         return Identity(
             member.architecture or self.architecture,
             member.sha256,
@@ -145,7 +150,7 @@ class Description:
         return ensemble_digest(identities, self.classes, self.input_shape, self.weights)
 
     def ranked(self, ranking: Ranking, weights: Mapping[str, float]) -> Description:
-        """The members in order of their accuracies, best first; equals by digest, so that the order is one."""
+        """The members in order of their accuracies, best first; ties are broken by digest, so the order is unique."""
         order = sorted(self.members, key=lambda member: (-ranking.accuracies[member.sha256], member.sha256))
         return replace(self, members=tuple(order), ranking=ranking, weights=weights)
 
@@ -154,31 +159,13 @@ def parse(text: str) -> Description:
     """Read an `ensemble.toml`; an unknown, missing or mistyped key is an error that names it."""
     table = read_toml(text)
     try:
-        return _description(_Table("", table))
+        return _description(TomlTable("", table))
     except DescriptionError:
         raise
-    except ModelError as error:
+    except SmoothcertError as error:
         raise DescriptionError(str(error)) from error
     except RecursionError as error:
         raise DescriptionError("nested too deeply") from error
-
-
-def read_toml(text: str) -> dict[str, Any]:
-    """What a TOML text says; a number that does not fit in 64 bits is an error, as TOML has it."""
-    try:
-        table = tomllib.loads(text)
-    except ValueError as error:  # not only TOMLDecodeError: Python refuses to read numbers of thousands of digits
-        raise DescriptionError(f"not TOML: {error}") from error
-    except RecursionError as error:
-        raise DescriptionError("not TOML: nested too deeply") from error
-    left: list[Any] = [table]
-    while left:  # not a recursion: dotted keys may nest deeper than Python can follow
-        value = left.pop()
-        if isinstance(value, dict | list):
-            left.extend(value.values() if isinstance(value, dict) else value)
-        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-            raise DescriptionError(f"not TOML: an integer of {value.bit_length()} bits, more than 64")
-    return table
 
 
 def write(description: Description) -> str:
@@ -189,54 +176,29 @@ def write(description: Description) -> str:
     return tomlkit.dumps(document)
 
 
-class _Table:
-    """A TOML table from which every key is taken once, with its type checked; what remains is unknown."""
-
-    def __init__(self, where: str, content: Any) -> None:
-        if not isinstance(content, dict):
-            raise DescriptionError(f"{where} is {content!r}, not a table")
-        self._where, self._left = where, dict(content)
-
-    def take(self, key: str, *kinds: type) -> Any:
-        """The value of a key that must be there."""
-        if key not in self._left:
-            raise DescriptionError(f"{self._where}{key} is missing")
-        return self.find(key, *kinds)
-
-    def find(self, key: str, *kinds: type) -> Any:
-        """The value of a key, or None."""
-        value = self._left.pop(key, None)
-        if value is not None and type(value) not in kinds:
-            wanted = " or ".join(kind.__name__ for kind in kinds)
-            raise DescriptionError(f"{self._where}{key} = {value!r} is not of type {wanted}")
-        return value
-
-    def numbers(self, key: str) -> dict[str, float] | None:
-        """A table of numbers, or None."""
-        found = self.find(key, dict)
-        if found is not None and not all(type(value) in (int, float) for value in found.values()):
-            raise DescriptionError(f"{self._where}{key} = {found!r} is not a table of numbers")
-        return None if found is None else {name: float(value) for name, value in found.items()}
-
-    def several(self, key: str, *kinds: type) -> tuple[Any, ...]:
-        """A list whose entries are all of these types."""
-        found = self.take(key, list)
-        if not all(type(entry) in kinds for entry in found):
-            raise DescriptionError(f"{self._where}{key} = {found!r} is not a list of {kinds[0].__name__}")
-        return tuple(found)
-
-    def done(self) -> None:
-        if self._left:
-            raise DescriptionError(f"unknown keys: {', '.join(self._where + key for key in sorted(self._left))}")
+def read_noise(table: TomlTable) -> Noise:
+    """The noise that a table states: by the shorthand `sigma`, or by a table `noise`, and not by both."""
+    sigma, noise = table.find("sigma", float, int), table.find("noise", dict)
+    if sigma is not None and noise is not None:
+        raise DescriptionError(f"{table.where}sigma and {table.where}noise are both given: state one of them")
+    try:
+        chosen = resolve(noise, None if sigma is None else float(sigma))
+    except DomainError as error:
+        raise DescriptionError(f"{table.where}{error}") from error
+    except ValidationError as error:
+        raise DescriptionError(f"{table.where}noise: {explain(error).removeprefix('the text: ')}") from error
+    if chosen is None:
+        raise DescriptionError(f"{table.where}noise is missing: state sigma for Gaussian noise, or else a table noise")
+    return chosen
 
 
-def _description(table: _Table) -> Description:
-    members = [_member(_Table(f"members[{i}].", entry)) for i, entry in enumerate(table.several("members", dict))]
+def _description(table: TomlTable) -> Description:
+    members = [_member(TomlTable(f"members[{i}].", entry)) for i, entry in enumerate(table.several("members", dict))]
     description = {
         "architecture": table.take("architecture", str),
         "classes": table.several("classes", str),
         "input_shape": table.several("input_shape", int),
-        "sigma": float(table.take("sigma", float, int)),
+        "noise": read_noise(table),
         "members": tuple(members),
         "method": table.find("method", str),
         "evaluation": table.find("evaluation", str),
@@ -250,7 +212,7 @@ def _description(table: _Table) -> Description:
     return Description(**{key: value for key, value in description.items() if value is not None})
 
 
-def _member(table: _Table) -> MemberFile:
+def _member(table: TomlTable) -> MemberFile:
     member = MemberFile(
         file=table.take("file", str),
         sha256=table.take("sha256", str),
@@ -263,28 +225,28 @@ def _member(table: _Table) -> MemberFile:
     return member
 
 
-def _normalisation(table: _Table) -> Normalisation | None:
+def _normalisation(table: TomlTable) -> Normalisation | None:
     found = table.find("normalisation", dict)
     if found is None:
         return None
-    inner = _Table("normalisation.", found)
+    inner = TomlTable("normalisation.", found)
     mean, std = inner.several("mean", float, int), inner.several("std", float, int)
     inner.done()
     return Normalisation(tuple(map(float, mean)), tuple(map(float, std)))
 
 
-def _ranking(table: _Table) -> Ranking | None:
+def _ranking(table: TomlTable) -> Ranking | None:
     found = table.find("ranking", dict)
     if found is None:
         return None
-    inner = _Table("ranking.", found)
+    inner = TomlTable("ranking.", found)
     ranking = Ranking(
         data=inner.take("data", str),
         data_digest=inner.take("data_digest", str),
         holdout=inner.take("holdout", str),
         images=inner.take("images", int),
         draws=inner.take("draws", int),
-        sigma=float(inner.take("sigma", float, int)),
+        noise=read_noise(inner),
         seed=inner.take("seed", int),
         accuracies=inner.numbers("accuracies") or {},
     )
@@ -293,12 +255,15 @@ def _ranking(table: _Table) -> Ranking | None:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as tables, without what is None or empty; plain values before tables, as TOML wants it."""
+    """Dataclasses as tables, without None and empty tables; plain values before tables, as TOML requires."""
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
     if not hasattr(value, "__dataclass_fields__"):
         return dict(value) if isinstance(value, Mapping) else value
-    fields = {key: _plain(getattr(value, key)) for key in value.__dataclass_fields__}
+    fields: dict[str, Any] = {}
+    for key in value.__dataclass_fields__:
+        entry = getattr(value, key)
+        fields.update(stated(entry) if isinstance(entry, Noise) else {key: _plain(entry)})
     present = {key: entry for key, entry in fields.items() if entry is not None and entry != {}}
     return dict(sorted(present.items(), key=lambda item: _is_table(item[1])))
 

@@ -1,16 +1,19 @@
-"""What can go wrong with networks and ensembles, one tree:
+"""Errors of networks, training and ensembles on disk. The message names the value seen.
 
-ModelError                   a ValueError; the message names what was seen
-├── ArchitectureError        a network that is unknown, not allowed, or does not fit its weights
-├── ProgramError             a TorchScript or exported-program file that will not be run
-├── DataError                a data folder that is missing, damaged or not what it says
-├── TrainingError            a checkpoint of another run, or weights that cannot be written
-├── RankingError             a hold-out that cannot rank these members
-└── RegistryError            the folder of an ensemble
-    ├── EnsembleNameError    a name that is no name, or is taken
-    ├── MissingEnsembleError no ensemble of this name
-    ├── DescriptionError     an ensemble.toml that does not say what it must
-    └── FileError            a file that is missing, extra, tampered, of another size, or elsewhere
+SmoothcertError
+└── ModelError (also a ValueError)
+    ├── ArchitectureError            a network that is unknown, not allowed, or does not fit its weights
+    ├── ProgramError                 a TorchScript or exported-program file that is damaged or not allowed to run
+    ├── DataError                    images that are missing, damaged or differ from their digest
+    ├── TrainingError                bad options, a checkpoint of another run, or weights that cannot be written
+    ├── RankingError                 a hold-out that cannot rank these members
+    └── RegistryError                the folder of an ensemble
+        ├── EnsembleNameError        a name that is not valid, or is taken
+        ├── MissingEnsembleError     there is no ensemble of this name
+        ├── DescriptionError         an ensemble.toml with a missing, unknown or inconsistent value
+        └── FileError                a file that is missing, extra, tampered with, of another size, or a link
+
+Errors about the members of an ensemble (MemberError, VotingError, ...) are those of smoothcert/engine/errors.py.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from smoothcert.errors import SmoothcertError
 
 
 class ModelError(SmoothcertError, ValueError):
-    """Anything wrong with a network or an ensemble."""
+    """The root of this tree."""
 
 
 class ArchitectureError(ModelError):
@@ -27,15 +30,15 @@ class ArchitectureError(ModelError):
 
 
 class ProgramError(ModelError):
-    """A TorchScript or exported-program file that will not be run."""
+    """A TorchScript or exported-program file that is damaged or not allowed to run."""
 
 
 class DataError(ModelError):
-    """A data folder that is missing, damaged or not what it says."""
+    """Images that are missing, damaged or differ from their digest."""
 
 
 class TrainingError(ModelError):
-    """A checkpoint of another run, or weights that cannot be written."""
+    """Bad options, a checkpoint of another run, or weights that cannot be written."""
 
 
 class RankingError(ModelError):
@@ -43,20 +46,20 @@ class RankingError(ModelError):
 
 
 class RegistryError(ModelError):
-    """Anything wrong with the folder of an ensemble."""
+    """An error in the folder of an ensemble."""
 
 
 class EnsembleNameError(RegistryError):
-    """A name that is no name, or is taken."""
+    """A name that is not valid, or is taken."""
 
 
 class MissingEnsembleError(RegistryError):
-    """No ensemble of this name."""
+    """There is no ensemble of this name."""
 
 
 class DescriptionError(RegistryError):
-    """An ensemble.toml that does not say what it must."""
+    """An ensemble.toml with a missing, unknown or inconsistent value."""
 
 
 class FileError(RegistryError):
-    """A file that is missing, extra, tampered with, of another size, or outside its folder."""
+    """A file that is missing, extra, tampered with, of another size, or a link."""

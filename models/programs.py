@@ -4,13 +4,13 @@ Neither way executes a pickle.
 
 - TorchScript is read by torch's C++ unpickler, which knows tensors, plain containers and the classes of the archive's
   own TorchScript, and cannot call Python.
-- `torch.export.load` would unpickle: tensors marked `use_pickle`, opaque constants, sample inputs that fail to load as
-  weights; and it evaluates strings (shape expressions, guards). So the archive is vetted first: only the entries
-  that a plain classifier needs, raw tensors, sample inputs that are read as weights only (torch then never comes to
-  its fallback), symbols for shape expressions, no guards, and aten operators alone.
+- `torch.export.load` would unpickle tensors marked `use_pickle`, opaque constants, and sample inputs that fail to load
+  as weights; and it evaluates strings (shape expressions, guards). The archive is therefore vetted first. It may have
+  only the entries that a plain classifier needs, raw tensors, sample inputs that load as weights (so that torch never
+  reaches its fallback), symbols as shape expressions, no guards, and only aten operators.
 
-Either file is still a program. It runs torch's operators with the rights of the worker, so an operator should serve
-only what they trust; the registry pins it by its sha256.
+Either file is still a program, which runs torch's operators with the rights of the worker. An operator should serve
+only trusted files; the registry pins each by its sha256.
 """
 
 from __future__ import annotations
@@ -40,23 +40,22 @@ _OPERATOR = re.compile(r"torch\.ops\.aten\.\w+\.\w+|_operator\.(getitem|add|sub|
 
 
 class Exported(nn.Module):
-    """The graph of an exported program; it has no modes, and torch's own module would raise at `eval()`."""
+    """The graph of an exported program. It has no modes, and torch's own module would raise at `eval()`."""
 
     def __init__(self, graph: nn.Module) -> None:
         super().__init__()
         self.graph = graph
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the graph gives."""
         logits: Tensor = self.graph(x)
         return logits
 
     def train(self, mode: bool = True) -> Exported:
-        """Nothing: a graph exported in training mode is refused when it is read."""
+        """Do nothing: a graph that was exported in training mode is refused when it is read."""
         return self
 
     def optimised(self, device: torch.device, dtype: torch.dtype) -> tuple[nn.Module, str]:
-        """A copy of the graph as it is: it cannot be traced again."""
+        """A copy of the graph as it is, because it cannot be traced again."""
         return placed(copy.deepcopy(self), device, dtype), "exported"
 
 
@@ -71,13 +70,13 @@ def is_exported(data: bytes) -> bool:
 
 
 def read_program(kind: str, data: bytes) -> nn.Module:
-    """The network of a `torchscript` or `exported` file; ProgramError for one that is damaged or will not be run."""
+    """The network of a `torchscript` or `exported` file; ProgramError for one that is damaged or not allowed to run."""
     try:
         return _read_torchscript(data) if kind == "torchscript" else _read_exported(data)
     except ProgramError:
         raise
     except Exception as error:  # torch, json and zipfile raise many kinds for a damaged archive
-        raise ProgramError(f"{kind} file that cannot be read: {type(error).__name__}: {error}") from error
+        raise ProgramError(f"the {kind} file cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _read_torchscript(data: bytes) -> nn.Module:
@@ -96,12 +95,15 @@ def _read_exported(data: bytes) -> nn.Module:
 
 
 def _vetted(data: bytes) -> bytes:
-    """The archive, vetted and written anew: torch shall read the very bytes that were vetted, whatever its zip
-    reader makes of a crooked table of contents."""
+    """The archive, vetted and rewritten.
+
+    Torch's zip reader may understand a manipulated table of contents in another way than Python's. It therefore reads
+    a new archive that consists of exactly the bytes that were vetted.
+    """
     entries = _read_entries(data)
     strange = sorted(name for name in entries if not _ENTRY.fullmatch(name))
     if strange:
-        raise ProgramError(f"exported program with entries that are not run here: {', '.join(strange)}")
+        raise ProgramError(f"the exported program has entries that are not allowed: {', '.join(strange)}")
     _vet_graph(json.loads(entries["models/model.json"]))
     _vet_payloads([json.loads(entries[name]) for name in entries if name.endswith("_config.json")])
     _vet_inputs(entries["data/sample_inputs/model.pt"])
@@ -117,35 +119,35 @@ def _read_entries(data: bytes) -> dict[str, bytes]:
         raise ProgramError("not an archive of torch.export.save")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
-            raise ProgramError("exported program with compressed entries")
+            raise ProgramError("the exported program has compressed entries")
         return {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
 
 
 def _vet_inputs(data: bytes) -> None:
     try:
         torch.load(io.BytesIO(data), weights_only=True)
-    except Exception as error:  # whatever it is, torch would go on to unpickle
-        raise ProgramError(f"exported program whose sample inputs are more than tensors: {error}") from error
+    except Exception as error:  # whatever the reason, torch would fall back to unpickling
+        raise ProgramError(f"the sample inputs of the exported program are not plain tensors: {error}") from error
 
 
 def _vet_payloads(configs: list[Any]) -> None:
     if any(pickled is not False for pickled in _found(configs, "use_pickle")):
-        raise ProgramError("exported program with pickled tensors")
+        raise ProgramError("the exported program has pickled tensors")
     for path in _found(configs, "path_name"):
         if not re.fullmatch(r"(weight|tensor)_\d+", str(path)):
-            raise ProgramError(f"exported program with a constant {path!r} that is no tensor")
+            raise ProgramError(f"the exported program has a constant {path!r} that is not a tensor")
 
 
 def _vet_graph(program: Any) -> None:
     for guards in _found(program, "guards_code"):
         if guards:
-            raise ProgramError(f"exported program with guards, which are code: {guards}")
+            raise ProgramError(f"the exported program has guards, which are code: {guards}")
     for expression in _found(program, "expr_str"):
         if not _SYMBOL.fullmatch(str(expression)):
-            raise ProgramError(f"exported program with a shape expression that is not a symbol: {expression!r}")
+            raise ProgramError(f"the exported program has a shape expression that is not a symbol: {expression!r}")
     for node in (node for nodes in _found(program, "nodes") for node in nodes):
         if not _OPERATOR.fullmatch(node["target"]):
-            raise ProgramError(f"exported program with an operator that is not aten's: {node['target']}")
+            raise ProgramError(f"the exported program has an operator that is not an aten operator: {node['target']}")
 
 
 def _found(tree: Any, key: str) -> Iterator[Any]:
@@ -160,17 +162,19 @@ def _found(tree: Any, key: str) -> Iterator[Any]:
 
 
 def _refuse_training_mode(program: torch.export.ExportedProgram) -> None:
-    # A graph has no eval(): what it was exported as is what it is.
+    # A graph has no eval(): it stays in the mode in which it was exported.
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
         for argument, value in zip(schema.arguments if schema else (), node.args, strict=False):
             if argument.name in ("train", "training") and value is True:
-                raise ProgramError(f"exported in training mode: {node.target} ({node.name}); export after eval()")
+                raise ProgramError(
+                    f"the program was exported in training mode: {node.target} ({node.name}); export it after eval()"
+                )
 
 
 def _entries(data: bytes) -> list[str]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return archive.namelist()
-    except Exception:  # zipfile raises many kinds for a damaged archive; this is none
+    except Exception:  # zipfile raises many kinds for a file that is not an archive
         return []

@@ -1,7 +1,7 @@
-"""The order of the members, and their weights: both from a hold-out, under the noise they will meet.
+"""The order of the members and their voting weights, from a hold-out under the noise of certification.
 
-Neither may see an image on which the ensemble is evaluated, nor does it touch soundness: whatever order and weights
-come out, they are fixed before anything is certified.
+The hold-out must not contain an image on which the ensemble is evaluated. Soundness does not depend on the ranking:
+order and weights are fixed before anything is certified.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from models.errors import RankingError
 from models.selection import Selection
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.voting import lowest_argmax
+from smoothcert.noise import Noise
 
 FIT_STEPS = 100
+"""The most iterations of L-BFGS in the fit of the weights: plenty for a convex loss with a number per member."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +31,22 @@ class HoldOut:
 
     images: Images
     selection: Selection
-    sigma: float
+    noise: Noise
     draws: int = 4
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.sigma > 0 or self.draws < 1:
-            raise RankingError(f"hold-out with sigma = {self.sigma} and {self.draws} draws; both must be positive")
+        if self.draws < 1:
+            raise RankingError(f"draws of noise for each image must be at least 1, got {self.draws}")
         if not len(self.chosen):
             raise RankingError(f"hold-out {self.selection.text!r} chooses none of {len(self.images)} images")
 
     @property
     def chosen(self) -> Images:
-        """The images themselves."""
         return self.images.pick(self.selection.places(len(self.images)))
 
     def refuse_overlap(self, evaluation: Selection) -> None:
-        """Raise if an evaluation image is among the hold-out."""
+        """Raise if the hold-out contains an evaluation image."""
         size = len(self.images)
         both = sorted(set(self.selection.places(size).tolist()) & set(evaluation.places(size).tolist()))
         if both:
@@ -59,7 +60,9 @@ def rank(ensemble: Ensemble, description: Description, holdout: HoldOut) -> Desc
     """The description with its members in order of accuracy under noise, and with fitted voting weights."""
     holdout.refuse_overlap(Selection(description.evaluation))
     if holdout.images.classes != ensemble.classes:
-        raise RankingError(f"classes of the data {holdout.images.classes} are not the ensemble's {ensemble.classes}")
+        raise RankingError(
+            f"the classes of the data, {holdout.images.classes}, are not the ensemble's, {ensemble.classes}"
+        )
     chosen = holdout.chosen
     logits, labels = logits_under_noise(ensemble, holdout)
     digests = [member.digest for member in ensemble.members]
@@ -71,7 +74,7 @@ def rank(ensemble: Ensemble, description: Description, holdout: HoldOut) -> Desc
         holdout=holdout.selection.text,
         images=len(chosen),
         draws=holdout.draws,
-        sigma=holdout.sigma,
+        noise=holdout.noise,
         seed=holdout.seed,
         accuracies=dict(zip(digests, (round(accuracy, 6) for accuracy in accuracies), strict=True)),
     )
@@ -79,7 +82,7 @@ def rank(ensemble: Ensemble, description: Description, holdout: HoldOut) -> Desc
 
 
 def refuse_holdout(ranking: Ranking | None, images: Images) -> None:
-    """Raise if one of these images, on which the members are to be judged, ranked them."""
+    """Raise if the ranking used one of these images, on which the members are to be evaluated."""
     if ranking is None or ranking.data != images.name:
         return
     holdout = Selection(ranking.holdout)
@@ -98,27 +101,27 @@ def logits_under_noise(ensemble: Ensemble, holdout: HoldOut) -> tuple[Tensor, Te
     parts = []
     for draw in range(holdout.draws):
         generator = torch.Generator().manual_seed(_draw_seed(holdout.seed, draw))
-        noisy = pixels + holdout.sigma * torch.randn(pixels.shape, generator=generator)
-        parts.append(ensemble.logits(noisy).cpu())
+        parts.append(ensemble.logits(holdout.noise.perturb(pixels, generator)).cpu())
     return torch.cat(parts, dim=1), torch.from_numpy(chosen.labels).repeat(holdout.draws)
 
 
 def fit_weights(logits: Tensor, labels: Tensor) -> list[float]:
-    """Weights >= 0 that add to 1: those of the weighted logits with the least cross-entropy.
+    """The weights >= 0 with sum 1 whose weighted sum of logits has the least cross-entropy.
 
-    Cross-entropy is convex in the weights; their scale is fitted along and taken out again, since it changes no class.
-    The fit is deterministic, from equal weights, on the rows with finite logits.
+    Cross-entropy is convex in the weights. Their scale is fitted too and then divided out, since it changes no class.
+    The fit is deterministic: it begins with equal weights and uses the rows in which all logits are finite.
     """
     sound = logits.isfinite().all(-1).all(0)
     if not sound.any():
         raise RankingError("no image of the hold-out has finite logits from every member")
-    outputs, wanted = logits[:, sound].double(), labels[sound]
+    outputs, targets = logits[:, sound].double(), labels[sound]
+    # The weights are exp(powers), which keeps them positive without constraints.
     powers = torch.full((len(outputs),), 1 / len(outputs), dtype=torch.float64).log().requires_grad_()
     optimiser = torch.optim.LBFGS([powers], max_iter=FIT_STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> float:
         optimiser.zero_grad()
-        value = cross_entropy(torch.einsum("k,knc->nc", powers.exp(), outputs), wanted)
+        value = cross_entropy(torch.einsum("k,knc->nc", powers.exp(), outputs), targets)
         value.backward()  # type: ignore[no-untyped-call]
         return float(value.detach())
 
@@ -132,5 +135,5 @@ def _some(places: list[int]) -> str:
 
 
 def _draw_seed(seed: int, draw: int) -> int:
-    # hashed, since torch's CPU generator keeps only 32 bits of a seed
+    # Hashed, since torch's CPU generator keeps only 32 bits of a seed.
     return int.from_bytes(hashlib.sha256(f"rank/{seed}/{draw}".encode()).digest()[:4], "big")

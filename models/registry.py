@@ -1,7 +1,8 @@
-"""Ensembles on disk: `<zoo>/<name>/ensemble.toml`, the files of its members, perhaps a card (README.md), nothing else.
+"""Ensembles on disk.
 
-A member file is opened once, without following links; its size is compared with the one recorded before it is read,
-its sha256 before it is understood. An ensemble is loaded whole or not at all, and no pickle is executed on the way.
+The folder `<zoo>/<name>` holds `ensemble.toml`, the files of the members, optionally a card (README.md), and nothing
+else. A member file is opened once, without following links. Its size is compared with the recorded one before it is
+read, and its sha256 before it is parsed. An ensemble is loaded whole or not at all, and no pickle is ever executed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from torch import Tensor, nn
 
 from models.architectures import PROGRAMS, build, load_weights
 from models.description import FILE, MAX_BYTES, Description, MemberFile, parse, write
-from models.errors import DescriptionError, EnsembleNameError, FileError, MissingEnsembleError, ModelError
+from models.errors import DescriptionError, EnsembleNameError, FileError, MissingEnsembleError
 from models.programs import read_program
 from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.form import prepare
 from smoothcert.engine.normalisation import normalised
-from smoothcert.noise import resolve
+from smoothcert.errors import SmoothcertError
 
 ZOO = Path(__file__).parent / "zoo"
+"""The folder of the ensembles that come with the project."""
 CARD = "README.md"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -47,8 +49,8 @@ def load(
 ) -> Ensemble:
     """The ensemble of this name, checked, on its device and ready for `batch` images at a time.
 
-    `voting` and `consensus` replace what ensemble.toml says. Raises a RegistryError that names the file and what was
-    seen in it.
+    `voting` and `consensus` replace those of ensemble.toml. Raises a SmoothcertError that names the file and what is
+    wrong with it: a RegistryError for the folder, an ArchitectureError, ProgramError or MemberError for a network.
     """
     folder = _folder(zoo, name)
     description = _describe(folder)
@@ -74,7 +76,7 @@ def load(
         tuple(members),
         description.classes,
         description.input_shape,
-        resolve(sigma=description.sigma),
+        description.noise,
         description.voting,
         description.consensus,
         description.weights,
@@ -83,7 +85,7 @@ def load(
 
 
 def describe(name: str, *, zoo: Path = ZOO) -> Description:
-    """What the ensemble says of itself, its files checked against it; no network is built."""
+    """The description of an ensemble, after its files were checked against it; no network is built."""
     folder = _folder(zoo, name)
     description = _describe(folder)
     for member in description.members:
@@ -100,7 +102,7 @@ def names(*, zoo: Path = ZOO) -> list[str]:
 
 def rewrite(name: str, description: Description, *, zoo: Path = ZOO) -> None:
     """Replace the ensemble.toml of an ensemble, whole or not at all."""
-    partial = zoo / f".{name}.partial"  # not in the folder, where a loader would find a file too many
+    partial = zoo / f".{name}.partial"  # outside the folder, where a loader would refuse it as an extra file
     try:
         with writing(zoo / name / FILE):
             partial.write_text(write(description))
@@ -110,9 +112,12 @@ def rewrite(name: str, description: Description, *, zoo: Path = ZOO) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no name of a folder."""
+    """Refuse a name that is not a plain name of a folder."""
     if not _NAME.fullmatch(name):
-        raise EnsembleNameError(f"{name!r} is no name: letters, digits, '.', '_' and '-', at most 64")
+        raise EnsembleNameError(
+            f"{name!r} is not a name: it must begin with a letter or digit and have at most 64 letters, digits, "
+            f"'.', '_' and '-'"
+        )
 
 
 def _folder(zoo: Path, name: str) -> Path:
@@ -169,7 +174,7 @@ def _read(path: Path, *, size: int | None = None, limit: int | None = None) -> b
 
 
 def _open(path: Path) -> int:
-    """A descriptor of what lies here, whatever it is, if it is no link."""
+    """A descriptor of the entry at this path, whatever its kind, unless it is a link."""
     try:
         return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError as error:
@@ -194,7 +199,6 @@ def _network(description: Description, member: MemberFile, data: bytes, allowed_
 
 
 def read_tensors(data: bytes) -> dict[str, Tensor]:
-    """The tensors of a safetensors file."""
     try:
         return safetensors.torch.load(data)
     except SafetensorError as error:
@@ -205,16 +209,16 @@ def read_tensors(data: bytes) -> dict[str, Tensor]:
 
 @contextmanager
 def blaming(path: Path) -> Iterator[None]:
-    """Put the path of a file before the message of whatever is wrong with it."""
+    """Put the path of a file before the message of every error about it."""
     try:
         yield
-    except ModelError as error:
+    except SmoothcertError as error:
         raise type(error)(f"{path}: {error}") from error
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Name what could not be written: a full disk does not say which file it was."""
+    """Name the file that could not be written: the error of a full disk does not."""
     try:
         yield
     except OSError as error:

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from smoothcert.engine.normalisation import Normalise
 
 CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
+"""The mean of each channel of CIFAR-10, of pixels in [0, 1]."""
 CIFAR10_STD = (0.2023, 0.1994, 0.2010)
+"""The standard deviation of each channel in the customary form: the mean over images of that within an image."""
 
 
 class BasicBlock(nn.Module):
@@ -67,7 +69,6 @@ class CifarResNet(nn.Module):
         return nn.Sequential(first, *(BasicBlock(channels, channels, 1) for _ in range(blocks - 1)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits [N, classes]."""
         y = torch.relu(self.bn(self.conv(self.normalise(x))))
         y = self.group3(self.group2(self.group1(y)))
         logits: Tensor = self.fc(y.mean(dim=(2, 3)))

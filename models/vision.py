@@ -1,7 +1,7 @@
-"""The only door to torchvision.
+"""The only place that imports torchvision.
 
-Beside a CPU-only torch, PyPI's torchvision fails at import because its compiled operators are missing. Two of them
-(`nms` and `qnms`) are needed at import only to attach a fake kernel; declaring their schemas is enough.
+With a CPU-only torch, PyPI's torchvision fails at import because its compiled operators are missing. Two of them
+(`nms` and `qnms`) are needed at import only to attach a fake kernel, so it suffices to declare their schemas.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
-_declared: list[torch.library.Library] = []  # a Library takes its schemas back when it is collected
+_declared: list[torch.library.Library] = []  # a Library removes its schemas when it is garbage-collected
 
 
 @cache
 def torchvision() -> ModuleType:
-    """The torchvision package, with its classifiers ready."""
     try:
         return importlib.import_module("torchvision")
     except RuntimeError as error:

@@ -1,7 +1,7 @@
 """Exact arithmetic on the running count of successes: sub-distributions that are convolved and cut.
 
-Two choices keep the far tails true, where a certificate's error probability lives: convolution is direct (the absolute
-error of an FFT would swamp them), and tails are added from their small end.
+The error probability of a certificate lies in the far tails. Two choices keep them accurate: convolution is direct,
+since the absolute error of an FFT would swamp them, and tails are summed from their small end.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import numpy.typing as npt
 
 Mass = npt.NDArray[np.float64]
 
-CUT = 14.0  # standard deviations kept on each side of the mean; what lies beyond weighs less than 1e-40
+CUT = 14.0
+"""The standard deviations of a binomial that are kept on each side of its mean; the rest weighs less than 1e-40."""
+SPARE = 60
+"""The entries that are kept beyond CUT: where the mean is small, the tail is that of a Poisson, not of a Gaussian."""
 DUST = 1e-30
-SPARE = 60  # further entries kept: where the mean is small the tail is Poisson's, not Gauss's
+"""The weight below which entries at the ends are dropped: far less than any budget, since alpha >= 1e-20."""
 
 
 @dataclass(frozen=True)
@@ -29,27 +32,27 @@ class Counts:
 
     @property
     def total(self) -> float:
-        """The probability of all paths still followed."""
+        """The probability of all paths that are still followed."""
         return float(np.sort(self.mass).sum())
 
     def plus(self, n: int, p: float) -> Counts:
-        """After n further samples that succeed with probability p."""
+        """The distribution after n further samples that succeed with probability p."""
         step = binomial(n, p)
         if not len(self.mass):
             return self
         return Counts(self.start + step.start, np.convolve(self.mass, step.mass))
 
     def below(self, u: int) -> Counts:
-        """Only the paths with a count < u."""
+        """The distribution without the paths that have a count of u or more."""
         return Counts(self.start, self.mass[: max(0, u - self.start)])
 
     def above(self, low: int) -> Counts:
-        """Only the paths with a count > low."""
+        """The distribution without the paths that have a count of low or less."""
         cut = max(0, low + 1 - self.start)
         return Counts(self.start + min(cut, len(self.mass)), self.mass[cut:])
 
     def without_dust(self) -> Counts:
-        """Without the ends that weigh far less than anything ever compared: they cost time and change nothing."""
+        """The distribution without the ends whose entries are at most DUST. They cost time and change nothing."""
         heavy = np.flatnonzero(self.mass > DUST)
         if not len(heavy):
             return Counts(self.start, self.mass[:0])
@@ -65,30 +68,38 @@ class Counts:
 
     def least_upper(self, budget: float) -> int:
         """The least u with P(count >= u) <= budget."""
-        tails = np.cumsum(self.mass[::-1])  # tails[i] = P(count >= end - i), small terms first
+        # Let `last` be the largest count. tails[i] = P(count >= last - i), summed from the small end, never falls. If
+        # the first m tails keep the budget, u = last - (m - 1) is the least count that does; m = 0 gives last + 1.
+        tails = np.cumsum(self.mass[::-1])
         return self.start + len(self.mass) - int(np.searchsorted(tails, budget, side="right"))
 
     def greatest_lower(self, budget: float) -> int:
         """The greatest l with P(count <= l) <= budget."""
-        return self.start - 1 + int(np.searchsorted(np.cumsum(self.mass), budget, side="right"))
+        # tails[i] = P(count <= start + i). If the first m keep the budget, l = start + m - 1; m = 0 gives start - 1.
+        tails = np.cumsum(self.mass)
+        return self.start - 1 + int(np.searchsorted(tails, budget, side="right"))
 
 
 NOTHING_DRAWN = Counts(0, np.ones(1))
+"""The distribution before the first sample: the count is 0."""
 
 
 @lru_cache(maxsize=4096)
 def binomial(n: int, p: float) -> Counts:
-    """Binomial(n, p), cut where less than 1e-40 is lost, adding to one.
+    """Binomial(n, p) without tails that weigh less than 1e-40, normalised.
 
-    Built from the mode outwards by the ratio of neighbours: each entry's relative error is a few hundred ulps, where
-    the logarithm of a factorial would lose seven digits at n = 131,100.
+    It is built from the mode outwards by the ratio of neighbours. So the relative error of each entry is a few hundred
+    ulps, while logarithms of factorials would lose seven digits at n = 131,100.
     """
     q = 1.0 - p  # exact for p >= 1/2
     if q == 0.0 or p == 0.0:
         return Counts(n if q == 0.0 else 0, np.ones(1))
+    # 1. The counts first, ..., last that are kept, and the mode among them.
     mean, spread = n * p, CUT * sqrt(n * p * q) + SPARE
     first, last = max(0, floor(mean - spread)), min(n, ceil(mean + spread))
     mode = min(max(first, floor((n + 1) * p)), last)
+    # 2. The mass relative to the mode. Upwards, P(k + 1) / P(k) = (n - k) p / ((k + 1) q) for k from the mode to
+    #    last - 1; downwards, P(k - 1) / P(k) = k q / ((n - k + 1) p) for k from the mode to first + 1.
     up = np.arange(mode, last, dtype=np.float64)
     down = np.arange(mode, first, -1, dtype=np.float64)
     mass = np.concatenate(
@@ -98,6 +109,7 @@ def binomial(n: int, p: float) -> Counts:
             np.cumprod((n - up) * p / ((up + 1) * q)),
         ]
     )
+    # 3. Divide by the sum, with the small terms first.
     mass /= np.sort(mass).sum()
     mass.flags.writeable = False
     return Counts(first, mass)

@@ -1,4 +1,4 @@
-"""Boundaries: when a procedure certifies, when it abandons, and what follows exactly for every p_A."""
+"""Boundaries: the counts at which a procedure certifies or abandons, and what follows exactly for every p_A."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a procedure does where the chosen class has probability p: exact, not simulated."""
+    """The behaviour of a procedure if the chosen class has probability p: exact, not simulated."""
 
     certify: float
     abandon: float
     samples: float
-    """Expected samples of the estimation; the n0 of the selection come on top."""
+    """The expected samples of the estimation, without the n0 of the selection."""
 
 
 @dataclass(frozen=True, eq=False)
 class Boundaries:
     """At look j: certify if the count is at least `certify[j]`, abandon if it is at most `abandon[j]`.
 
-    `looks` are the samples that the count at each look is taken over: all drawn so far where `pooled`, those of the
-    stage alone where not. `certify[j] = looks[j] + 1` and `abandon[j] = -1` mean never.
+    `looks[j]` is the number of samples that the count at look j is taken over: all drawn so far if `pooled`, those of
+    the stage alone if not. `certify[j] = looks[j] + 1` and `abandon[j] = -1` mean never.
     """
 
     looks: Integers
@@ -43,11 +43,12 @@ class Boundaries:
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         if not len(self.looks) == len(self.certify) == len(self.abandon) > 0:
-            raise DomainError("looks, certify and abandon must have one entry for each look")
+            lengths = f"{len(self.looks)}, {len(self.certify)} and {len(self.abandon)}"
+            raise DomainError(f"looks, certify and abandon must have one entry for each look, got {lengths} entries")
 
     @property
     def steps(self) -> Integers:
-        """The samples drawn for each look."""
+        """The number of samples drawn for each look."""
         return np.diff(self.looks, prepend=0) if self.pooled else self.looks
 
     @property
@@ -56,12 +57,14 @@ class Boundaries:
         return bool((self.certify <= self.looks).any())
 
     def outcome(self, p: float) -> Outcome:
-        """P(certify), P(abandon) and the expected samples where each sample succeeds with probability p in [0, 1]."""
+        """P(certify), P(abandon) and the expected samples if each sample succeeds with probability p in [0, 1]."""
         if not 0.0 <= p <= 1.0:
             raise DomainError(f"p_A must lie between 0 and 1, got {p!r}")
         return self._pooled_outcome(p) if self.pooled else self._fresh_outcome(p)
 
     def _pooled_outcome(self, p: float) -> Outcome:
+        # `alive` is the distribution of the count over the paths that no look has stopped. Each look draws its samples
+        # for those paths, takes the two tails that stop here, and goes on with what is between the boundaries.
         alive = NOTHING_DRAWN
         certified, abandoned, samples = [0.0], [0.0], [0.0]
         for step, certify, abandon in zip(self.steps, self.certify, self.abandon, strict=True):
@@ -75,6 +78,7 @@ class Boundaries:
         return Outcome(min(1.0, fsum(certified)), min(1.0, fsum(abandoned)), fsum(samples))
 
     def _fresh_outcome(self, p: float) -> Outcome:
+        # The counts of the stages are independent, so only the probability of reaching a stage is carried along.
         alive, certified, abandoned, samples = 1.0, 0.0, 0.0, 0.0
         for n, certify, abandon in zip(self.looks, self.certify, self.abandon, strict=True):
             count = binomial(int(n), p)

@@ -1,7 +1,7 @@
 """Canonical JSON: one text for one value, the same in every language (RFC 8785).
 
-Keys in order, no white space, numbers as JavaScript prints them. So a browser, or a person with a JSON library, can
-recompute the digest of a certificate.
+Keys are sorted, there is no white space, and numbers are written as JavaScript prints them. So a browser, or anyone
+with a JSON library, can recompute the digest of a certificate.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """The canonical text of a JSON value; NaN and infinities have none and raise ValueError."""
+    """The canonical text of a JSON value. NaN and infinities raise ValueError, other types TypeError."""
     match value:
         case None | bool() | str():
             return json.dumps(value, ensure_ascii=False)
@@ -25,9 +25,9 @@ def canonical_json(value: Any) -> str:
         case list() | tuple():
             return "[" + ",".join(map(canonical_json, value)) + "]"
         case dict():
-            keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
+            keys = sorted(value, key=lambda key: key.encode("utf-16-be"))  # the order of JavaScript's strings
             return "{" + ",".join(f"{canonical_json(key)}:{canonical_json(value[key])}" for key in keys) + "}"
-    raise TypeError(f"not a JSON value: {value!r}")
+    raise TypeError(f"a JSON value must be None, a bool, a number, a str, a list or a dict; got {value!r}")
 
 
 def canonical_number(x: float) -> str:

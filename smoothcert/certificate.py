@@ -1,4 +1,4 @@
-"""A certificate: a verdict with everything that is needed to check it (see `verification`)."""
+"""A certificate: a verdict with everything that is needed to check it, which `verification` does."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ Real = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class StageRecord(Frozen):
-    """One look at the counts and what came of it: a `Stage` of the verdict."""
+    """One look at the counts and its outcome: a `Stage` of the verdict."""
 
     counts: tuple[Count, ...]
-    """Class counts of the samples drawn for this stage; the last entry is for no class."""
+    """The class counts of the samples drawn for this stage; the last entry counts samples without a class."""
     n: Count
-    """The samples that the decision rests on: more than were drawn where a procedure keeps earlier ones."""
+    """The samples that the decision rests on: more than were drawn if the procedure keeps earlier ones."""
     count: Count
     """How many of those n fell on the chosen class."""
     outcome: StageOutcome
     p_lower: Real | None = None
-    """The lower bound on p_A, where the stage has one."""
+    """The lower bound on p_A, if the stage has one."""
     p_upper: Real | None = None
-    """The upper bound on p_A, where the stage has one."""
+    """The upper bound on p_A, if the stage has one."""
     certify_at: Annotated[int, Field(strict=True)] | None = None
-    """The procedure certifies at this count or more, where it has integer boundaries."""
+    """The procedure certifies at this count or more, if it has integer boundaries."""
     abandon_at: Annotated[int, Field(strict=True)] | None = None
     """The procedure abandons at this count or less; -1 for never."""
 
 
 class EnsembleRecord(Frozen):
-    """The base classifier, exactly: these members in this order, voting by this rule."""
+    """The base classifier: these members in this order, voting by this rule."""
 
     name: str
     digest: str
@@ -58,7 +58,7 @@ class EnsembleRecord(Frozen):
 class ShapeRecord(Frozen):
     """The samples start, ..., stop - 1 went through the first members in slices of `rows`.
 
-    And those of them without consensus through the others in slices of `rest_rows`, null where there were none.
+    Those of them without consensus went through the others in slices of `rest_rows`; it is null if there were none.
     """
 
     start: Count
@@ -68,11 +68,11 @@ class ShapeRecord(Frozen):
 
 
 class SamplingRecord(Frozen):
-    """All that the noise follows from, and the arithmetic that the classes were computed in."""
+    """Everything that determines the noise, and the arithmetic in which the classes were computed."""
 
     seed: str
     image: Count
-    """The stream of the seed that the image was given: its place in the request."""
+    """The stream of the seed that the image was given, which is its place in the request."""
     scheme: str
     device: str
     precision: str
@@ -98,9 +98,9 @@ class Provenance(Frozen):
 
 
 class Certificate(Frozen):
-    """With confidence 1 - alpha: the smoothed classifier answers `class_index` everywhere within `radius`.
+    """With confidence 1 - alpha, the smoothed classifier answers `class_index` everywhere within `radius`.
 
-    Or an abstention, which claims nothing.
+    An abstention claims nothing.
     """
 
     format: Literal["smoothcert/certificate/1"] = "smoothcert/certificate/1"
@@ -110,7 +110,7 @@ class Certificate(Frozen):
     class_index: Count | None
     class_name: str | None = None
     radius: Annotated[Real, Field(ge=0)]
-    """Floored to six decimals."""
+    """Rounded down to six decimals."""
     target_radius: Annotated[Real, Field(ge=0)] | None
     p_lower: Real | None
     alpha: Annotated[Real, Field(gt=0, lt=1)]
@@ -119,28 +119,28 @@ class Certificate(Frozen):
     noise: AnyNoise
     procedure: AnyProcedure
     samples: Count
-    """Noise samples, those of the selection included."""
+    """The number of noise samples, those of the selection included."""
     evaluations: Count | None = None
-    """Forward passes of members: K for a sample with consensus, k for one without."""
+    """The number of forward passes of members: K for a sample with consensus, k for one without."""
     stop_reason: StopReason
     selection: tuple[Count, ...]
-    """Class counts of the samples that chose the class; the last entry is for no class."""
+    """The class counts of the samples that chose the class; the last entry counts samples without a class."""
     stages: tuple[StageRecord, ...]
     provenance: Provenance | None = None
     digest: str = ""
-    """sha256 of the canonical JSON of all other fields."""
+    """The sha256 of the canonical JSON of all other fields."""
     _picture: notebook.Picture = PrivateAttr(notebook.Picture())
-    """No part of what is certified: neither in the JSON nor in the digest."""
+    """The image that a notebook shows beside the certificate; it is neither in the JSON nor in the digest."""
 
     @classmethod
-    def of(cls, verdict: Verdict, **said: Any) -> Certificate:
-        """The certificate of a verdict; `said` are the fields that the verdict does not determine."""
-        unsigned = cls(**derived(verdict), **said)
+    def of(cls, verdict: Verdict, **fields: Any) -> Certificate:
+        """The certificate of a verdict, with the fields that the verdict does not determine."""
+        unsigned = cls(**derived(verdict), **fields)
         return unsigned.model_copy(update={"digest": unsigned.expected_digest()})
 
     @property
     def question(self) -> Question:
-        """What was asked."""
+        """The question that the certificate answers."""
         return Question(self.noise, self.procedure, self.target_radius, self.alpha, self.beta, self.family_wise)
 
     def expected_digest(self) -> str:
@@ -148,14 +148,13 @@ class Certificate(Frozen):
         return digest(self.model_dump(mode="json", exclude={"digest"}))
 
     def to_json(self) -> str:
-        """The whole certificate as JSON text."""
         return self.model_dump_json(indent=2)
 
     def _repr_html_(self) -> str:
         return notebook.html(self, self._picture.file)
 
     def beside(self, image: bytes | None) -> Certificate:
-        """The same certificate, which a notebook shows with its image: a PNG, JPEG or WebP file."""
+        """The same certificate, shown by a notebook beside its image: the bytes of a PNG, JPEG or WebP file."""
         shown = self.model_copy()
         shown._picture = notebook.Picture(image)
         return shown
@@ -164,39 +163,40 @@ class Certificate(Frozen):
     def from_json(cls, text: str | bytes) -> Certificate:
         """Read a certificate; CertificateError says what is wrong with the text.
 
-        The text must say exactly what the certificate says: a field left out, a key twice or a number in quotes may
-        be read in another way elsewhere, and then the digest would vouch for what nobody sees.
+        The text must be written exactly as `to_json` writes it, apart from white space and order. Another reader may
+        understand a missing field, a repeated key or a number in quotes differently, and then the digest would vouch
+        for something that this reader does not see.
         """
         try:
             certificate = cls.model_validate_json(text)
-            said = json.loads(text, object_pairs_hook=without_repetition)
+            written = json.loads(text, object_pairs_hook=without_repetition)
         except ValidationError as error:
             raise CertificateError(f"not a certificate: {explain(error)}") from error
         except (ValueError, RecursionError) as error:
             raise CertificateError(f"not a certificate: {error}") from error
-        if odd := sorted(_differences(said, certificate.model_dump(mode="json"))):
-            raise CertificateError(f"not written as certificates are: {', '.join(odd)}")
+        if odd := sorted(_differences(written, certificate.model_dump(mode="json"))):
+            raise CertificateError(f"not written as a certificate must be: {', '.join(odd)}")
         return certificate
 
 
 def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For `json.loads`: ValueError where a key comes twice."""
-    said = dict(pairs)
-    if len(said) < len(pairs):
+    """An `object_pairs_hook` for `json.loads` that raises ValueError if a key is repeated."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"the key {shown(twice)} comes twice")
-    return said
+    return fields
 
 
-def _differences(said: Any, meant: Any, place: str = "") -> Iterator[str]:
-    """The places where a text says something else than was understood."""
-    if isinstance(said, dict) and isinstance(meant, dict):
-        for key in said.keys() | meant.keys():
-            yield from _differences(said.get(key, ...), meant.get(key, ...), f"{place}.{key}".lstrip("."))
-    elif isinstance(said, list) and isinstance(meant, list) and len(said) == len(meant):
-        for i, (one, other) in enumerate(zip(said, meant, strict=True)):
+def _differences(written: Any, read: Any, place: str = "") -> Iterator[str]:
+    """The places where a text has something else than was read from it."""
+    if isinstance(written, dict) and isinstance(read, dict):
+        for key in written.keys() | read.keys():
+            yield from _differences(written.get(key, ...), read.get(key, ...), f"{place}.{key}".lstrip("."))
+    elif isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        for i, (one, other) in enumerate(zip(written, read, strict=True)):
             yield from _differences(one, other, f"{place}[{i}]")
-    elif isinstance(said, bool) != isinstance(meant, bool) or said != meant:
+    elif isinstance(written, bool) != isinstance(read, bool) or written != read:
         yield place
 
 

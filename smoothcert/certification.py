@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from smoothcert.bounds import intervals
 from smoothcert.certificate import Certificate
 from smoothcert.problem import Failure
+from smoothcert.procedures import Parameters
 from smoothcert.request import CertificationRequest
 
 Status = Literal["queued", "running", "succeeded", "failed", "canceling", "canceled", "expired"]
 ENDED: frozenset[Status] = frozenset({"succeeded", "failed", "canceled", "expired"})
-"""A status that never changes again."""
+"""The statuses that never change again."""
 
 Whole = Annotated[int, Field(ge=0)]
 
 
 class Wire(BaseModel):
-    """What the service says: read-only; a client of an older version passes over what it does not know."""
+    """The base of what the service answers: read-only; fields that a client does not know are ignored."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class Look(Wire):
-    """A count that a procedure has looked at."""
+    """A count that a procedure has looked at, with what it says about p_A."""
 
     n: Whole
+    """The samples that the look rests on."""
     count: Whole
+    """How many of those n fell on the class."""
+    p_interval: tuple[float, float]
+    """An interval for p_A (Clopper–Pearson). Each end holds at all looks together with probability 1 - alpha."""
+
+    @classmethod
+    def at(
+        cls, procedure: Parameters, counts: Sequence[int], sizes: Sequence[int], *, alpha: float
+    ) -> tuple[Look, ...]:
+        """Looks of this procedure at these counts among these numbers of samples; alpha is that of the image."""
+        found = intervals(tuple(counts), tuple(sizes), procedure.interval_alpha(alpha))
+        rows = zip(sizes, counts, found, strict=True)
+        return tuple(cls(n=n, count=count, p_interval=interval) for n, count, interval in rows)
 
 
 class ImageProgress(Wire):
@@ -46,13 +62,15 @@ class ImageProgress(Wire):
     count: Whole
     """How many of those n fell on the class."""
     p_interval: tuple[float, float] | None
-    """Where p_A lies by these samples alone (Clopper–Pearson, each side at alpha): to look at, not to rely on."""
+    """An interval for p_A by the count that the next look will decide on: that of all n samples, or that of the stage
+    alone where the procedure counts each stage anew; null while there are none. Its level is that of a look, but it
+    promises nothing between two looks: it is there to be watched."""
     looks: tuple[Look, ...]
     """The looks taken so far."""
 
 
 class Progress(Wire):
-    """How far a certification has come."""
+    """How far a certification has come; sums are over all of its images."""
 
     images_done: Whole
     images_total: Whole
@@ -63,7 +81,7 @@ class Progress(Wire):
 
 
 class Urls(Wire):
-    """Where to go on."""
+    """The addresses of a certification, relative to the service."""
 
     self: str
     events: str
@@ -79,9 +97,9 @@ class CertificationSummary(Wire):
     started_at: datetime | None
     finished_at: datetime | None
     expires_at: datetime
-    """When inputs, certificates and the record itself are forgotten."""
+    """When the images, the certificates and the record itself are deleted."""
     queue_position: Whole | None
-    """How many are taken before it; null once it is no longer waiting."""
+    """How many certifications are taken before it; null once it is no longer waiting."""
     ensemble: str
     request: CertificationRequest
     progress: Progress

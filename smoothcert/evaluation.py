@@ -15,14 +15,14 @@ from smoothcert.errors import DomainError
 
 @dataclass(frozen=True)
 class Judged:
-    """A certificate and the class that would be right."""
+    """A certificate and the label of its image."""
 
     certificate: Certificate
     label: int
 
     @property
     def correct_radius(self) -> float:
-        """The radius proved for the right class, not rounded; 0 otherwise."""
+        """The radius that is proved for the right class, not rounded; 0 otherwise."""
         certificate = self.certificate
         if certificate.class_index != self.label:
             return 0.0
@@ -38,12 +38,12 @@ class StageShares:
 
     @property
     def returned(self) -> float:
-        """ASR: either way."""
+        """ASR: the share that was decided in this stage, certified or abandoned."""
         return self.certified + self.abandoned
 
 
 def proved_radius(certificate: Certificate) -> float:
-    """What a certificate proves, not rounded; 0 for an abstention."""
+    """The radius that a certificate proves, not rounded; 0 for an abstention."""
     if certificate.decision == "abstain":
         return 0.0
     if not certificate.procedure.exceeds_target:
@@ -76,14 +76,14 @@ def stage_shares(judged: Sequence[Judged]) -> list[StageShares]:
 
 
 def sample_reduction(judged: Sequence[Judged], *, n0: int = 100, n: int = 100_000) -> float:
-    """SampleRF: what Certify would have drawn, over what was drawn."""
+    """SampleRF: the samples that Certify would have drawn, divided by those that were drawn."""
     return (n0 + n) * _some(judged) / sum(each.certificate.samples for each in judged)
 
 
 def consensus_rate(judged: Sequence[Judged]) -> float | None:
     """KCR: the percentage of noise samples for which only K members were evaluated, those of the selection included.
 
-    None where there was no consensus to reach.
+    None where the ensemble ran without consensus.
     """
     samples = saved = 0
     for each in judged:

@@ -1,4 +1,4 @@
-"""Numbers for people: rounded so that they never say more than was proved."""
+"""Numbers for people, rounded so that they never claim more than was proved."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 
 def radius_text(radius: float) -> str:
-    """All six decimals that a radius may have."""
+    """A radius with all of its decimals, of which there are at most six."""
     return f"{radius:.6f}".rstrip("0").rstrip(".")
 
 
 def interval_text(p_a: tuple[float, float], decimals: int) -> str:
-    """Rounded outwards."""
+    """An interval whose ends are rounded outwards."""
     low, high = (Decimal(repr(p)) for p in p_a)
     unit = Decimal(10) ** -decimals
     return f"{low.quantize(unit, ROUND_FLOOR)} to {high.quantize(unit, ROUND_CEILING)}"
 
 
 def confidence_text(alpha: float) -> str:
-    """In percent, exactly: rounded it might say 100."""
+    """1 - alpha in percent with all digits, since a rounded number might read 100."""
     return f"{(100 * (1 - Decimal(repr(alpha)))).normalize():f}"

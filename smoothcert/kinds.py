@@ -52,10 +52,14 @@ class Kinds(Generic[Base]):
 
     def validate(self, value: Any) -> Base:
         """An object of its kind, from such an object, a mapping with a `name`, or a name alone for the defaults."""
+        chosen: Base = self.prepare().validate_python({"name": value} if isinstance(value, str) else value)
+        return chosen
+
+    def prepare(self) -> SchemaValidator:
+        """Build the validator now instead of with the first value that is validated."""
         if self._validator is None:
             self._validator = SchemaValidator(self._union())
-        chosen: Base = self._validator.validate_python({"name": value} if isinstance(value, str) else value)
-        return chosen
+        return self._validator
 
     def _union(self) -> CoreSchema:
         choices = {name: TypeAdapter(kind).core_schema for name, kind in self._kinds.items()}

@@ -1,6 +1,6 @@
-"""A certificate as a notebook shows it: the claim in words, radius, interval, stages, and the image if there is one.
+"""The HTML of a certificate in a notebook: the claim in words, radius, interval, stages, and the image if known.
 
-Nothing in it runs or is loaded from anywhere, and whatever a certificate says is escaped: it may be anybody's.
+The HTML contains no script and no link, and every text is escaped, since a certificate may come from a stranger.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from smoothcert.figures import confidence_text, interval_text, radius_text
+from smoothcert.norms import perturbation
 
 if TYPE_CHECKING:
     from smoothcert.certificate import Certificate
 
 MOST_STAGES = 12
-"""Rows of the table; a sequential test has 69 looks or more, and the last ones tell."""
+"""The most rows of the table of stages. A sequential test may take 69 looks or more; the last ones decide."""
 _SIGNATURES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"RIFF": "webp"}
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The image beside a certificate, if there is one; all are equal, for it makes no other certificate of it."""
+    """The image beside a certificate. All pictures compare equal, so that they do not tell certificates apart."""
 
     file: bytes | None = field(default=None, compare=False)
 
 
 def html(certificate: Certificate, image: bytes | None = None) -> str:
-    """The certificate, beside the image that it is of: the bytes of a PNG, JPEG or WebP file."""
+    """The certificate beside its image, which is the content of a PNG, JPEG or WebP file."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td></tr>"
         for name, value in _facts(certificate)
@@ -41,12 +42,12 @@ def html(certificate: Certificate, image: bytes | None = None) -> str:
 
 
 def sentence(certificate: Certificate) -> str:
-    """What is claimed, in words."""
+    """The claim in words, which depend on the norm of the noise."""
     if certificate.decision == "abstain":
         return f"Abstained after {certificate.samples:,} samples ({certificate.stop_reason}): nothing is claimed."
     name = certificate.class_name or f"class {certificate.class_index}"
     return (
-        f"No perturbation of Euclidean length below {radius_text(certificate.radius)} changes the answer {name!r}, "
+        f"No {perturbation(certificate.noise.norm, certificate.radius)} changes the answer {name!r}, "
         f"with {confidence_text(certificate.alpha)} % confidence."
     )
 
@@ -67,7 +68,7 @@ def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
 
 
 def interval(certificate: Certificate) -> tuple[float, float] | None:
-    """Where p_A lies by the last stage; None where it bounds neither side, or there was none."""
+    """The interval of p_A from the last stage; None where there is no stage or it bounds neither side."""
     if not certificate.stages:
         return None
     last = certificate.stages[-1]

@@ -1,4 +1,4 @@
-"""What a procedure can prove and what it will cost, before any sample is drawn. Exact, not simulated."""
+"""What a procedure can prove and what it costs, known before any sample is drawn. Exact, not simulated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smoothcert.verdict import floor_radius
 
 @dataclass(frozen=True)
 class Plan:
-    """Whether a procedure can prove a radius at all, and at what price."""
+    """Whether a procedure can prove a radius at all, and at what cost."""
 
     procedure: AnyProcedure
     radius: float
@@ -23,25 +23,25 @@ class Plan:
     """The least p_A that proves the radius."""
     feasible: bool
     reason: str
-    """In a sentence: why it is feasible, or why not and what would be."""
+    """One sentence: why the radius is feasible, or why it is not and what would make it so."""
     largest_radius: float
     """The largest radius that the procedure can ever prove, floored to six decimals."""
     samples_needed: int | None
-    """The least size of the last stage with which the radius comes within reach; None where no size does.
+    """The least size of the last stage that brings the radius within reach; None if no size does.
 
     It may be more than the procedure's `limit`.
     """
     fewest_samples: int | None
-    """Samples in the best case, where every one falls on one class; the selection included. None if infeasible."""
+    """The samples in the best case, if all fall on one class; the selection included. None if infeasible."""
     most_samples: int
-    """Samples in the worst case; the selection included."""
+    """The samples in the worst case; the selection included."""
     boundaries: Boundaries | None
-    """None where the samples needed are more than the procedure may have."""
+    """None if the radius needs more samples than the procedure may have."""
 
     def expected(self, p_a: float) -> Outcome:
-        """P(certify), P(abandon) and the expected samples, the selection included, where the class has p_A."""
+        """P(certify), P(abandon) and the expected samples, the selection included, if the class has p_A."""
         if self.boundaries is None:
-            raise DomainError(f"radius {self.radius!r} needs p_A = {self.p0!r}: nothing can be tested")
+            raise DomainError(f"there is no test of radius {self.radius!r}: it needs p_A = {self.p0!r}")
         outcome = self.boundaries.outcome(p_a)
         return Outcome(outcome.certify, outcome.abandon, outcome.samples + self.procedure.n0)
 
@@ -83,21 +83,21 @@ def plan(
 
 
 def remedy(procedure: AnyProcedure, needed: int | None) -> str:
-    """What a radius out of reach would take, in words; `needed` is that of `fewest_to_prove`."""
+    """What would bring a radius within reach, in words; `needed` is the value of `fewest_to_prove`."""
     if needed is None:
-        return "no number of samples would do"
+        return "no number of samples would be enough"
     beyond = f", more than the {procedure.limit:,} that the {procedure.name} procedure may have"
     return f"it would take a last stage of {needed:,} samples{beyond if needed > procedure.limit else ''}"
 
 
 def _fewest(boundaries: Boundaries, n0: int) -> int:
-    """The samples drawn by the first look at which a perfect count certifies."""
+    """The samples drawn up to the first look at which a perfect count certifies."""
     drawn = boundaries.steps.cumsum()
     return n0 + int(drawn[boundaries.certify <= boundaries.looks][0])
 
 
 def fewest_to_prove(p0: float, alpha: float) -> int | None:
-    """The least n with alpha^(1/n) >= p0: fewer samples prove p0 not even if all of them agree."""
+    """The least n with alpha^(1/n) >= p0; None for p0 = 1. Fewer samples do not prove p0 even if all of them agree."""
     if p0 >= 1.0:
         return None
     return max(1, math.ceil(math.log(alpha) / math.log(p0)))
@@ -119,20 +119,20 @@ def recommended_stages(n: int = 100_000, *, s: int = 4, alpha: float = 0.001) ->
     early = [round(first * ratio**i) for i in range(s - 1)]
     stages = [*early, final]
     if any(later <= earlier for earlier, later in pairwise(stages)):
-        raise DomainError(f"{n} samples are too few for {s} stages: they would be {stages}")
+        raise DomainError(f"{n} samples are too few for {s} stages: the stages must grow, and these would be {stages}")
     return tuple(stages)
 
 
 def information_limit(p: float, p0: float, outcome: Outcome, *, alpha: float, beta: float) -> float:
-    """The expected samples of the estimation that no test with this power at p != p0 undercuts (Wald's inequality)."""
+    """A lower bound on the expected samples of every test with this power at p != p0 (Wald's inequality)."""
     if p == p0:
-        raise DomainError(f"at p = p0 = {p0!r} there is nothing to tell apart, and no limit")
+        raise DomainError(f"p must differ from p0: at p = p0 = {p0!r} there is nothing to tell apart")
     power, error = (outcome.certify, alpha) if p > p0 else (outcome.abandon, beta)
     return relative_entropy(power, error) / relative_entropy(p, p0)
 
 
 def relative_entropy(a: float, b: float) -> float:
-    """Of Bernoulli(a) to Bernoulli(b), in nats; b in (0, 1)."""
+    """The relative entropy of Bernoulli(a) to Bernoulli(b) in nats, for a in [0, 1] and b in (0, 1)."""
     first = a * math.log(a / b) if a > 0 else 0.0
     second = (1 - a) * math.log((1 - a) / (1 - b)) if a < 1 else 0.0
     return first + second

@@ -1,8 +1,10 @@
-"""Pictures; they need matplotlib, which the extra `plot` installs."""
+"""Pictures. They need matplotlib, which the extra `plot` installs."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.evaluation import Judged, certified_accuracy
+from smoothcert.extras import needed_by
 from smoothcert.plan import Plan, information_limit
 
 if TYPE_CHECKING:
@@ -22,23 +25,38 @@ COLOURS = ("#6b7280", "#d97706", "#b45309", "#2563eb", "#059669", "#7c3aed")
 
 
 def pyplot() -> Any:
-    """matplotlib without a screen, or an error that says how to get it."""
-    try:
+    """matplotlib.pyplot without a screen; MissingExtraError where matplotlib is not installed."""
+    with needed_by("a picture"):
         import matplotlib
-    except ImportError as error:
-        raise SmoothcertError("pictures need matplotlib: pip install 'smoothcert[plot]'") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     return plt
 
 
+@cache
+def _figure_class() -> type[Figure]:
+    with needed_by("a picture"):
+        from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        """A figure outside pyplot: it leaves the backend alone, needs no closing, and a notebook shows it as a PNG."""
+
+        def _repr_png_(self) -> bytes:
+            file = io.BytesIO()
+            self.savefig(file, format="png", dpi=100)
+            return file.getvalue()
+
+    return NotebookFigure
+
+
 def plot_plans(plans: Mapping[str, Plan], path: Path, *, alpha: float, beta: float) -> None:
-    """Expected samples against p_A for each plan, beside the limit that no test of the strict kind undercuts."""
+    """Draw the expected samples of each plan against p_A, and the limit that no strict test undercuts."""
     testable = {name: each for name, each in plans.items() if each.boundaries is not None}
     any_plan = next(iter(testable.values()))
     p0, radius, p_as = any_plan.p0, any_plan.radius, p_a_axis(any_plan.p0)
-    figure, axes = pyplot().subplots(figsize=(8, 5), layout="constrained")
+    figure = _figure_class()(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
     for (label, each), colour in zip(testable.items(), COLOURS, strict=False):
         axes.plot(p_as, [each.expected(p).samples for p in p_as], label=label, color=colour, linewidth=1.8)
     top = axes.get_ylim()[1]
@@ -51,33 +69,41 @@ def plot_plans(plans: Mapping[str, Plan], path: Path, *, alpha: float, beta: flo
     axes.axvline(p0, color="#9ca3af", linewidth=0.8)
     axes.set(xlabel="p_A, the probability of the chosen class under noise", ylabel="expected samples", yscale="log")
     axes.set(ylim=(80, 3 * top), title=f"Samples to decide radius {radius:g} (p0 = {p0:.6g}), selection included")
-    finish(figure, axes, path)
+    tidy(axes)
+    save(figure, path)
 
 
 def plot_report(report: Report, path: Path) -> None:
-    """Certified accuracy over radius, and how many images took how many samples."""
-    figure, (accuracy, samples) = pyplot().subplots(1, 2, figsize=(10, 4.5), layout="constrained")
+    """Write the picture of `report_figure` to a file."""
+    save(report_figure(report), path)
+
+
+def report_figure(report: Report) -> Figure:
+    """Certified accuracy over the radius, and the distribution of the samples per image."""
+    figure = _figure_class()(figsize=(10, 4.5), layout="constrained")
+    accuracy, samples = figure.subplots(1, 2)
     draw_accuracy(accuracy, report.judged, report.largest_radius, color=COLOURS[3], label=report.name)
     draw_samples(samples, report.judged, color=COLOURS[3], label=report.name)
-    finish(figure, (accuracy, samples), path)
+    tidy((accuracy, samples))
+    return figure
 
 
 def draw_accuracy(axes: Axes, judged: Sequence[Judged], largest_radius: float, **line: Any) -> None:
-    """A curve of certified accuracy over radius."""
+    """Draw certified accuracy over the radius."""
     radii = [largest_radius * i / 200 for i in range(201)]
     axes.plot(radii, [certified_accuracy(judged, radius) for radius in radii], **line)
     axes.set(xlabel="radius", ylabel="certified accuracy, %", ylim=(0, 100))
 
 
 def draw_samples(axes: Axes, judged: Sequence[Judged], **line: Any) -> None:
-    """A curve of the samples that so many of the images took at least."""
+    """Draw the samples per image in descending order, over the share of images."""
     drawn = sorted((each.certificate.samples for each in judged), reverse=True)
     axes.plot([100 * (i + 1) / len(drawn) for i in range(len(drawn))], drawn, **line)
     axes.set(xlabel="share of images, %", ylabel="samples at least", yscale="log")
 
 
 def p_a_axis(p0: float) -> list[float]:
-    """p_A from one half (or well below p0) to one, dense around p0 where the price is."""
+    """Values of p_A from one half, or well below p0, to one; dense around p0, where most samples are needed."""
     around = p0 + (1 - p0) * np.linspace(-1, 0.98, 100)
     near = p0 + (1 - p0) * np.linspace(-0.1, 0.1, 41)
     wide = np.linspace(min(0.5, 2 * p0 - 1), 1.0, 40)[:-1]
@@ -85,14 +111,24 @@ def p_a_axis(p0: float) -> list[float]:
 
 
 def finish(figure: Figure, axes: Axes | Iterable[Axes], path: Path) -> None:
-    """Legend, grid, file."""
+    """Add legends and grids, write the file, and close the figure."""
+    tidy(axes)
+    try:
+        save(figure, path)
+    finally:
+        pyplot().close(figure)  # does nothing for a figure that is not pyplot's
+
+
+def tidy(axes: Axes | Iterable[Axes]) -> None:
+    """Add legends and grids."""
     for each in [axes] if not isinstance(axes, Iterable) else axes:
         each.grid(True, which="both", linewidth=0.3, alpha=0.6)
         each.spines[["top", "right"]].set_visible(False)
         each.legend(frameon=False, fontsize="small")
+
+
+def save(figure: Figure, path: Path) -> None:
     try:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
         raise SmoothcertError(f"cannot write the picture {path}: {error}") from error
-    finally:
-        pyplot().close(figure)

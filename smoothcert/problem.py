@@ -1,4 +1,4 @@
-"""Problems (RFC 9457): what the service answers where it cannot do what was asked. `code` is stable."""
+"""Problems (RFC 9457): the responses of the service to requests that it cannot fulfil. Their `code` is stable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Failure(BaseModel):
-    """Why a certification that had been accepted ended without an answer."""
+    """Why a certification that had been accepted ended without certificates."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -17,7 +17,7 @@ class Failure(BaseModel):
 
 
 class FieldError(BaseModel):
-    """One place of a request, and what is wrong there."""
+    """What is wrong with one field of a request."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -26,7 +26,7 @@ class FieldError(BaseModel):
 
 
 class Problem(BaseModel):
-    """The body of every answer that is an error."""
+    """The body of every response that is an error."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -40,62 +40,62 @@ class Problem(BaseModel):
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProblemKind:
     """A kind of problem: its HTTP status and its title."""
 
     status: int
     title: str
 
 
-KINDS: dict[str, Kind] = {
-    "bad_request": Kind(400, "The request cannot be read"),
-    "malformed_json": Kind(400, "The body is not JSON"),
-    "malformed_multipart": Kind(400, "The body is not a multipart form"),
-    "malformed_npy": Kind(400, "The body is not an npy array"),
-    "unauthorized": Kind(401, "A valid API key is needed"),
-    "cross_site": Kind(403, "Not from a page of another site"),
-    "not_found": Kind(404, "Not found"),
-    "unknown_ensemble": Kind(404, "There is no such ensemble"),
-    "unknown_certification": Kind(404, "There is no such certification"),
-    "method_not_allowed": Kind(405, "Not with this method"),
-    "not_acceptable": Kind(406, "Not in a form that the request accepts"),
-    "too_slow": Kind(408, "The request came too slowly"),
-    "idempotency_conflict": Kind(409, "The Idempotency-Key was used for another request"),
-    "already_ended": Kind(409, "The certification has ended"),
-    "still_running": Kind(409, "The certification has not ended"),
-    "expired": Kind(410, "The certification has expired"),
-    "too_large": Kind(413, "The request is too large"),
-    "too_many_images": Kind(413, "The request has too many images"),
-    "unsupported_media_type": Kind(415, "Not a content type that is understood here"),
-    "misdirected": Kind(421, "Not a name of this service"),
-    "invalid_request": Kind(422, "A field of the request is wrong"),
-    "invalid_image": Kind(422, "An image cannot be certified as it is"),
-    "noise_mismatch": Kind(422, "The ensemble was trained for another noise"),
-    "radius_out_of_reach": Kind(422, "The radius can never be proved like this"),
-    "too_many_samples": Kind(422, "More samples than a certification may draw"),
-    "invalid_certificate": Kind(422, "Not a certificate"),
-    "too_many_failures": Kind(429, "Too many requests with a wrong key"),
-    "queue_full": Kind(429, "The queue is full"),
-    "too_many_certifications": Kind(429, "Too many certifications of this key at a time"),
-    "head_too_large": Kind(431, "The head of the request is too large"),
-    "internal": Kind(500, "Internal error"),
-    "unavailable": Kind(503, "The service is not available"),
-    "overloaded": Kind(503, "The service is overloaded"),
-    "not_ready": Kind(503, "The service is not ready"),
+KINDS: dict[str, ProblemKind] = {
+    "bad_request": ProblemKind(400, "The request cannot be read"),
+    "malformed_json": ProblemKind(400, "The body is not JSON"),
+    "malformed_multipart": ProblemKind(400, "The body is not a multipart form"),
+    "malformed_npy": ProblemKind(400, "The body is not an npy array"),
+    "unauthorized": ProblemKind(401, "A valid API key is needed"),
+    "cross_site": ProblemKind(403, "A page of another site must not send this request"),
+    "not_found": ProblemKind(404, "Not found"),
+    "unknown_ensemble": ProblemKind(404, "There is no such ensemble"),
+    "unknown_certification": ProblemKind(404, "There is no such certification"),
+    "method_not_allowed": ProblemKind(405, "The method is not allowed here"),
+    "not_acceptable": ProblemKind(406, "The response cannot have a form that the request accepts"),
+    "too_slow": ProblemKind(408, "The request arrived too slowly"),
+    "idempotency_conflict": ProblemKind(409, "The Idempotency-Key was used for another request"),
+    "already_ended": ProblemKind(409, "The certification has ended"),
+    "still_running": ProblemKind(409, "The certification has not ended"),
+    "expired": ProblemKind(410, "The certification has expired"),
+    "too_large": ProblemKind(413, "The request is too large"),
+    "too_many_images": ProblemKind(413, "The request has too many images"),
+    "unsupported_media_type": ProblemKind(415, "The content type is not supported"),
+    "misdirected": ProblemKind(421, "The service does not have this host name"),
+    "invalid_request": ProblemKind(422, "A field of the request is wrong"),
+    "invalid_image": ProblemKind(422, "An image cannot be certified as it is"),
+    "noise_mismatch": ProblemKind(422, "The ensemble was trained for another noise"),
+    "radius_out_of_reach": ProblemKind(422, "The radius can never be proved by this procedure"),
+    "too_many_samples": ProblemKind(422, "A certification may not draw so many samples"),
+    "invalid_certificate": ProblemKind(422, "The body is not a certificate"),
+    "too_many_failures": ProblemKind(429, "Too many requests with a wrong key"),
+    "queue_full": ProblemKind(429, "The queue is full"),
+    "too_many_certifications": ProblemKind(429, "This key has too many certifications at a time"),
+    "head_too_large": ProblemKind(431, "The head of the request is too large"),
+    "internal": ProblemKind(500, "Internal error"),
+    "unavailable": ProblemKind(503, "The service is not available"),
+    "overloaded": ProblemKind(503, "The service is overloaded"),
+    "not_ready": ProblemKind(503, "The service is not ready"),
 }
-"""Every code that an answer can have."""
+"""Every code that a problem can have."""
 
 FAILURES: dict[str, str] = {
     "worker_died": "the workers that tried it died",
-    "deadline_exceeded": "there was no answer before the deadline",
+    "deadline_exceeded": "it had not ended before the deadline",
     "ensemble_changed": "the ensemble is not the one that the request was accepted for",
     "engine_failed": "the networks could not be run",
-    "input_lost": "the images are no longer there",
-    "internal": "a mistake of the service",
+    "input_lost": "the images are no longer stored",
+    "internal": "an internal error of the service",
 }
 """Every code that a failed certification can have."""
 
 
 def type_uri(code: str) -> str:
-    """The `type` of a problem: a name, not an address."""
+    """The `type` of a problem: a URN, which names it and is not an address."""
     return f"urn:smoothcert:problem:{code}"

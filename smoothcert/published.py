@@ -1,13 +1,15 @@
-"""What a service says of itself: the ensembles it serves, plans, verifications, its version."""
+"""What a service publishes: its ensembles, noises and procedures, plans, verifications, its version."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import fields
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from smoothcert.certification import Whole, Wire
-from smoothcert.noise import AnyNoise
+from smoothcert.certification import Look, Whole, Wire
+from smoothcert.noise import NOISES, AnyNoise
+from smoothcert.procedures import PROCEDURES, Parameters
 from smoothcert.request import Voting
 
 
@@ -24,32 +26,136 @@ class EnsembleCard(Wire):
     noise: AnyNoise | None
     """The noise that it was trained for; null where that is unknown."""
     voting: Voting
-    """The rule where a request names none."""
+    """The voting rule of requests that name none."""
     votings: tuple[Voting, ...]
-    """The rules that a request may name."""
+    """The voting rules that a request may name."""
     procedures: tuple[str, ...]
-    """The names of the procedures that a request may ask for."""
+    """The names of the procedures that a request may choose."""
 
 
 class ServedEnsemble(EnsembleCard):
     """An ensemble as the service offers it."""
 
     ready: bool
-    """Whether a live worker holds it now; requests to one that is not ready wait."""
+    """Whether a live worker holds it now; requests wait until one does."""
     workers: Whole
     devices: tuple[str, ...]
     evaluations_per_second: float | None
-    """As measured while busy; null before that."""
+    """As the workers measured it while they were busy; null before that."""
 
 
 class EnsembleList(Wire):
-    """All that are served."""
-
     data: tuple[ServedEnsemble, ...]
 
 
+class NoiseCard(Wire):
+    """A noise that a request can name, as a form needs it."""
+
+    name: str
+    norm: str
+    """The norm in which its radii are stated."""
+    parameters: tuple[str, ...]
+    """The names of its parameters, which are numbers."""
+
+
+class NoiseList(Wire):
+    data: tuple[NoiseCard, ...]
+
+    @classmethod
+    def known(cls) -> NoiseList:
+        """Every noise that this process knows."""
+        return cls(
+            data=tuple(
+                NoiseCard(
+                    name=name,
+                    norm=kind.norm,
+                    parameters=tuple(each.name for each in fields(kind) if each.name not in {"name", "norm"}),  # type: ignore[arg-type]
+                )
+                for name, kind in zip(NOISES.names, NOISES, strict=True)
+            )
+        )
+
+
+class BudgetInput(Wire):
+    """The input of a form for the field that says how many samples may be drawn."""
+
+    field: str
+    label: str
+    help: str
+    """What the field means, in a sentence."""
+    default: str
+    """The default as text; the numbers of a list have spaces between them."""
+    several: bool
+    """Whether the field is a list of numbers."""
+
+
+class ProcedureVariant(Wire):
+    """One choice of a form, with the parameters that it sets."""
+
+    label: str
+    parameters: dict[str, Any]
+    abandoning: str | None
+    """What abandoning a run promises, as a sentence about beta; null where a run is never abandoned."""
+
+
+class ProcedureCard(Wire):
+    """A procedure that a request can name, as a form needs it."""
+
+    name: str
+    title: str
+    summary: str
+    """What it does, in one sentence."""
+    targeted: bool
+    """Whether it is asked to prove a given radius, with beta; otherwise it proves the largest that it can."""
+    pooled: bool
+    """Whether a look counts all samples so far by default; otherwise it counts those of its own stage."""
+    budget: BudgetInput
+    variants: tuple[ProcedureVariant, ...]
+
+    @classmethod
+    def of(cls, name: str, kind: type[Parameters]) -> ProcedureCard:
+        """What this kind says of itself; all of its fields have defaults."""
+        choices = [(dict(each), kind(**each)) for each in kind.variants]
+        field = kind.model_fields[kind.budget]
+        default = field.get_default(call_default_factory=True)
+        several = isinstance(default, tuple | list)
+        return cls(
+            name=name,
+            title=kind.title or name.capitalize(),
+            summary=kind.summary or (kind.__doc__ or "").partition("\n")[0],
+            targeted=kind.targeted,
+            pooled=kind.model_validate({}).pooled,
+            budget=BudgetInput(
+                field=kind.budget,
+                label=kind.budget_label,
+                help=field.description or "",
+                default=" ".join(map(str, default)) if several else str(default),
+                several=several,
+            ),
+            variants=tuple(
+                ProcedureVariant(label=chosen.label, parameters=parameters, abandoning=chosen.abandoning)
+                for parameters, chosen in choices
+            ),
+        )
+
+
+class ProcedureList(Wire):
+    data: tuple[ProcedureCard, ...]
+
+    @classmethod
+    def known(cls) -> ProcedureList:
+        """Every procedure that this process knows and that has defaults, those to be offered first in front."""
+        offered = [
+            (name, kind)
+            for name, kind in zip(PROCEDURES.names, PROCEDURES, strict=True)
+            if not any(field.is_required() for field in kind.model_fields.values())
+        ]
+        offered.sort(key=lambda each: (not each[1].recommended, not each[1].targeted))
+        return cls(data=tuple(ProcedureCard.of(name, kind) for name, kind in offered))
+
+
 class LookPlan(Wire):
-    """At `n` samples: certify at this count or more, abandon at that one or less (-1: never)."""
+    """At `n` samples: certify at `certify_at` or more, abandon at `abandon_at` or less (-1: never)."""
 
     n: Whole
     certify_at: int
@@ -66,7 +172,7 @@ class Expectation(Wire):
 
 
 class Seconds(Wire):
-    """How long it takes for one image alone, by the rate that the workers measured."""
+    """How long one image takes alone, by the rate that the workers measured."""
 
     best: float | None
     worst: float
@@ -75,6 +181,12 @@ class Seconds(Wire):
 class PlanAnswer(Wire):
     """What a request could prove, and what it would cost; exact, not simulated."""
 
+    alpha: float
+    """The alpha of one image: a share of the request's where that is family-wise."""
+    pooled: bool
+    """Whether a look counts all samples of the estimation so far; otherwise it counts those of its own stage."""
+    look_count: Whole
+    """The largest number of looks at the counts of one image."""
     feasible: bool
     reason: str
     radius: float
@@ -82,7 +194,7 @@ class PlanAnswer(Wire):
     """The least p_A that proves the radius."""
     largest_radius: float
     samples_needed: Whole | None
-    """The last stage that it would take; null where no number of samples would do."""
+    """The samples that the last stage would need; null where no number of samples would do."""
     fewest_samples: Whole | None
     most_samples: Whole
     seconds: Seconds | None
@@ -103,10 +215,12 @@ class VerificationAnswer(Wire):
 
     consistent: bool
     problems: tuple[FieldProblem, ...]
+    looks: tuple[Look, ...]
+    """One for each stage of a consistent certificate, with its interval for p_A; none of an inconsistent one."""
 
 
 class Version(Wire):
-    """What is running."""
+    """The versions of the package, of this interface and of the certificate format."""
 
     smoothcert: str
     api: str

@@ -1,4 +1,4 @@
-"""What is asked of the service: one question about every image that is sent along."""
+"""Requests to the service: one question about all the images that are sent with it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from smoothcert.procedures import Adaptive, AnyProcedure
 from smoothcert.procedures.parameters import WholeNumber
 
 MOST_METADATA = 16
+"""The most entries of `metadata`."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-"""Of an ensemble."""
+"""The name of an ensemble."""
 Level = Annotated[float, Field(strict=True, ge=LEAST_LEVEL, lt=1, allow_inf_nan=False)]
 """An error probability."""
 Voting = Literal["soft", "softmax", "hard", "weighted"]
 
 
 class CertificationRequest(BaseModel):
-    """A question. How the images are sent with it depends on the content type."""
+    """The question about the images. How they are sent with it depends on the content type."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -33,11 +34,11 @@ class CertificationRequest(BaseModel):
     )
 
     ensemble: Name | None = None
-    """Which ensemble is asked; may be left out where only one is served."""
+    """The name of the ensemble; may be left out if only one is served."""
     noise: AnyNoise | None = None
     """The noise; the one that the ensemble was trained for, if left out."""
     sigma: Annotated[float, Field(strict=True, gt=0, le=100, allow_inf_nan=False)] | None = None
-    """Short for Gaussian noise with this standard deviation. An answer states the noise in full instead."""
+    """Short for Gaussian noise with this standard deviation. A response states the noise in full instead."""
     allow_noise_mismatch: Annotated[bool, Field(strict=True)] = Field(
         default=False, validation_alias=AliasChoices("allow_noise_mismatch", "allow_sigma_mismatch")
     )
@@ -45,26 +46,26 @@ class CertificationRequest(BaseModel):
     radius: Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False)] | None = None
     """The radius to prove, in the norm of the noise. `fixed` proves the largest it can and takes none."""
     alpha: Level = 0.001
-    """The chance of a false certificate is at most this, for each image or for all of them: see `family_wise`."""
+    """The chance of a false certificate, for each image or for all of them together: see `family_wise`."""
     beta: Level = 0.001
-    """The chance of giving up too early."""
+    """The chance of giving up what could be proved."""
     procedure: AnyProcedure = Field(default_factory=Adaptive)
-    """By name, or with its parameters; `adaptive` if left out."""
+    """A name, or an object with the name and parameters; `adaptive` if left out."""
     voting: Voting | None = None
-    """The ensemble's own rule, if left out."""
+    """The voting rule; the ensemble's own if left out."""
     consensus: WholeNumber | None = None
-    """K: the other members are asked only where the first K disagree. Null for the vote of all."""
+    """K: the other members are evaluated only where the first K disagree. Null for the vote of all members."""
     family_wise: Annotated[bool, Field(strict=True)] = False
     """Share alpha among the images of the request."""
     convert: Literal["none", "rgb", "grey"] = "none"
-    """What to do with an image that has a palette, transparency or other channels than the ensemble takes."""
+    """How to convert an image with a palette, transparency or other channels than the ensemble accepts."""
     labels: (
         Annotated[
             tuple[Annotated[int, Field(strict=True, ge=0, le=10**6)], ...], Field(max_length=10**6, fail_fast=True)
         ]
         | None
     ) = None
-    """The true class of each image; kept beside the certificates, not used."""
+    """The true class of each image; stored with the request and not used."""
     metadata: (
         Annotated[
             dict[
@@ -75,25 +76,25 @@ class CertificationRequest(BaseModel):
         ]
         | None
     ) = None
-    """Given back as it is."""
+    """Stored with the request and returned unchanged."""
     priority: Literal["normal", "high"] = "normal"
-    """`high` is put before all that wait."""
+    """A request with `high` is taken before all others that wait."""
     deadline_s: Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
-    """Give up if there is no answer after so many seconds."""
+    """The certification fails if it has not ended after so many seconds."""
 
     @model_validator(mode="after")
     def _resolve_sigma(self) -> Self:
-        """State the noise in full where it was given by its shorthand."""
+        """Replace the shorthand `sigma` by the noise in full."""
         if self.sigma is not None:
             resolved = {"noise": resolve(self.noise, self.sigma), "sigma": None}
-            self.__dict__.update(resolved)  # the model is frozen for everybody else
+            self.__dict__.update(resolved)  # the model is frozen, and this is still its construction
             self.__pydantic_fields_set__.add("noise")
             self.__pydantic_fields_set__.discard("sigma")
         return self
 
 
 class TensorImage(BaseModel):
-    """An image as numbers: base64 of the raw values, little-endian, in the order C, H, W (or H, W, C)."""
+    """An image as numbers: base64 of the raw values, little-endian, in the order C, H, W or H, W, C."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -103,14 +104,14 @@ class TensorImage(BaseModel):
 
 
 class PostedRequest(CertificationRequest):
-    """A question with its images, as JSON."""
+    """A request with its images, as JSON."""
 
     images: Annotated[tuple[str | TensorImage, ...], Field(fail_fast=True, json_schema_extra={"minItems": 1})]
     """Each is base64 of a PNG, JPEG or WebP file, or a tensor."""
 
 
 class PlanRequest(CertificationRequest):
-    """A question without images: what would it take?"""
+    """A request without images, for a plan."""
 
     image_count: Annotated[WholeNumber, Field(le=10**6)] = 1
-    """Of the request that is planned; counts where alpha is shared."""
+    """The number of images of the planned request; it matters if `family_wise` shares alpha among them."""

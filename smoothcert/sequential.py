@@ -1,11 +1,12 @@
-"""An exact group-sequential binomial test of p_A >= p0, and the boundaries that make it one.
+"""The boundaries of an exact group-sequential binomial test of p_A >= p0.
 
-The running count is compared with two integer boundaries at looks fixed in advance. The certify boundary spends alpha
-under p = p0 as if there were no abandoning, so that P(ever certify | p_A <= p0) <= alpha whatever makes a run stop
-early: the abandon rule, a cancellation or a crash. The abandon boundary comes in two flavours:
+The test compares the running count S_j with two integer boundaries at looks j that are fixed in advance. It certifies
+if S_j >= U_j and abandons if S_j <= L_j. The certify boundary U spends alpha under p = p0 as if there were no
+abandoning. So P(ever certify | p_A <= p0) <= alpha for every reason to stop early: the abandon rule, a cancellation or
+a crash. The abandon boundary L comes in two flavours:
 
-strict             P(abandon | p_A = p0) <= beta: what the paper's CertifyAdp promises.
-lost-certificate   for every p_A >= p0, P(abandon, though going on would have certified) <= beta. Abandons sooner,
+strict             P(abandon | p_A = p0) <= beta, which is what the paper's CertifyAdp promises.
+lost-certificate   For every p_A >= p0, P(abandon, although going on would have certified) <= beta. It abandons sooner,
                    because a path that would not have certified anyway loses nothing.
 """
 
@@ -25,17 +26,22 @@ from smoothcert.errors import DomainError, require_count, require_level, require
 Abandon = Literal["strict", "lost-certificate"]
 
 FIRST_LOOK = 32
+"""The samples at the first look: few, so that hopeless images are abandoned early. Other looks are multiples of it."""
 GROWTH = 0.1
-SLACK = 1e-9  # relative share of alpha and beta left unspent, far above any rounding of the sums
-MOST_SAMPLES = 10_000_000  # building the boundaries takes half a minute there
-SCHEME = 1  # part of the key of stored boundaries: raise it with every change that may move one
+"""The relative growth from look to look: closer looks would cost alpha, fewer would stop later than necessary."""
+SLACK = 1e-9
+"""The relative share of alpha and beta that stays unspent: far above any rounding of the sums."""
+MOST_SAMPLES = 10_000_000
+"""The largest `max_samples`: building its boundaries takes half a minute."""
+SCHEME = 1
+"""A part of the key of stored boundaries: raise it with every change that may move a boundary."""
 
 
 @lru_cache(maxsize=512, typed=True)
 def boundaries(p0: float, *, alpha: float, beta: float, max_samples: int, abandon: Abandon) -> Boundaries:
-    """The boundaries of the test of p_A >= p0, for 0 < p0 < 1, at most `max_samples` samples.
+    """The boundaries of the test of p_A >= p0 for 0 < p0 < 1, with at most `max_samples` samples.
 
-    Kept in memory and on disk: they are integers, a pure function of the arguments.
+    They are integers and a pure function of the arguments, so they are kept in memory and on disk.
     """
     require_testable(p0, alpha=alpha, beta=beta)
     require_count("max_samples", max_samples)
@@ -53,7 +59,7 @@ def boundaries(p0: float, *, alpha: float, beta: float, max_samples: int, abando
 
 
 def _restored(rows: Any, max_samples: int) -> Boundaries | None:
-    """Boundaries from the store, if they have the shape that these must have."""
+    """Boundaries from the store; None if they do not have the shape that these must have."""
     try:
         looks, certify, abandon = (np.array(row, dtype=np.int64) for row in rows)
     except (TypeError, ValueError, OverflowError):
@@ -63,18 +69,18 @@ def _restored(rows: Any, max_samples: int) -> Boundaries | None:
 
 
 def require_testable(p0: float, *, alpha: float, beta: float) -> None:
-    """0 < p0 < 1, alpha and beta in (0, 1), none so extreme that double precision could not tell."""
+    """Raise DomainError unless p0, alpha and beta lie in (0, 1), and no closer to its ends than doubles can resolve."""
     require_level("alpha", alpha)
     require_level("beta", beta)
     require_number("p0", p0)
     if 1.0 - 2.0**-52 <= p0 <= 1.0:
-        raise DomainError(f"p0 = {p0!r} is too close to 1: no number of samples could show it")
+        raise DomainError(f"p0 must be below 1 - 2**-52, since no number of samples could show more; got {p0!r}")
     require_probability("p0", p0)
 
 
 def build(p0: float, *, alpha: float, beta: float, max_samples: int, abandon: Abandon) -> Boundaries:
-    """`boundaries`, computed."""
-    p0 = math.nextafter(p0, 1.0)
+    """Compute the boundaries of `boundaries`, without its checks and its store."""
+    p0 = math.nextafter(p0, 1.0)  # it may have been rounded down: err on the safe side
     looks = looks_up_to(max_samples)
     certify = certify_boundary(p0, looks, alpha * (1 - SLACK))
     flavour = strict_boundary if abandon == "strict" else lost_certificate_boundary
@@ -83,7 +89,7 @@ def build(p0: float, *, alpha: float, beta: float, max_samples: int, abandon: Ab
 
 
 def looks_up_to(max_samples: int) -> list[int]:
-    """Looks that grow by a tenth, in steps of 32, and end with `max_samples`."""
+    """The looks: they grow by a tenth, rounded up to multiples of 32, and end with `max_samples`."""
     looks: list[int] = []
     look = FIRST_LOOK
     while look < max_samples:
@@ -91,32 +97,34 @@ def looks_up_to(max_samples: int) -> list[int]:
         grown = math.ceil((1 + GROWTH) * look)
         look = max(look + FIRST_LOOK, FIRST_LOOK * math.ceil(grown / FIRST_LOOK))
     if looks and max_samples - looks[-1] < 0.3 * GROWTH * looks[-1]:
-        looks.pop()  # a look that close to the last would only cost alpha
+        looks.pop()  # a look this close to the last one would only cost alpha
     return [*looks, max_samples]
 
 
 def steps_of(looks: list[int]) -> list[int]:
-    """The samples drawn from each look to the next."""
+    """The number of samples drawn for each look, since the one before."""
     return [later - earlier for earlier, later in zip([0, *looks], looks, strict=False)]
 
 
 def certify_boundary(p0: float, looks: list[int], alpha: float) -> list[int]:
-    """U_j: the least counts that keep P(ever S_j >= U_j | p0) within what may be spent by each look."""
-    going, spent = NOTHING_DRAWN, 0.0
+    """U_j: the least counts that keep P(S_i >= U_i for some i <= j | p0) within what may be spent by look j."""
+    # Forward over the looks. `alive` is the distribution of the count over the paths that have not certified, and
+    # `spent` is the probability of those that have.
+    alive, spent = NOTHING_DRAWN, 0.0
     boundary = []
     for look, step, share in zip(looks, steps_of(looks), certify_shares(p0, looks, alpha), strict=True):
-        at_look = going.plus(step, p0)
-        u = at_look.least_upper(alpha * share - spent)
+        at_look = alive.plus(step, p0)
+        u = at_look.least_upper(alpha * share - spent)  # what earlier looks could not spend is available here
         spent += at_look.upper_tail(u)
-        going = at_look.below(u)
+        alive = at_look.below(u)
         boundary.append(u)
-        _require_whole(going.total + spent, look)
+        _require_whole(alive.total + spent, look)
     return boundary
 
 
 def certify_shares(p0: float, looks: list[int], alpha: float) -> list[float]:
-    """The share of alpha that may be spent by each look: half of it evenly in log n, the other half at the end."""
-    fewest = max(8.0, math.log(alpha) / math.log(p0))  # fewer samples than this can never certify
+    """The share of alpha that may be spent by each look: half of alpha evenly in log n, the other half at the end."""
+    fewest = max(8.0, math.log(alpha) / math.log(p0))  # fewer samples can never certify
     most = looks[-1]
 
     def spread(look: int) -> float:
@@ -128,11 +136,16 @@ def certify_shares(p0: float, looks: list[int], alpha: float) -> list[float]:
 
 
 def strict_boundary(p0: float, looks: list[int], certify: list[int], beta: float) -> list[int]:
-    """L_j: the greatest counts that keep P(stop by S_j <= L_j before certifying | p0) within beta, evenly in log n."""
+    """L_j: the greatest counts that keep P(S_i <= L_i for some i <= j, before certifying | p0) within beta's share.
+
+    The share grows evenly in log n. The last look has no abandon boundary, since the test ends there anyway.
+    """
+    # Forward over the looks, as for the certify boundary; `alive` are the paths that have neither certified nor
+    # abandoned, and `spent` is the probability of those that have abandoned.
     alive, spent = NOTHING_DRAWN, 0.0
     boundary = []
     for look, step, u in zip(looks[:-1], steps_of(looks), certify, strict=False):
-        at_look = alive.plus(step, p0).below(u)
+        at_look = alive.plus(step, p0).below(u)  # paths from u on certify here
         share = math.log(2 * look / looks[0]) / math.log(2 * looks[-1] / looks[0])
         low = min(at_look.greatest_lower(beta * share - spent), u - 1)
         spent += at_look.lower_tail(low)
@@ -142,20 +155,23 @@ def strict_boundary(p0: float, looks: list[int], certify: list[int], beta: float
 
 
 def lost_certificate_boundary(p0: float, looks: list[int], certify: list[int], beta: float) -> list[int]:
-    """L_j: the greatest counts that keep the certificates lost by stopping within beta, at every p of a grid.
-
-    Forward over the paths still alive, weighing each with the chance of certifying that abandoning would take from it.
-    """
+    """L_j: the greatest counts that keep the certificates lost by abandoning within beta, at every p of a grid."""
     steps = steps_of(looks)
     grid = p_grid(p0, looks[-1])
+    # 1. Backward, for each p: the chance that a path at look j would still certify.
     chances = [certify_chances(p, looks, certify) for p in grid]
+    # 2. Forward, for all p of the grid side by side: the paths still alive, and the certificates lost so far.
     alive, lost = [NOTHING_DRAWN] * len(grid), [0.0] * len(grid)
     boundary = []
     for j, (look, step, u) in enumerate(zip(looks[:-1], steps, certify, strict=False)):
+        # The budget grows with the square of x, the position of the look in log n: most of it is left to late looks.
         x = math.log(look / looks[0]) / math.log(looks[-1] / looks[0])
         budget = beta * max(0.02, x * x)
+        # Draw, and leave out the paths that certify here.
         at_look = [paths.plus(step, p).below(u) for paths, p in zip(alive, grid, strict=True)]
+        # Weigh each path with its chance: the lower tail of `loss` at L is what abandoning up to L loses.
         loss = [_weigh(paths, chance[j]) for paths, chance in zip(at_look, chances, strict=True)]
+        # One boundary serves every p, so the p that allows least decides.
         low = min([u - 1, *(a.greatest_lower(budget - b) for a, b in zip(loss, lost, strict=True) if len(a.mass))])
         lost = [b + a.lower_tail(low) for a, b in zip(loss, lost, strict=True)]
         alive = [paths.above(low).without_dust() for paths in at_look]
@@ -164,7 +180,7 @@ def lost_certificate_boundary(p0: float, looks: list[int], certify: list[int], b
 
 
 def p_grid(p0: float, max_samples: int) -> list[float]:
-    """Where the loss is held within beta: dense where the test is in doubt, up to where it no longer is."""
+    """The p at which the loss is kept within beta: dense near p0, where the test is in doubt, and sparse above."""
     near = [p0 + t / 2 * math.sqrt(p0 * (1 - p0) / max_samples) for t in range(20)]
     far = [p0 + (1 - p0) * share for share in (0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45, 0.6, 0.8, 0.95)]
     near = [p for p in near if p < p0 + 0.98 * (1 - p0)]
@@ -172,22 +188,28 @@ def p_grid(p0: float, max_samples: int) -> list[float]:
 
 
 def certify_chances(p: float, looks: list[int], certify: list[int]) -> list[Counts]:
-    """H_j(k) = P(certify after look j | S_j = k) without abandoning, for each look and the counts k that can occur.
+    """H_j(k) = P(certify after look j | S_j = k) without abandoning, for each look j and the counts k that can occur.
 
-    Backward from the last look, after which nothing certifies.
+    Each H_j is stored as `Counts` for k = start, ..., U_j - 1, although it is not a distribution.
     """
+    # Backward from the last look, after which nothing certifies. With D the successes between the looks j and j + 1,
+    #     H_j(k) = P(k + D >= U_{j+1}) + sum over d with k + d < U_{j+1} of P(D = d) H_{j+1}(k + d).
     steps = steps_of(looks)
     later = Counts(certify[-1], np.empty(0))
     chances = [later]
     for j in range(len(looks) - 2, -1, -1):
         first = min(binomial(looks[j], p).start, certify[j])
         step = binomial(steps[j + 1], p)
-        # P(k + step >= U): the kernel's upper tail at U - k
+        # 1. Certify at the next look: the upper tail of D at U_{j+1} - k. tails[i] = P(D >= step.start + i), and 0 for
+        #    more than the largest D. The index is clipped at both ends, where the tail is 1 or 0.
         tails = np.concatenate([np.cumsum(step.mass[::-1])[::-1], [0.0]])
         needed = certify[j + 1] - np.arange(first, certify[j])
         chance = tails[np.clip(needed - step.start, 0, len(step.mass))]
+        # 2. Go on at the next look and certify later: the correlation of H_{j+1} with the mass of D, which is the
+        #    convolution with the reversed mass. Its entry i belongs to k = through_first + i, where through_first is
+        #    the least count of H_{j+1} minus the largest D. Add it where it overlaps k = first, ..., U_j - 1.
         if len(later.mass):
-            through = np.convolve(later.mass, step.mass[::-1])  # entry i is k = through_first + i
+            through = np.convolve(later.mass, step.mass[::-1])
             through_first = later.start - step.start - len(step.mass) + 1
             begin, end = max(first, through_first), min(certify[j], through_first + len(through))
             if begin < end:
@@ -198,7 +220,7 @@ def certify_chances(p: float, looks: list[int], certify: list[int]) -> list[Coun
 
 
 def _weigh(paths: Counts, chance: Counts) -> Counts:
-    """The mass of each path times its chance; counts below those of `chance` do not occur."""
+    """The mass of each count times its chance. Counts below those of `chance` do not occur and are left out."""
     paths = paths.above(chance.start - 1)
     offset = paths.start - chance.start
     return Counts(paths.start, paths.mass * chance.mass[offset : offset + len(paths.mass)])
@@ -206,4 +228,6 @@ def _weigh(paths: Counts, chance: Counts) -> Counts:
 
 def _require_whole(total: float, look: int) -> None:
     if not abs(total - 1.0) < 1e-10:
-        raise ArithmeticError(f"probabilities add up to {total!r} at look {look}; this is a defect")
+        raise ArithmeticError(
+            f"probabilities must add up to 1, got {total!r} at look {look}: this is a defect of smoothcert"
+        )

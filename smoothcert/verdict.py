@@ -1,4 +1,4 @@
-"""A procedure's answer, and the stages that led to it."""
+"""The answer of a procedure, and the stages that led to it."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ StopReason = Literal["certified", "abandoned", "exhausted", "no-class", "predict
 
 @dataclass(frozen=True)
 class Stage:
-    """One look at the counts and what came of it."""
+    """One look at the counts and its outcome."""
 
     counts: tuple[int, ...]
-    """Class counts of the samples drawn for this stage; the last entry is for no class."""
+    """The class counts of the samples drawn for this stage; the last entry counts samples without a class."""
     n: int
-    """The samples that the decision rests on: more than were drawn where a procedure keeps earlier ones."""
+    """The samples that the decision rests on: more than were drawn if the procedure keeps earlier ones."""
     count: int
     """How many of those n fell on the chosen class."""
     outcome: StageOutcome
     p_lower: float | None = None
     p_upper: float | None = None
     certify_at: int | None = None
-    """It certifies at this count or more, where the procedure has integer boundaries."""
+    """The stage certifies at this count or more, if the procedure has integer boundaries."""
     abandon_at: int | None = None
-    """It abandons at this count or less; -1 for never."""
+    """The stage abandons at this count or less; -1 for never."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the samples prove; an abstention is an ordinary answer."""
+    """What the samples prove. An abstention is an ordinary answer."""
 
     top_class: int | None
     """The class that is proved, or None for an abstention."""
     radius: float
-    """Within this radius the smoothed classifier answers `top_class`; not rounded; 0 for an abstention."""
+    """The radius within which the smoothed classifier answers `top_class`; not rounded; 0 for an abstention."""
     p_lower: float | None
-    """Holds as a lower bound on the probability of the chosen class; None where nothing was proved."""
+    """The lower bound on the probability of the chosen class; None if nothing was proved."""
     samples: int
-    """All samples drawn, those of the selection included."""
+    """The number of samples drawn, those of the selection included."""
     stop_reason: StopReason
     stages: tuple[Stage, ...]
     selection: tuple[int, ...]
-    """Class counts of the samples that chose the class; none of them is used again."""
+    """The class counts of the samples that chose the class; these samples are not used again."""
 
 
 def floor_radius(radius: float) -> float:
-    """The radius to six decimals, never more than was proved."""
-    if radius >= 2**53:  # a whole number, with more digits than a Decimal keeps
+    """The radius rounded down to six decimals: never more than was proved."""
+    if radius >= 2**53:  # a whole number, and quantize would need more digits than a Decimal has
         return radius
     return float(Decimal(repr(radius)).quantize(Decimal("1e-6"), ROUND_FLOOR))

@@ -1,12 +1,17 @@
-"""RQ's side of a certification: its queues, its jobs, its registries. The only file that knows RQ's internals.
+"""RQ's side of a certification. This is the only file that knows RQ's internals.
 
-RQ writes into a pipeline that is never executed; what it wrote is taken out as commands and sent together with our own
-record. Written for RQ 2.12, which the constraints pin; `tests/service/test_store.py` compares with RQ itself.
+We use RQ's queues, registries and worker records, so that `rq info` and rq-dashboard show what happens. We do not use
+its execution: `python -m workers` takes ids from the queue and never calls the function that a job names.
+
+RQ writes into a pipeline that is never executed. The commands are taken out of it and sent together with our own
+record, so that both change or neither does. This is written for RQ 2.12, which the constraints pin;
+`tests/service/test_store.py` and `tests/service/test_rq_info.py` compare with RQ itself.
 """
 
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from collections.abc import Callable
 from enum import Enum
@@ -19,13 +24,25 @@ from rq import Queue
 from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
+from rq.worker import BaseWorker, WorkerStatus
 
+from store import keys
 from store.commands import Command
 
-FUNCTION = "workers.jobs.certify"
-"""The only function that a job may name."""
+FUNCTION = "workers.placeholder.certification"
+"""The function that our jobs name, which RQ's tools show. It is a placeholder and is never called."""
+EARLIER_FUNCTION = "workers.jobs.certify"
+"""The name in jobs that version 0.1 put into the queue; they are accepted, too."""
 NO_TIMEOUT = -1
+"""RQ's value for a job that may run for any time."""
 FAILURE_TTL = 86_400
+"""Seconds for which RQ's tools show a failed job: a day, as long as its record is kept by default."""
+EXECUTION_TTL = 7 * 86_400
+"""Seconds for which RQ believes that an execution lives without a heartbeat.
+
+It is much longer than any silence that we accept, because `rq info` and rq-dashboard move jobs whose time has passed
+to the failed ones just by looking. The janitor judges by `keys.executions`, which RQ does not know.
+"""
 
 
 class ForeignJobError(Exception):
@@ -34,30 +51,30 @@ class ForeignJobError(Exception):
 
 @cache
 def _nowhere() -> Redis:
-    """A client that never connects: RQ's objects want one."""
+    """A client that never connects: RQ's objects require one."""
     return Redis(host="nowhere.invalid")
 
 
 def queue_name(pool: str) -> str:
-    """Where the certifications of a pool wait."""
+    """The queue in which the certifications of a pool wait."""
     return f"smoothcert-{pool}"
 
 
 def quarantine_name(pool: str) -> str:
-    """Where those wait whose worker died: a worker takes them one at a time."""
+    """The queue of the certifications whose worker died; a worker takes them one at a time."""
     return f"smoothcert-{pool}-quarantine"
 
 
 @cache
 def queue(name: str) -> Queue:
-    """RQ's queue of this name."""
+    """RQ's queue of this name, without a connection."""
     made = Queue(name, connection=_nowhere(), serializer=JSONSerializer, default_timeout=NO_TIMEOUT)
-    made.redis_server_version = (7, 0, 0)  # so that RQ does not ask
+    made.redis_server_version = (7, 0, 0)  # otherwise RQ asks the server
     return made
 
 
 def queue_at(name: str, redis: Redis) -> Queue:
-    """RQ's queue of this name, with a connection, for what RQ does by itself."""
+    """RQ's queue of this name with a connection, for what RQ does by itself."""
     return Queue(name, connection=redis, serializer=JSONSerializer)
 
 
@@ -76,7 +93,7 @@ def taken_key(name: str) -> str:
 
 
 def started_key(name: str) -> str:
-    """The sorted set of `job:execution`, by when its heartbeat expires."""
+    """RQ's sorted set of `job:execution` for all executions under way."""
     return str(queue(name).started_job_registry.key)
 
 
@@ -103,7 +120,7 @@ def enqueue(certification: str, name: str, *, at_front: bool) -> list[Command]:
         timeout=NO_TIMEOUT,
         result_ttl=0,
         failure_ttl=FAILURE_TTL,
-        description="certify",
+        description="a certification, executed by `python -m workers`",
     )
     return _recorded(lambda pipeline: queue(name).enqueue_job(job, pipeline=pipeline, at_front=at_front))
 
@@ -115,59 +132,77 @@ def requeue(certification: str, name: str, execution: str, *, to: str) -> list[C
         job = _job(certification, to)
         job.set_status(JobStatus.QUEUED, pipeline=pipeline)
         pipeline.hset(job.key, "origin", to)
+        pipeline.sadd(Queue.redis_queues_keys, waiting_key(to))  # or `rq info` would not know the quarantine
         queue(to).push_job_id(certification, pipeline=pipeline, at_front=True)
 
     return [*end(certification, name, execution), *_recorded(write)]
 
 
 def check(data: dict[bytes, bytes], certification: str) -> None:
-    """That a job's hash names our function and this certification; nothing in it is executed."""
+    """Raise ForeignJobError unless a job's hash names our function and this certification. Nothing is executed."""
     try:
         named, _, arguments, _ = json.loads(zlib.decompress(data[b"data"]))
     except (KeyError, TypeError, ValueError, zlib.error) as error:
         raise ForeignJobError(f"the job cannot be read: {type(error).__name__}: {error}") from error
-    if named != FUNCTION or arguments != [certification]:
-        raise ForeignJobError(f"the job names {named!r} with {arguments!r}, not {FUNCTION!r}")
+    if named not in (FUNCTION, EARLIER_FUNCTION) or arguments != [certification]:
+        raise ForeignJobError(f"the job names {named!r} with {arguments!r}; it must name {FUNCTION!r} with its own id")
 
 
 def begin(certification: str, name: str, worker: str, *, ttl: int) -> tuple[str, list[Command]]:
-    """The id of a new execution, and the commands that begin it."""
+    """The id of a new execution, and the commands that begin it; it lives for `ttl` seconds without a heartbeat."""
     job = _job(certification, name)
     made: list[Execution] = []
 
     def write(pipeline: Pipeline) -> None:
-        made.append(Execution.create(job, ttl, pipeline, worker_name=worker))
+        made.append(Execution.create(job, EXECUTION_TTL, pipeline, worker_name=worker))
         job.prepare_for_execution(worker, pipeline=pipeline)
         pipeline.lrem(taken_key(name), 1, certification)
 
     commands = _recorded(write)
-    return made[0].id, commands
+    execution = made[0].id
+    return execution, [
+        *commands,
+        ("ZADD", keys.executions(name), time.time() + ttl, _entry(certification, execution)),
+    ]
 
 
 def beat(certification: str, name: str, execution: str, *, ttl: int) -> list[Command]:
-    """A heartbeat of an execution, if it is still registered."""
+    """A heartbeat of an execution; it has no effect on one that was ended."""
     job = _job(certification, name)
-    return _recorded(
+    shown = _recorded(
         lambda pipeline: Execution(execution, certification, _nowhere()).heartbeat(
-            job.started_job_registry, ttl, pipeline=pipeline
+            job.started_job_registry, EXECUTION_TTL, pipeline=pipeline
         )
     )
+    return [*shown, ("ZADD", keys.executions(name), "XX", time.time() + ttl, _entry(certification, execution))]
 
 
 def end(certification: str, name: str, execution: str) -> list[Command]:
     """Remove an execution; the job itself stays."""
     job = _job(certification, name)
-    return _recorded(lambda pipeline: Execution(execution, certification, _nowhere()).delete(job, pipeline=pipeline))
+    shown = _recorded(lambda pipeline: Execution(execution, certification, _nowhere()).delete(job, pipeline=pipeline))
+    return [*shown, ("ZREM", keys.executions(name), _entry(certification, execution))]
+
+
+def _entry(certification: str, execution: str) -> str:
+    """How RQ's registry names an execution, and ours."""
+    return f"{certification}:{execution}"
+
+
+def parse_entry(entry: bytes) -> tuple[str, str]:
+    """The certification and the execution that an entry of a registry names."""
+    certification, _, execution = entry.decode().rpartition(":")
+    return certification, execution
 
 
 def forget(certification: str) -> list[Command]:
-    """Remove the job of a certification that has ended: our own record says all there is to say."""
+    """Remove the job of a certification that has ended: our own record says everything about it."""
     job = _job(certification, "")
     return [("DEL", job.key, job.dependents_key, job.dependencies_key, job.execution_registry.key)]
 
 
 def fail(certification: str, name: str, reason: str) -> list[Command]:
-    """Put the job among the failed ones, where an operator finds it with RQ's own tools for a day."""
+    """Put the job among the failed ones, where RQ's tools show it for FAILURE_TTL."""
     job = _job(certification, name)
 
     def write(pipeline: Pipeline) -> None:
@@ -183,12 +218,28 @@ def withdraw(certification: str, name: str) -> list[Command]:
     return [("LREM", waiting_key(name), 1, certification), *forget(certification)]
 
 
+def credit(worker: str, *, failed: bool) -> Command:
+    """Count one more job of a worker, as RQ's tools show it."""
+    return ("HINCRBY", worker_key(worker), "failed_job_count" if failed else "successful_job_count", 1)
+
+
+def show_state(worker: str, *, busy: bool) -> Command:
+    """Set the state of a worker that RQ's tools show."""
+    return ("HSET", worker_key(worker), "state", (WorkerStatus.BUSY if busy else WorkerStatus.IDLE).value)
+
+
+def worker_key(worker: str) -> str:
+    """The hash of a worker."""
+    return f"{BaseWorker.redis_worker_namespace_prefix}{worker}"
+
+
 def stop_command(certification: str, worker: str) -> Command:
     """RQ's command to a worker to stop a job."""
     return ("PUBLISH", f"rq:pubsub:{worker}", json.dumps({"command": "stop-job", "job_id": certification}))
 
 
 def _recorded(write: Callable[[Pipeline], Any]) -> list[Command]:
+    """The commands that `write` puts into a pipeline, as plain tuples."""
     pipeline = _nowhere().pipeline()
     write(pipeline)
     commands = [tuple(_plain(argument) for argument in arguments) for arguments, _ in pipeline.command_stack]
@@ -196,7 +247,7 @@ def _recorded(write: Callable[[Pipeline], Any]) -> list[Command]:
 
 
 def _parted(command: Command) -> list[Command]:
-    """A HSET of many fields, with those of bytes apart: text alone is packed much faster."""
+    """Split a HSET into the fields of text and those of bytes: a command of text alone is packed much faster."""
     name, key, *fields = command
     if name != "HSET" or not any(isinstance(value, bytes) for value in fields):
         return [command]

@@ -1,7 +1,7 @@
-"""Commands for Redis as data, and the two scripts that run them all or not at all.
+"""Commands for Redis as data, and the scripts that run all of them or none.
 
-A script holds its condition and its effects together, as MULTI would, but can look before it writes. RQ's bookkeeping
-goes through the same scripts as our record, so that no crash can part them.
+A script is as indivisible as MULTI, and it can look before it writes. RQ's bookkeeping goes through the same scripts as
+our record, so a crash cannot separate the two.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
 
 _RUN = """
+-- Run the commands that `packed` put into ARGV from the place `at` on.
 local function run(at)
+  -- First a JSON array of all commands of text.
   for _, command in ipairs(cjson.decode(ARGV[at])) do
     redis.call(unpack(command))
   end
+  -- Then each command with bytes in it: the number n of its arguments, and the n arguments.
   at = at + 1
   while at <= #ARGV do
     local n = tonumber(ARGV[at])
@@ -39,14 +42,16 @@ run(3)
 return {1, status}
 """
 )
-"""Runs the commands if the record is as expected; gives whether it did, and the status that it saw."""
+"""Runs the commands if the record is as expected. Returns whether it did, and the status that it saw."""
 
 ACCEPT = (
     _RUN
     + """
 -- KEYS: idempotency key or '-', waiting list, active set.
 -- ARGV: digest of the request, most that may wait, most that may be active, now, prefix of records, id; commands
+-- 1. The same call came before, and its answer was lost.
 if redis.call('EXISTS', ARGV[5] .. ARGV[6]) == 1 then return {'accepted', '0'} end
+-- 2. The idempotency key belongs to a certification that still exists: the same request, or another one.
 if KEYS[1] ~= '-' then
   local used = redis.call('GET', KEYS[1])
   if used then
@@ -56,16 +61,21 @@ if KEYS[1] ~= '-' then
     end
   end
 end
+-- 3. The limits of the queue and of the owner.
 local waiting = redis.call('LLEN', KEYS[2])
 if waiting >= tonumber(ARGV[2]) then return {'full', tostring(waiting)} end
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', ARGV[4])
 local active = redis.call('ZCARD', KEYS[3])
 if active >= tonumber(ARGV[3]) then return {'busy', tostring(active)} end
+-- 4. Take it in.
 run(7)
 return {'accepted', tostring(waiting)}
 """
 )
-"""Takes a certification in, unless its key was used, the queue is full or its owner has too many; sent twice, once."""
+"""Takes a certification in, unless its key was used, the queue is full or its owner has too many active ones.
+
+A call that is sent twice takes it in once.
+"""
 
 READ = """
 -- KEYS: the record, its certificates. ARGV: prefix of waiting lists, id
@@ -78,10 +88,10 @@ for i = 1, #record, 2 do
 end
 return cjson.encode({record, redis.call('HGETALL', KEYS[2]), position})
 """
-"""All that is told of a certification, at one moment, as one JSON text: cheaper to read than a hundred replies.
+"""Reads a certification at one moment, as one JSON text, which is cheaper to parse than a hundred replies.
 
-Its record and its certificates, each as a list of names and values in turn ({} for an empty one), and how many wait
-before it: 0 where it has been taken and not yet begun, false where it does not wait.
+The text has the record and the certificates, each as a list of names and values in turn ({} for an empty one), and the
+number of certifications that wait before this one: 0 where it was taken and not begun, false where it does not wait.
 """
 
 TAKE = """
@@ -94,7 +104,7 @@ while #taken < tonumber(ARGV[1]) do
 end
 return taken
 """
-"""Moves what waits, as BLMOVE does for one."""
+"""Moves up to ARGV[1] ids from one list to the end of another, as BLMOVE does for one id."""
 
 
 @dataclass(frozen=True)
@@ -107,20 +117,19 @@ class Call:
 
     @property
     def arguments(self) -> tuple[str | int | bytes | float, ...]:
-        """As `eval` takes them."""
         return (self.script, len(self.keys), *self.keys, *self.values)
 
 
 def guarded(record: str, *, statuses: Iterable[str], execution: str = "", commands: Iterable[Command]) -> Call:
-    """The commands, if the record has one of these statuses and, where one is named, this execution."""
+    """Run the commands if the record has one of these statuses and, where one is named, this execution."""
     return Call(GUARDED, (record,), (",".join(statuses), execution, *packed(commands)))
 
 
 def packed(commands: Iterable[Command]) -> tuple[Argument, ...]:
-    """Commands as the scripts read them: those of text as one JSON array, then each with bytes, after its length.
+    """Commands as the scripts read them: a JSON array of those of text, then each with bytes after its length.
 
-    A client takes a hundred times longer to pack a hundred arguments than to pack one, and a certification's end is
-    more than a hundred.
+    A client takes a hundred times longer to pack a hundred arguments than to pack one, and the end of a certification
+    has more than a hundred.
     """
     text, binary = [], []
     for command in commands:

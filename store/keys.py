@@ -1,25 +1,25 @@
-"""The names of everything that is kept in Redis, RQ's own keys apart."""
+"""The names of all keys in Redis that are ours; RQ has its own."""
 
 from __future__ import annotations
 
 import hashlib
 
 CHANGED = "smoothcert:changed"
-"""A channel: the id of each certification whose record has changed, and its status."""
+"""A channel on which the id and the status of a certification are published whenever its record changes."""
 DELETED = "deleted"
-"""The status of one whose record is gone."""
+"""The status that is published on CHANGED when a record is deleted."""
 STATISTICS = "smoothcert:statistics"
-"""A hash of counters, by all workers since the beginning."""
+"""A hash of counters that all workers have added to since the beginning."""
 WORKERS = "smoothcert:workers"
-"""A sorted set: the names of workers, by when their last heartbeat expires."""
+"""A sorted set of the names of workers, scored by when their last heartbeat expires."""
 ENSEMBLES = "smoothcert:ensembles"
-"""A hash: the card of every ensemble that was served lately, by `pool/name`."""
+"""A hash of the cards of all ensembles that were served lately, by `pool/name`."""
 JANITOR = "smoothcert:janitor"
-"""A lock: one janitor at a time."""
+"""The prefix of a lock for each pool: only one janitor sweeps at a time."""
 
 
 def record(certification: str) -> str:
-    """A hash: the record of a certification."""
+    """A hash with the record of a certification."""
     return f"smoothcert:certification:{certification}"
 
 
@@ -29,40 +29,45 @@ def images(certification: str) -> str:
 
 
 def certificates(certification: str) -> str:
-    """A hash: the certificates that are finished, as JSON, by the place of their image."""
+    """A hash of the finished certificates as JSON, by the place of their image."""
     return f"smoothcert:certificates:{certification}"
 
 
 def arrivals(certification: str) -> str:
-    """A sorted set: the places of those certificates, in the order in which they were finished."""
+    """A sorted set of the places of those certificates, in the order in which they were finished."""
     return f"smoothcert:arrivals:{certification}"
 
 
 def checkpoints(certification: str) -> str:
-    """A hash: how far the other images have come, as JSON, by their place."""
+    """A hash of the checkpoints of the images under way, as JSON, by their place."""
     return f"smoothcert:checkpoints:{certification}"
 
 
 def owned(owner: str) -> str:
-    """A sorted set: the certifications of an owner, by when they were made."""
+    """A sorted set of the certifications of an owner, scored by when they were made."""
     return f"smoothcert:owned:{owner}"
 
 
 def active(owner: str) -> str:
-    """A sorted set: those of them that have not ended, by when they are forgotten at the latest."""
+    """A sorted set of the owner's certifications that have not ended, scored by when each is forgotten at last."""
     return f"smoothcert:active:{owner}"
 
 
 def idempotency(owner: str, key: str) -> str:
-    """What an Idempotency-Key of an owner was used for."""
+    """The digest of the request and the id of the certification that an Idempotency-Key of an owner was used for."""
     return f"smoothcert:idempotency:{owner}:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def worker(name: str) -> str:
-    """What a live worker says of itself, as JSON; expires with its heartbeat."""
+    """The `Presence` of a live worker as JSON; it expires with the heartbeat."""
     return f"smoothcert:worker:{name}"
 
 
 def finished(pool: str) -> str:
-    """A list: when the last certifications of a pool ended, the newest first."""
+    """A list of the times when the last certifications of a pool ended, the newest first."""
     return f"smoothcert:finished:{pool}"
+
+
+def executions(queue: str) -> str:
+    """A sorted set of `certification:execution`, scored by when its heartbeat expires: what the janitor judges by."""
+    return f"smoothcert:executions:{queue}"

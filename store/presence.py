@@ -1,4 +1,4 @@
-"""Who is there: what each live worker publishes of itself with its heartbeat, and what was served lately."""
+"""The live workers: what each publishes about itself with its heartbeat, and which ensembles were served lately."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from store.commands import Command
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 3_600.0
-"""Seconds for which requests to an ensemble are taken in after its last worker was seen: one may be restarting."""
+"""Seconds for which requests to an ensemble are accepted after its last worker was seen, which may be restarting."""
 
 
-class Published(BaseModel):
-    """What workers tell of themselves."""
+class Announcement(BaseModel):
+    """A message from a worker to all other processes."""
 
     model_config = ConfigDict(frozen=True)
 
     @classmethod
     def salvage(cls, text: bytes) -> Self | None:
-        """None where it cannot be read: a worker of another version must not stop the work on all others."""
+        """Parse the message; None where that fails, since a worker of another version must not stop all others."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            logger.error("what a worker told cannot be read: %s", explain(error))
+            logger.error("a worker's announcement cannot be read: %s", explain(error))
             return None
 
 
-class Presence(Published):
+class Presence(Announcement):
     """A live worker."""
 
     name: str
@@ -41,16 +41,16 @@ class Presence(Published):
     device: str
     ensembles: tuple[EnsembleCard, ...]
     live: int
-    """Certifications that it has now."""
+    """The number of certifications under way."""
     fill: float
     """The mean share of a batch that held samples."""
     evaluations_per_second: float | None
-    """As measured while busy; None before that."""
+    """Measured while the worker is busy; None before the first measurement."""
     beat_at: float
 
 
-class Offer(Published):
-    """An ensemble that a pool serves, or did lately."""
+class Offer(Announcement):
+    """An ensemble that a pool serves or served lately."""
 
     pool: str
     card: EnsembleCard
@@ -58,7 +58,7 @@ class Offer(Published):
 
 
 def announce(presence: Presence, *, ttl: int) -> list[Command]:
-    """A heartbeat."""
+    """Publish a heartbeat and the offers that go with it."""
     offers = [Offer(pool=presence.pool, card=card, seen_at=presence.beat_at) for card in presence.ensembles]
     return [
         ("SET", keys.worker(presence.name), presence.model_dump_json(), "EX", ttl),
@@ -69,5 +69,5 @@ def announce(presence: Presence, *, ttl: int) -> list[Command]:
 
 
 def leave(name: str) -> list[Command]:
-    """A worker goes as it should."""
+    """Remove a worker that shuts down in order."""
     return [("DEL", keys.worker(name)), ("ZREM", keys.WORKERS, name)]

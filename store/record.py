@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Record:
-    """All that is known of a certification but its images, checkpoints and certificates. Times are Unix times."""
+    """What is known about a certification, except its images, checkpoints and certificates. Times are Unix times."""
 
     id: str
     owner: str
@@ -24,9 +24,9 @@ class Record:
     """The queue that its job belongs to now."""
     ensemble: str
     digest: str
-    """Of the ensemble that the request was accepted for."""
+    """The digest of the ensemble that the request was accepted for."""
     request: str
-    """A CertificationRequest with nothing left open, as JSON."""
+    """A CertificationRequest as JSON, with every default filled in."""
     images: int
     seed: str
     created_at: float
@@ -38,18 +38,18 @@ class Record:
     deadline_at: float = 0.0
     """0 for none."""
     execution: str = ""
-    """Who may write: the execution of RQ's that is under way."""
+    """RQ's id of the execution under way, the only one that may write."""
     worker: str = ""
     done: int = 0
-    """Certificates that are finished."""
+    """The number of finished certificates."""
     samples_at_start: int = 0
-    """Samples that the execution under way began with."""
+    """The samples that the execution under way began with."""
     samples_saved: int = 0
-    """Samples of the last checkpoint."""
+    """The samples of the last checkpoint."""
     deaths: int = 0
-    """Workers that died with it in a row, before its checkpoint advanced."""
+    """The workers that died with it in a row, without a new checkpoint in between."""
     burials: int = 0
-    """Workers that died with it in all."""
+    """The workers that died with it in all."""
     progress: str = ""
     """A Progress, as JSON."""
     error: str = ""
@@ -67,40 +67,40 @@ class Record:
 
     @property
     def advanced(self) -> bool:
-        """Whether the execution under way has saved anything new."""
+        """Whether the execution under way has saved more samples than it began with."""
         return self.samples_saved > self.samples_at_start
 
     def missed(self, now: float) -> bool:
-        """Whether its deadline has passed before anybody has begun."""
+        """Whether its deadline passed before a worker began it."""
         return self.status == "queued" and 0 < self.deadline_at < now
 
     def status_at(self, now: float) -> Status:
-        """The status that is told: what has ended is `expired` once its certificates are gone."""
+        """The status that clients see: a final one becomes `expired` once the certificates are gone."""
         return "expired" if self.ended and now > self.expires_at else self.status
 
     @classmethod
     def read(cls, data: Mapping[bytes, bytes]) -> Record | None:
-        """From the hash; None where there is none, or one that is being written by nobody (it has no id)."""
+        """Parse the hash; None where it has no id, which is an empty hash or the remains of a deleted record."""
         if b"id" not in data:
             return None
         return cls.parse({name.decode(): value.decode() for name, value in data.items()})
 
     @classmethod
     def salvage(cls, certification: str, data: Mapping[bytes, bytes]) -> Record | None:
-        """From the hash; None also where it is damaged, so that one record never stops the work on all others."""
+        """Parse the hash; None also where it is damaged, so that one record never stops the work on all others."""
         try:
             return cls.read(data)
         except (ValueError, TypeError) as error:
-            logger.error("its record cannot be read: %s", error, extra={"certification_id": certification})
+            logger.error("the record cannot be read: %s", error, extra={"certification_id": certification})
             return None
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> Record:
-        """From the hash as text; what a later version has added is passed over."""
+        """Parse the hash as text; fields that a later version added are ignored."""
         return cls(**{name: kind(data[name]) for name, kind in _KINDS.items() if name in data})
 
     def mapping(self) -> dict[str, str]:
-        """For the hash."""
+        """The fields as text, for the hash."""
         return {field.name: str(getattr(self, field.name)) for field in fields(self)}
 
 

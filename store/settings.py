@@ -1,4 +1,4 @@
-"""Where Redis is: the settings that the API and the workers share."""
+"""The settings that the API and the workers share: where Redis is."""
 
 from __future__ import annotations
 
@@ -10,33 +10,36 @@ from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 SCHEMES = ("redis", "rediss", "unix")
+"""The schemes of a URL that redis-py accepts."""
 
 
-def _of_redis(url: str) -> str:
-    """The message names no more than the scheme: what follows may have a password in it."""
+def _require_scheme(url: str) -> str:
+    """The error names only the scheme: what follows may contain a password."""
     if (scheme := urlsplit(url).scheme) not in SCHEMES:
-        raise ValueError(f"a URL of Redis begins with redis://, rediss:// or unix://, got the scheme {scheme[:20]!r}")
+        raise ValueError(
+            f"the URL of Redis must begin with redis://, rediss:// or unix://; got the scheme {scheme[:20]!r}"
+        )
     return url
 
 
-def _with_a_password(path: Path) -> Path:
+def _require_password(path: Path) -> Path:
     try:
         empty = not path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"no password can be read: {error}") from error
+        raise ValueError(f"the password cannot be read: {error}") from error
     if empty:
-        raise ValueError("the file has no password in it")
+        raise ValueError(f"the file {path} is empty; it must hold the password")
     return path
 
 
 class RedisSettings(BaseSettings):
-    """Each field is the environment variable SMOOTHCERT_ and its name."""
+    """Each field is read from the environment variable SMOOTHCERT_ and its name in capitals."""
 
     model_config = SettingsConfigDict(env_prefix="SMOOTHCERT_", extra="ignore", frozen=True)
 
-    redis_url: Annotated[str, AfterValidator(_of_redis), Field(repr=False)] = "redis://127.0.0.1:6379/0"
-    redis_password_file: Annotated[Path, AfterValidator(_with_a_password)] | None = None
-    """A secret that is mounted; what it says takes the place of a password in the URL."""
+    redis_url: Annotated[str, AfterValidator(_require_scheme), Field(repr=False)] = "redis://127.0.0.1:6379/0"
+    redis_password_file: Annotated[Path, AfterValidator(_require_password)] | None = None
+    """A mounted secret; it takes the place of a password in the URL."""
 
     @property
     def redis_address(self) -> str:
@@ -49,6 +52,6 @@ class RedisSettings(BaseSettings):
         return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:{password}@{host}"))
 
 
-def listed(said: str) -> list[str]:
-    """What is separated by commas, one by one."""
-    return [each.strip() for each in said.split(",") if each.strip()]
+def listed(text: str) -> list[str]:
+    """The parts of a text that are separated by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,6 +1,6 @@
 """What the workers have done since the beginning, as counters in one Redis hash.
 
-Counters are added to in the same call that ends a certification, so each certification is counted once.
+The call that ends a certification also adds to the counters, so each certification is counted once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from store import keys
 from store.commands import Command
 
 SECONDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-"""Upper ends of the buckets of durations and waits; one more has no end."""
+"""The upper ends, in seconds, of the buckets of durations and waits; a last bucket has no end."""
 
 
 def counted(tally: Mapping[str, float]) -> list[Command]:
@@ -21,12 +21,12 @@ def counted(tally: Mapping[str, float]) -> list[Command]:
 
 
 def bucket(name: str, seconds: float) -> dict[str, float]:
-    """One observation of a histogram: its sum, and the bucket it falls into."""
+    """What one observation adds to a histogram: to its sum, and to one bucket."""
     return {f"{name}:sum": seconds, f"{name}:bucket:{bisect_left(SECONDS, seconds)}": 1}
 
 
 def histogram(name: str, counters: Mapping[str, float]) -> tuple[list[tuple[str, float]], float]:
-    """Cumulative counts by upper end, and the sum, as Prometheus wants them."""
+    """Cumulative counts by upper end, and the sum, in the form of Prometheus."""
     ends: Iterable[str] = [*map(str, SECONDS), "+Inf"]
     total, cumulative = 0.0, []
     for place, end in enumerate(ends):

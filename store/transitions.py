@@ -1,4 +1,4 @@
-"""The life of a certification: every change of its record, with RQ's bookkeeping, as one indivisible call.
+"""The life of a certification: every change of its record is one indivisible call, together with RQ's bookkeeping.
 
     queued ──> running ──> succeeded | failed
       │  ^        │
@@ -6,9 +6,10 @@
       v           v
     canceled <─ canceling
 
-    queued ──> failed, where its deadline passes before anybody begins
+    queued ──> failed, where the deadline passes before a worker begins
 
-The first final status wins: whoever comes later (a worker that was thought dead) finds the guard closed.
+Every call has a guard: the statuses that the record may have and, for a worker's calls, the execution that it must
+belong to. The first final status wins, because a later call (of a worker that was thought dead) fails its guard.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ from store.record import Record
 from store.statistics import counted
 
 LONGEST_WAIT = 7 * 86_400
-"""Seconds after which a certification that nobody took is forgotten."""
+"""Seconds after which a certification that no worker took is forgotten: a week, longer than any outage we expect."""
 KEPT_FINISHES = 100
+"""The number of end times kept for each pool; the pace of the last hundred tells a client when to come back."""
 MOST_DEATHS = 2
-"""Workers that may die with a certification, one after the other, before it fails."""
+"""The number of workers that may die in a row with a certification that makes no progress, before it fails."""
 MOST_BURIALS = 10
-"""And in all, also where it came further in between."""
+"""The number of workers that may die with a certification in all, progress or not, before it fails."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a service takes in."""
+    """What a service accepts."""
 
     waiting: int
+    """The most certifications that may wait in a queue."""
     active: int
+    """The most certifications of one owner that may wait or be under way."""
 
 
 def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[str, str] | None, high: bool) -> Call:
@@ -47,31 +51,37 @@ def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[
     key, digest = idempotency or ("-", "")
     ttl = LONGEST_WAIT
     written: list[Command] = [
+        # The record outlives the images, so that a client is told what happened.
         ("HSET", keys.record(record.id), *_pairs(record.mapping())),
         ("EXPIRE", keys.record(record.id), 2 * ttl),
         ("SET", keys.images(record.id), images, "EX", ttl),
+        # The owner's list, without the entries whose records are gone.
         ("ZADD", keys.owned(record.owner), record.created_at, record.id),
         ("ZREMRANGEBYSCORE", keys.owned(record.owner), "-inf", record.created_at - 2 * ttl),
         ("EXPIRE", keys.owned(record.owner), 2 * ttl),
+        # The owner's active certifications, which the script counts.
         ("ZADD", keys.active(record.owner), record.created_at + 2 * ttl, record.id),
         ("EXPIRE", keys.active(record.owner), 2 * ttl),
         *bookkeeping.enqueue(record.id, record.queue, at_front=high),
     ]
     if idempotency:
         written.append(("SET", key, f"{digest} {record.id}", "EX", ttl))
-    asked = (key, bookkeeping.waiting_key(record.queue), keys.active(record.owner))
+    counted_keys = (key, bookkeeping.waiting_key(record.queue), keys.active(record.owner))
     values = (digest, limits.waiting, limits.active, record.created_at, keys.record(""), record.id, *packed(written))
-    return Call(ACCEPT, asked, values)
+    return Call(ACCEPT, counted_keys, values)
 
 
 def read(certification: str) -> Call:
-    """Look at a certification, its certificates and its place in the queue."""
-    watched = (keys.record(certification), keys.certificates(certification))
-    return Call(READ, watched, (bookkeeping.WAITING_PREFIX, certification))
+    """Read a certification, its certificates and its place in the queue."""
+    read_keys = (keys.record(certification), keys.certificates(certification))
+    return Call(READ, read_keys, (bookkeeping.WAITING_PREFIX, certification))
 
 
 def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Call]:
-    """A worker begins: the id of its execution, and the call."""
+    """A worker begins. Returns the id of its execution, and the call.
+
+    From here on only this execution may write, until the certification ends or waits again.
+    """
     execution, started = bookkeeping.begin(record.id, record.queue, worker, ttl=ttl)
     fields: dict[str, Argument] = {
         "status": "running",
@@ -86,12 +96,12 @@ def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Ca
 
 
 def drop(certification: str, queue: str) -> list[Command]:
-    """What a worker does with an id that it took and cannot begin: somebody else has, or it has ended."""
+    """Let go of an id that a worker took and cannot begin: another worker has begun it, or it has ended."""
     return [("LREM", bookkeeping.taken_key(queue), 1, certification)]
 
 
 def refuse(certification: str, queue: str) -> list[Command]:
-    """Remove a job that is none of ours."""
+    """Remove a job that is not one of ours."""
     return [*drop(certification, queue), *bookkeeping.forget(certification)]
 
 
@@ -105,7 +115,10 @@ def save(
     certificates: Mapping[int, str] | None = None,
     done: int = 0,
 ) -> Call:
-    """Write down how far it has come; certificates, `done` with these, take the place of their checkpoints."""
+    """Save progress, checkpoints and finished certificates; `done` counts all certificates, these included.
+
+    `samples` are those of the checkpoints; more than the last time clears a suspect.
+    """
     commands: list[Command] = []
     fields: dict[str, Argument] = {}
     if progress is not None:
@@ -115,7 +128,7 @@ def save(
     if samples is not None:
         fields["samples_saved"] = samples
         if samples > record.samples_saved:
-            fields["deaths"] = 0  # it has come further with a worker that lives
+            fields["deaths"] = 0  # it made progress and the worker lives, so it did not kill the last one
     if certificates:
         commands += _certificates(record.id, certificates, done=done, ttl=LONGEST_WAIT)
     if fields:
@@ -137,13 +150,17 @@ def finish(
     error: Failure | None = None,
     tally: Mapping[str, float],
 ) -> Call:
-    """The end, by the worker that holds it. `tally` is added to the statistics."""
+    """The worker that holds the certification ends it. `tally` is added to the statistics."""
     commands = [
+        # 1. Our record: free memory first, then the last certificates and the final status.
         *_freed(record.id),
         *_certificates(record.id, certificates, done=done, ttl=ttl),
         *_ended(record, status, now=now, ttl=ttl, progress=progress, error=error),
+        # 2. RQ: the execution ends, the job is forgotten or kept among the failed ones, the worker's count grows.
         *bookkeeping.end(record.id, record.queue, execution),
         *_job_of(record, error),
+        *_credit(record.worker, status),
+        # 3. The pace of the pool and the counters.
         ("LPUSH", keys.finished(record.pool), now),
         ("LTRIM", keys.finished(record.pool), 0, KEPT_FINISHES - 1),
         *counted(tally),
@@ -152,28 +169,35 @@ def finish(
 
 
 def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapping[int, str]) -> Call:
-    """A worker that leaves gives back what it has not finished; another goes on from the checkpoints."""
+    """A worker that shuts down gives a certification back; another worker goes on from the checkpoints."""
     kept = _checkpoints(record.id, checkpoints) if checkpoints else []
     commands = [*kept, *_waiting_again(record, execution, to=record.queue, samples=samples, deaths=record.deaths)]
     return guarded(keys.record(record.id), statuses=("running",), execution=execution, commands=commands)
 
 
 def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
-    """The worker that held this certification is dead: it waits again, or fails if it is to blame for too many."""
+    """The worker that held this certification is dead: it waits again, or fails once too many have died with it.
+
+    `blamed` says whether the certification may have killed the worker.
+    """
+    # Progress since the execution began clears it: what it does next is new.
     deaths = 0 if record.advanced else record.deaths + blamed
     execution = record.execution
+    # Case 1: a client wanted it to end anyway.
     if record.status == "canceling":
         ended = [*_freed(record.id), *_ended(record, "canceled", now=now, ttl=ttl, progress=record.progress)]
         commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *bookkeeping.forget(record.id)]
         commands += counted({"certifications:canceled": 1})
+    # Case 2: too many workers have died with it.
     elif deaths >= MOST_DEATHS or record.burials + 1 >= MOST_BURIALS:
-        in_a_row = f"{deaths} workers in a row died with this certification and it had come no further in between"
+        in_a_row = f"{deaths} workers in a row died with this certification, without any progress in between"
         in_all = f"{record.burials + 1} workers died with this certification"
         error = Failure(code="worker_died", detail=in_a_row if deaths >= MOST_DEATHS else in_all)
-        said = _ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error)
-        ended = [*_freed(record.id), *said]
+        failed = _ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error)
+        ended = [*_freed(record.id), *failed]
         commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *_job_of(record, error)]
         commands += counted({"certifications:failed": 1})
+    # Case 3: it waits again, in quarantine while it is a suspect.
     else:
         to = bookkeeping.quarantine_name(record.pool) if deaths else bookkeeping.queue_name(record.pool)
         commands = _waiting_again(record, execution, to=to, samples=record.samples_saved, deaths=deaths)
@@ -182,14 +206,15 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
 
 
 def put_back(record: Record) -> Call:
-    """A worker took this certification and died before it began: it waits again."""
+    """A worker took this certification and died before it began: it waits again, at the front."""
     waiting = bookkeeping.waiting_key(record.queue)
+    # LREM before LPUSH, so that an id that is put back twice waits once.
     commands = [*drop(record.id, record.queue), ("LREM", waiting, 0, record.id), ("LPUSH", waiting, record.id)]
     return guarded(keys.record(record.id), statuses=("queued",), commands=commands)
 
 
 def cancel_waiting(record: Record, *, now: float, ttl: int) -> Call:
-    """Cancel before anybody has begun."""
+    """Cancel a certification that no worker has begun."""
     commands = [
         *_freed(record.id),
         *_ended(record, "canceled", now=now, ttl=ttl, progress=record.progress),
@@ -200,8 +225,8 @@ def cancel_waiting(record: Record, *, now: float, ttl: int) -> Call:
 
 
 def miss(record: Record, *, now: float, ttl: int) -> Call:
-    """The deadline has passed and nobody has begun: there may be no worker to say so."""
-    error = Failure(code="deadline_exceeded", detail="the deadline had passed before it could be begun")
+    """The deadline passed before a worker began. The API calls this, because there may be no worker at all."""
+    error = Failure(code="deadline_exceeded", detail="the deadline passed before a worker could begin")
     commands = [
         *_freed(record.id),
         *_ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error),
@@ -213,7 +238,7 @@ def miss(record: Record, *, now: float, ttl: int) -> Call:
 
 
 def cancel_running(record: Record) -> Call:
-    """Ask the worker to stop."""
+    """Tell the worker to stop; the certification is canceled once it has."""
     commands = [
         ("HSET", keys.record(record.id), "status", "canceling"),
         bookkeeping.stop_command(record.id, record.worker),
@@ -223,7 +248,7 @@ def cancel_running(record: Record) -> Call:
 
 
 def delete(record: Record) -> Call:
-    """Forget a certification that has ended."""
+    """Delete a certification that has ended, with everything that is kept of it."""
     removed = (keys.record, keys.images, keys.certificates, keys.arrivals, keys.checkpoints)
     commands: list[Command] = [
         ("DEL", *(key(record.id) for key in removed)),
@@ -235,6 +260,7 @@ def delete(record: Record) -> Call:
 
 
 _UNDER_WAY = ("running", "canceling")
+"""The statuses of a certification that a worker holds."""
 
 
 def _ended(
@@ -249,7 +275,7 @@ def _ended(
     }
     return [
         ("HSET", keys.record(record.id), *_pairs(fields)),
-        ("EXPIRE", keys.record(record.id), 2 * ttl),  # so that it can be said for a while that it has expired
+        ("EXPIRE", keys.record(record.id), 2 * ttl),  # longer than the certificates: it is `expired` for a while
         ("EXPIRE", keys.certificates(record.id), ttl),
         ("EXPIRE", keys.arrivals(record.id), ttl),
         ("ZREM", keys.active(record.owner), record.id),
@@ -258,7 +284,7 @@ def _ended(
 
 
 def _freed(certification: str) -> list[Command]:
-    """Before anything else: a server whose memory is full lets a script go on once it has freed some."""
+    """Delete first: a server whose memory is full lets a script write once it has deleted something."""
     return [("DEL", keys.images(certification), keys.checkpoints(certification))]
 
 
@@ -275,11 +301,11 @@ def _certificates(certification: str, certificates: Mapping[int, str], *, done: 
     return [
         ("HSET", keys.certificates(certification), *_pairs(certificates)),
         ("EXPIRE", keys.certificates(certification), ttl),
-        # NX: the place of one that came before stays, so that a reader may go on by rank
+        # NX keeps the rank of a certificate that arrived before, since readers continue by rank.
         ("ZADD", keys.arrivals(certification), "NX", *chain.from_iterable((done, index) for index in certificates)),
         ("EXPIRE", keys.arrivals(certification), ttl),
         ("HDEL", keys.checkpoints(certification), *map(str, certificates)),
-        ("HSET", keys.record(certification), "done", done),  # not added to: a call may come twice
+        ("HSET", keys.record(certification), "done", done),  # set and not increased, since a call may come twice
     ]
 
 
@@ -300,10 +326,16 @@ def _waiting_again(record: Record, execution: str, *, to: str, samples: int, dea
 
 
 def _job_of(record: Record, error: Failure | None) -> list[Command]:
-    """RQ keeps the jobs that failed, for its own tools; of the others our record is all there is."""
+    """RQ keeps a failed job for its own tools; any other job is removed, and our record remains."""
     if error is None:
         return bookkeeping.forget(record.id)
     return bookkeeping.fail(record.id, record.queue, json.dumps(error.model_dump()))
+
+
+def _credit(worker: str, status: Status) -> list[Command]:
+    """RQ counts the jobs of a worker that succeeded and that failed; a canceled one is neither."""
+    counts = worker and status != "canceled"
+    return [bookkeeping.credit(worker, failed=status == "failed")] if counts else []
 
 
 def _changed(certification: str, status: str) -> Command:

@@ -1,4 +1,4 @@
-"""Worker processes: the engine that draws samples, and what feeds it.
+"""Worker processes around `smoothcert.engine`: they take certifications from the queue and write certificates.
 
-This package may use torch; of ours it imports `smoothcert`, `models` and `store`.
+This package may use torch. It imports `smoothcert`, `models` and `store` from this project.
 """

@@ -1,6 +1,6 @@
 """`python -m workers`: a worker process for each device, around one Redis.
 
-`replay` repeats a certificate; `health` says whether a worker on this host is alive.
+`replay` repeats a certificate; `health` tells whether a worker on this host is alive.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Annotated
 
 import typer
 
-# Before torch is imported: OpenMP's threads wait for each other spinning, and where other processes want the same cores
-# they spin most of the time away (four times fewer evaluations per second, measured). A short spin costs nothing.
+# This must come before torch is imported. OpenMP's threads spin while they wait for each other, and where other
+# processes use the same cores they spin most of the time away (four times fewer evaluations per second, measured).
+# A short spin costs nothing.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-from models.errors import ModelError
-from workers.errors import WorkerError
+from smoothcert.errors import SmoothcertError
 
 cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @cli.callback(invoke_without_command=True)
 def serve(context: typer.Context) -> None:
-    """Take certifications from the queue until SIGTERM. Set up by SMOOTHCERT_REDIS_URL and its like: see the README."""
+    """Take certifications from the queue until SIGTERM. The settings are environment variables (docs/operation.md)."""
     if context.invoked_subcommand is None:
         from workers.fleet import serve
 
@@ -54,10 +54,10 @@ def health() -> None:
 
 
 def run() -> None:
-    """The command line; what is wrong is one sentence, and exit code 1."""
+    """Run the command line; an error of ours is one sentence and exit code 1."""
     try:
         cli()
-    except (ModelError, WorkerError) as error:
+    except SmoothcertError as error:
         sys.exit(f"error: {error}")
 
 

@@ -1,4 +1,4 @@
-"""Redis, as the worker speaks to it: calls and commands made by `store`, sent in pipelines."""
+"""A worker's connection to Redis: sends the calls and commands that `store` makes, in pipelines."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ AWAY = (
     redis.exceptions.ReadOnlyError,
     redis.exceptions.OutOfMemoryError,
 )
-"""What is raised while the server is away or full, and will not be for ever."""
+"""The errors of a server that is away or full, which is worth another try."""
 FULL = ("OOM ", "MISCONF ")
-"""How the server says that its memory or its disk is full, also from within a script."""
+"""The codes with which the server says that its memory or its disk is full, also from within a script."""
 RETRY_S = 0.2
+"""The seconds between two tries to reach Redis: short against a heartbeat, long against a round trip."""
 
 Answer = TypeVar("Answer")
 
 
-class Server:
-    """A connection to Redis; any thread may use it."""
+class RedisConnection:
+    """A connection to Redis that any thread may use."""
 
     def __init__(self, url: str) -> None:
-        # Gives up at once, so that whoever waits for Redis decides how.
+        # It gives up at once, so that each caller decides how to wait for Redis.
         self.client: Any = redis.Redis.from_url(
             url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=2, socket_timeout=20
         )
@@ -59,39 +60,39 @@ class Server:
     def take(
         self, waiting: str, taken: str, most: int, *, and_run: Sequence[Command] = ()
     ) -> tuple[list[str], list[Any]]:
-        """Ids that wait, now taken; and the answers to other commands, in the same round trip."""
+        """Take up to `most` ids that wait; also returns the answers to other commands, from the same round trip."""
         moved, *answers = self.run([("EVAL", TAKE, 2, waiting, taken, most), *and_run])
         return [entry.decode() for entry in moved], answers
 
     def await_one(self, waiting: str, taken: str, seconds: int) -> str | None:
-        """The first id that waits, now taken; None if there is none for so long."""
+        """Take the first id that waits; None if none comes within `seconds`."""
         with full_is_away():
             moved = self.client.blmove(waiting, taken, seconds, "LEFT", "RIGHT")
         return None if moved is None else moved.decode()
 
     def clock_difference(self, now: float) -> float:
-        """Seconds by which the clock of Redis is ahead of ours."""
+        """The seconds by which the clock of Redis is ahead of `now`."""
         seconds, microseconds = self.client.time()
         return float(seconds + microseconds / 1e6 - now)
 
     def record(self, certification: str) -> Record | None:
-        """The record of a certification; None if there is none that can be read."""
+        """The record of a certification; None if it does not exist or cannot be read."""
         return Record.salvage(certification, self.client.hgetall(keys.record(certification)))
 
 
 @contextmanager
 def full_is_away() -> Iterator[None]:
-    """A server that refuses to write, since its memory or its disk is full, is as good as away, until it is not."""
+    """Raise OutOfMemoryError, which is in AWAY, where the server refuses to write because memory or disk is full."""
     try:
         yield
     except redis.exceptions.ResponseError as error:
-        if any(sign in str(error) for sign in FULL):
+        if any(code in str(error) for code in FULL):
             raise redis.exceptions.OutOfMemoryError(str(error)) from error
         raise
 
 
 def until_answered(ask: Callable[[], Answer]) -> Answer:
-    """Ask Redis until it answers."""
+    """Call `ask` again and again until Redis answers."""
     while True:
         try:
             with full_is_away():

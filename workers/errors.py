@@ -1,12 +1,13 @@
-"""Everything that the workers raise on purpose.
+"""Errors of the workers.
 
-WorkerError
-├── HoldingsError                     an ensemble that this worker does not hold
-├── ImagesLostError                    the images of a certification are no longer there
-├── LateError                         the deadline of a certification has passed
-├── ReplayError                       a certificate that cannot be repeated here
-├── ClockError                        it is another time here than at Redis
-├── HealthError                       no worker of this host is alive
+SmoothcertError
+└── WorkerError
+    ├── HoldingsError       an ensemble that this worker does not hold
+    ├── ImagesLostError     the images of a certification are no longer in Redis
+    ├── LateError           the deadline of a certification has passed
+    ├── ReplayError         a certificate that cannot be repeated here
+    ├── ClockError          this machine's clock differs from that of Redis
+    └── HealthError         no worker on this host is alive
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from smoothcert.errors import SmoothcertError
 
 
 class WorkerError(SmoothcertError):
-    """The root: catch this to catch them all."""
+    """The root of this tree."""
 
 
 class HoldingsError(WorkerError):
@@ -23,11 +24,7 @@ class HoldingsError(WorkerError):
 
 
 class ImagesLostError(WorkerError):
-    """The images of a certification are no longer there."""
-
-
-class ClockError(WorkerError):
-    """It is another time here than at Redis."""
+    """The images of a certification are no longer in Redis."""
 
 
 class LateError(WorkerError):
@@ -38,5 +35,9 @@ class ReplayError(WorkerError):
     """A certificate that cannot be repeated here."""
 
 
+class ClockError(WorkerError):
+    """This machine's clock differs from that of Redis."""
+
+
 class HealthError(WorkerError):
-    """No worker of this host is alive."""
+    """No worker on this host is alive."""

@@ -1,4 +1,4 @@
-"""One worker process for each device of the list; with one device, this process is it."""
+"""One worker process for each device of the list; with a single device, this process is the worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from smoothcert.errors import explain
 from store.logs import log_as_json
-from workers.connection import Server
+from workers.connection import RedisConnection
 from workers.errors import WorkerError
 from workers.holdings import Holdings
 from workers.settings import WorkerSettings
@@ -25,12 +25,13 @@ from workers.worker import CertificationWorker
 logger = logging.getLogger(__name__)
 
 PAUSE_S = 1.0
-"""Before a process that ended is started again."""
+"""Seconds before a process that ended is started again, so that one that cannot start does not spin."""
 PR_SET_PDEATHSIG = 1
+"""The option of Linux' prctl that names the signal a process gets when its parent ends."""
 
 
 def serve() -> None:
-    """Until SIGTERM."""
+    """Run the workers of this host until SIGTERM."""
     try:
         settings = WorkerSettings()
     except ValidationError as error:
@@ -44,22 +45,22 @@ def serve() -> None:
 
 
 def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
-    """This process works with one device."""
+    """Run a worker for one device in this process."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    CertificationWorker(Server(settings.redis_address), settings, Holdings.load(settings, device)).serve()
+    CertificationWorker(RedisConnection(settings.redis_address), settings, Holdings.load(settings, device)).serve()
 
 
 class Fleet:
-    """A process for each device, started again whenever it ends by itself."""
+    """A process for each device, which is started again whenever it ends by itself."""
 
     def __init__(self, devices: list[str]) -> None:
         self._leaving = False
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by place: a device may be named twice
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by place, since a device may be named twice
         self._devices = devices
 
     def supervise(self) -> None:
-        """Until SIGTERM, which every process gets, too."""
+        """Run until SIGTERM, which is passed on to every process."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._leave)
         for place in range(len(self._devices)):
@@ -71,7 +72,7 @@ class Fleet:
                 del self._processes[place]
                 if not self._leaving:
                     ended = (self._devices[place], process.returncode)
-                    logger.error("the worker on %s ended with %d, it is started again", *ended)
+                    logger.error("the worker on %s ended with exit code %d and is started again", *ended)
                     time.sleep(PAUSE_S)
                     if not self._leaving:
                         self._start(place)
@@ -92,14 +93,14 @@ class Fleet:
 
 
 def _leave_with(parent: int) -> Callable[[], None] | None:
-    """What a child does before it becomes a worker, so that the system asks it to leave should its parent be killed."""
+    """A function for the child to call before it becomes a worker: Linux then ends it if its parent is killed."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl
 
     def leave_with_parent() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it ended before we asked
+        if os.getppid() != parent:  # the parent ended before prctl was called
             os._exit(1)
 
     return leave_with_parent

@@ -1,4 +1,4 @@
-"""Whether a worker on this host is alive, as Redis sees it: for the health check of a container."""
+"""The health check of a container: whether Redis has heard a worker on this host lately."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from store.settings import RedisSettings
 from workers.errors import HealthError
 
 ANSWER_S = 4
+"""Seconds that Redis has for an answer: less than the time-out of the container's health check."""
 
 
 def check() -> None:
-    """HealthError unless a worker that was started here has sent a heartbeat lately."""
+    """Raise HealthError unless a worker on this host has sent a heartbeat lately."""
     host = socket.gethostname()
     if host not in {_host(name) for name in _alive()}:
-        raise HealthError(f"no worker on {host!r} has sent a heartbeat lately: it is starting, or it is gone")
+        raise HealthError(f"no worker on {host!r} has sent a heartbeat lately: it is still starting, or it has ended")
 
 
 def _alive() -> list[str]:
@@ -36,5 +37,5 @@ def _alive() -> list[str]:
 
 
 def _host(name: str) -> str:
-    """Of a worker, which is called after its host and a number of its own."""
+    """The host of a worker, whose name is the host and a random part."""
     return name.rpartition("-")[0]

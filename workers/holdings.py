@@ -21,22 +21,22 @@ logger = logging.getLogger(__name__)
 
 
 class Holdings:
-    """Ensembles on one device, loaded and warmed."""
+    """Ensembles on one device, loaded and ready."""
 
     def __init__(self, ensembles: Mapping[str, Ensemble]) -> None:
         self._ensembles = dict(ensembles)
-        self._views: dict[tuple[str, str, int | None], Ensemble] = {}  # a view knows its digest once it was asked for
+        self._views: dict[tuple[str, str, int | None], Ensemble] = {}  # kept, because a view caches its digest
         if not self._ensembles:
             raise HoldingsError("a worker needs at least one ensemble")
 
     @classmethod
     def load(cls, settings: WorkerSettings, device: str) -> Holdings:
-        """Those that the settings name, or all of the zoo."""
-        wanted = settings.ensemble_list or names(zoo=settings.zoo)
-        if not wanted:
-            raise HoldingsError(f"no ensemble in {settings.zoo}")
+        """Load the ensembles that the settings name, or all of the zoo."""
+        chosen = settings.ensemble_list or names(zoo=settings.zoo)
+        if not chosen:
+            raise HoldingsError(f"there is no ensemble in {settings.zoo}")
         held = {}
-        for name in wanted:
+        for name in chosen:
             held[name] = load(
                 name,
                 zoo=settings.zoo,
@@ -51,25 +51,25 @@ class Holdings:
 
     @property
     def any(self) -> Ensemble:
-        """One of them, for an engine to begin with."""
+        """One of the ensembles, which names the device to the engine."""
         return next(iter(self._ensembles.values()))
 
     @property
     def cards(self) -> tuple[EnsembleCard, ...]:
-        """What the worker publishes of them."""
+        """What the worker publishes about its ensembles."""
         return tuple(map(card, self._ensembles.values()))
 
     def view(self, request: CertificationRequest, digest: str) -> Ensemble:
-        """The ensemble of a request, with its voting rule and K; it must be the one that the request was meant for."""
+        """The ensemble of a request, with its voting rule and K; its digest must be the one that was accepted."""
         held = self._ensembles.get(request.ensemble or "")
         if held is None:
-            raise HoldingsError(f"this worker holds {', '.join(self._ensembles)}, not {request.ensemble}")
+            raise HoldingsError(f"this worker holds {', '.join(self._ensembles)}; the request names {request.ensemble}")
         if held.digest != digest:
             raise HoldingsError(f"{held.name} has digest {held.digest} here, the request was accepted for {digest}")
-        asked = (held.name, request.voting or held.voting, request.consensus)
-        if asked not in self._views:
-            self._views[asked] = held.with_(voting=asked[1], consensus=asked[2])
-        return self._views[asked]
+        key = (held.name, request.voting or held.voting, request.consensus)
+        if key not in self._views:
+            self._views[key] = held.with_(voting=key[1], consensus=key[2])
+        return self._views[key]
 
 
 def card(ensemble: Ensemble) -> EnsembleCard:

@@ -1,4 +1,4 @@
-"""Repeat a certificate: draw its samples again from the published seed, and compare every count."""
+"""Repeat a certificate: draw its samples again from the seed that it states, and compare every count."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from smoothcert.verification import verify
 from workers.errors import ReplayError
 
 EXCEPT = {"digest", "provenance"}
-"""Fields that do not follow from the counts alone; times differ, and with them the digest."""
+"""The fields that are not compared: times differ, and with them the digest."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What came out the second time."""
+    """The certificate of the second time, and how it differs from the first."""
 
     certificate: Certificate
     differences: tuple[str, ...]
-    """Fields that are not the same, with both values."""
+    """Each field that differs, with both values."""
     remarks: tuple[str, ...]
-    """What may explain a difference: another version, other vector instructions."""
+    """What may explain a difference: another version, or other vector instructions."""
 
 
 def replay(
@@ -46,7 +46,7 @@ def replay(
     provenance = _provenance(certificate)
     ensemble = _ensemble(provenance, zoo, allowed_imports)
     channels, height, width = ensemble.input_shape
-    if tuple(image.shape) == (height, width, channels) != ensemble.input_shape:  # as the service takes it, too
+    if tuple(image.shape) == (height, width, channels) != ensemble.input_shape:  # the service accepts this order, too
         image = image.permute(2, 0, 1)
     _check_image(provenance, image, ensemble)
     with Engine(ensemble, batch=_rows(provenance)) as engine, Progress(transient=True) as bar:
@@ -72,24 +72,24 @@ def _provenance(certificate: Certificate) -> Provenance:
 
 
 def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]) -> Ensemble:
-    said, sampling = provenance.ensemble, provenance.sampling
+    stated, sampling = provenance.ensemble, provenance.sampling
     ensemble = load(
-        said.name,
+        stated.name,
         zoo=zoo,
         device=sampling.device,
         precision=sampling.precision,
         batch=_rows(provenance),
-        voting=said.voting,
-        consensus=said.consensus,
+        voting=stated.voting,
+        consensus=stated.consensus,
         allowed_imports=allowed_imports,
     )
-    if ensemble.digest != said.digest:
-        raise ReplayError(f"{said.name} has digest {ensemble.digest} here, the certificate says {said.digest}")
+    if ensemble.digest != stated.digest:
+        raise ReplayError(f"{stated.name} has digest {ensemble.digest} here, the certificate says {stated.digest}")
     return ensemble
 
 
 def _rows(provenance: Provenance) -> int:
-    """Counts depend, in their last bits, on the shape of the slices; a run that had to shrink cannot be repeated."""
+    """The rows of a slice, on which the last bits of logits depend; a run that had to shrink cannot be repeated."""
     shapes = provenance.sampling.shapes
     rows = {rows for shape in shapes for rows in (shape.rows, shape.rest_rows) if rows is not None}
     if len(rows) != 1:
@@ -105,9 +105,9 @@ def _check_image(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> N
         )
 
 
-def _differences(said: Certificate, again: Certificate) -> list[str]:
-    before, after = said.model_dump(exclude=EXCEPT), again.model_dump(exclude=EXCEPT)
-    before["index"] = after["index"]  # its place in the request is not part of the question
+def _differences(first: Certificate, again: Certificate) -> list[str]:
+    before, after = first.model_dump(exclude=EXCEPT), again.model_dump(exclude=EXCEPT)
+    before["index"] = after["index"]  # the place in the request is not part of the question
     return [f"{name}: {before[name]!r} then, {after[name]!r} now" for name in before if before[name] != after[name]]
 
 
@@ -120,7 +120,7 @@ def _remarks(provenance: Provenance) -> list[str]:
 
 
 def read_image(path: Path) -> Tensor:
-    """[C, H, W] from an image file, or an npy array as it is; uint8 or floating-point."""
+    """[C, H, W] from an image file, or the array of an npy file as it is; uint8 or floating-point."""
     try:
         array: Any = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.asarray(Image.open(path))
     except (OSError, ValueError, UnidentifiedImageError) as error:
@@ -131,12 +131,12 @@ def read_image(path: Path) -> Tensor:
 
 
 def command(certificate: str, image: str, zoo: str, allowed_imports: frozenset[str]) -> None:
-    """For the command line: exit code 0 if everything is the same, 1 if not."""
+    """The command line's `replay`: prints the outcome and exits with 1 if anything differs."""
     try:
-        said = Certificate.from_json(Path(certificate).read_text())
+        first = Certificate.from_json(Path(certificate).read_text())
     except (OSError, UnicodeDecodeError, SmoothcertError) as error:
         raise ReplayError(f"{certificate}: {error}") from error
-    again = replay(said, read_image(Path(image)), zoo=Path(zoo) if zoo else ZOO, allowed_imports=allowed_imports)
+    again = replay(first, read_image(Path(image)), zoo=Path(zoo) if zoo else ZOO, allowed_imports=allowed_imports)
     console = Console(highlight=False)
     for remark in again.remarks:
         console.print(f"[yellow]note:[/] {remark}")
@@ -144,5 +144,5 @@ def command(certificate: str, image: str, zoo: str, allowed_imports: frozenset[s
         for difference in again.differences:
             console.print(f"[red]differs:[/] {difference}")
         raise SystemExit(1)
-    radius = radius_text(said.radius)
-    console.print(f"the same: {said.decision}, radius {radius}, {said.samples:,} samples, every count of every stage")
+    radius = radius_text(first.radius)
+    console.print(f"the same: {first.decision}, radius {radius}, {first.samples:,} samples, every count of every stage")

@@ -1,4 +1,4 @@
-"""How a worker process is set up: from the environment, read when it starts."""
+"""The settings of a worker process, which are read from the environment when it starts."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from store.settings import RedisSettings, listed
 
 
 class WorkerSettings(RedisSettings):
-    """Each field is the environment variable SMOOTHCERT_ and its name."""
+    """Each field is read from the environment variable SMOOTHCERT_ and its name in capitals."""
 
     pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "default"
-    """Workers of a pool hold the same ensembles and share a queue."""
+    """The name of the pool. Workers of a pool hold the same ensembles and share a queue."""
     zoo: Path = ZOO
     ensembles: str = ""
-    """Names, separated by commas; all of the zoo if empty."""
+    """The names of ensembles, separated by commas; all of the zoo if empty."""
     allowed_imports: str = ""
-    """`module:callable` of networks that ensembles may name, separated by commas: code of the operator's own."""
+    """`module:callable` of networks that ensembles may name, separated by commas: the operator's own code."""
     devices: str = "cpu"
-    """Devices, separated by commas: one process each."""
+    """Devices, separated by commas; each gets a process."""
     precision: str = "float32"
     batch: Annotated[int, Field(ge=1, le=65_536)] = 256
     threads: Annotated[int, Field(ge=0, le=1024)] = 0
-    """CPU threads for the networks; 0 for torch's own choice."""
+    """The CPU threads for the networks; 0 for torch's own choice."""
     slots: Annotated[int, Field(ge=1, le=4096)] = 32
-    """Most certifications at a time."""
+    """The most certifications at a time."""
     heartbeat_s: Annotated[float, Field(gt=0)] = 2.0
+    """Seconds between two heartbeats; several must fit into `dead_after_s`."""
     dead_after_s: Annotated[int, Field(ge=2)] = 12
     """Seconds without a heartbeat after which a worker is taken for dead and its certifications go to others."""
     progress_s: Annotated[float, Field(gt=0)] = 0.3
+    """Seconds between two reports of progress, which clients see as a live chart."""
     checkpoint_s: Annotated[float, Field(gt=0)] = 2.0
+    """Seconds between two checkpoints: as much work is repeated at most when a worker dies."""
     drain_s: Annotated[float, Field(ge=0)] = 20.0
-    """Seconds after SIGTERM for certifications to end; those that have not are handed back."""
+    """Seconds after SIGTERM in which certifications may end; the others are handed back."""
     watchdog_s: Annotated[float, Field(gt=0)] = 120.0
-    """Seconds without the end of a batch, though there is work, after which the process ends itself."""
+    """Seconds without the end of a batch, while there is work, after which the process ends itself."""
     result_ttl: Annotated[int, Field(ge=1)] = 86_400
     """Seconds for which a certification that has ended is kept."""
 
     @property
     def device_list(self) -> list[str]:
-        """The devices, one process each."""
         return listed(self.devices)
 
     @property
     def ensemble_list(self) -> list[str]:
-        """The names asked for; empty for all."""
         return listed(self.ensembles)
 
     @property
     def import_list(self) -> frozenset[str]:
-        """The imports that are allowed."""
         return frozenset(listed(self.allowed_imports))

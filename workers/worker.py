@@ -1,9 +1,9 @@
 """The worker: takes certifications from a queue of RQ's, several at a time, and feeds them to one engine.
 
-Threads, each with one thing to do: this one takes work; the engine owns the device; the clerk writes records; the
-pulse sends heartbeats and lets the janitor sweep; the watchdog sees that batches end; what is slow to begin is prepared
-apart. RQ's own thread listens for its commands. A thread that fails takes the process with it: a supervisor starts it
-anew, and nothing is lost.
+Each thread has one task. The main thread takes work. The engine owns the device. The clerk writes records. The pulse
+sends heartbeats and lets the janitor sweep. The watchdog checks that batches end. Certifications that are slow to begin
+are prepared in threads of their own. RQ's thread listens for its commands. A thread that fails ends the process: a
+supervisor starts another one, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -35,44 +35,45 @@ from store.commands import Command
 from store.presence import Presence
 from store.record import Record
 from workers.clerk import Clerk
-from workers.connection import AWAY, Server, full_is_away, until_answered
+from workers.connection import AWAY, RedisConnection, full_is_away, until_answered
 from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
-from workers.jobs import Stored, Work, certify
+from workers.jobs import Stored, certify
 from workers.settings import WorkerSettings
+from workers.work import Work
 
 logger = logging.getLogger(__name__)
 
 BLOCK_S = 1
-"""How long a look at an empty queue lasts."""
+"""Seconds for which a look at an empty queue lasts: a worker that is told to leave does so after this time."""
 PREPARING = 2
-"""Certifications that are slow to begin and are prepared at a time."""
+"""The number of certifications that are slow to begin and are prepared at a time; more would starve the engine."""
 FAREWELL_S = 5.0
-"""For the last words to Redis."""
+"""Seconds for the last calls to Redis when a worker leaves."""
 CRASHED = 70
-"""Exit code of a process that ended itself."""
+"""The exit code of a process that ended itself: EX_SOFTWARE of sysexits.h."""
 
 
 class CertificationWorker(SimpleWorker):
-    """RQ's worker by registration, heartbeat and commands; its own by the way it works."""
+    """A worker that registers, beats and takes commands like one of RQ's, and executes jobs in its own way."""
 
-    def __init__(self, server: Server, settings: WorkerSettings, holdings: Holdings) -> None:
-        self.server, self.settings, self.holdings = server, settings, holdings
+    def __init__(self, redis: RedisConnection, settings: WorkerSettings, holdings: Holdings) -> None:
+        self.redis, self.settings, self.holdings = redis, settings, holdings
         self.queue, self.quarantine = (
             bookkeeping.queue_name(settings.pool),
             bookkeeping.quarantine_name(settings.pool),
         )
         super().__init__(
-            [self.queue],
-            name=f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}",  # new at every start: RQ refuses a name in use
-            connection=server.client,
+            [self.queue, self.quarantine],
+            name=f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}",  # new at every start, since RQ refuses a used name
+            connection=redis.client,
             serializer=JSONSerializer,
             worker_ttl=max(30, settings.dead_after_s),
         )
         self.engine = Engine(holdings.any, batch=settings.batch)
-        self.clerk = Clerk(server, settings)
-        self.janitor = Janitor(server, settings, self.name)
+        self.clerk = Clerk(redis, settings)
+        self.janitor = Janitor(redis, settings, self.name)
         self.leaving = threading.Event()
         self.hurried = threading.Event()
         self.done = threading.Event()
@@ -81,7 +82,7 @@ class CertificationWorker(SimpleWorker):
         self._preparing = threading.Semaphore(PREPARING)
 
     def serve(self) -> None:
-        """Work until SIGTERM or SIGINT; then finish what is under way, or hand it back."""
+        """Work until SIGTERM or SIGINT; then finish what is under way or hand it back."""
         self._require_clock()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -102,8 +103,11 @@ class CertificationWorker(SimpleWorker):
         self._leave(clerk)
 
     def _require_clock(self) -> None:
-        """That others do not take us for dead because it is another time here; the quickest of three answers tells."""
-        looks = [until_answered(lambda: self.server.clock_difference(time.time())) for _ in range(3)]
+        """Refuse to start if our clock differs too much from that of Redis: other workers would take us for dead.
+
+        The smallest of three differences counts, because a slow answer looks like a difference.
+        """
+        looks = [until_answered(lambda: self.redis.clock_difference(time.time())) for _ in range(3)]
         if abs(difference := min(looks, key=abs)) > self.settings.dead_after_s / 2:
             raise ClockError(f"the clock of Redis is {difference:+.1f} s from that of this machine: set one of them")
 
@@ -116,24 +120,24 @@ class CertificationWorker(SimpleWorker):
             return
         self._look_at_quarantine()
         waiting, taken = bookkeeping.waiting_key(self.queue), bookkeeping.taken_key(self.queue)
-        if (first := self.server.await_one(waiting, taken, BLOCK_S)) is not None:
-            more, answers = self.server.take(waiting, taken, free - 1, and_run=_reading(first))
-            found = [_found(first, answers)]
-            self._begin(found + self._fetch(more), self.queue)
+        if (first := self.redis.await_one(waiting, taken, BLOCK_S)) is not None:
+            more, answers = self.redis.take(waiting, taken, free - 1, and_run=_reading(first))
+            jobs = [_taken(first, answers)]
+            self._begin(jobs + self._fetch(more), self.queue)
 
     def _look_at_quarantine(self) -> None:
-        """One suspect at a time, and nobody begins beside it: should this worker die, it is known whom to blame."""
+        """Take one suspect, and begin nothing beside it: if this worker dies, the suspect is to blame."""
         waiting, taken = bookkeeping.waiting_key(self.quarantine), bookkeeping.taken_key(self.quarantine)
         now = time.monotonic()
         if now - self._last_look_at_quarantine < BLOCK_S / 2:
             return
         self._last_look_at_quarantine = now
-        if not self.server.client.llen(waiting):
+        if not self.redis.client.llen(waiting):
             return
         self._pause_until(lambda: all(work.further for work in self.clerk.works))
         if self.leaving.is_set():
             return
-        suspects, _ = self.server.take(waiting, taken, 1)
+        suspects, _ = self.redis.take(waiting, taken, 1)
         self._begin(self._fetch(suspects), self.quarantine)
         self._pause_until(lambda: not any(work.suspect for work in self.clerk.works))
 
@@ -141,36 +145,38 @@ class CertificationWorker(SimpleWorker):
         while not (self.leaving.is_set() or true()):
             self.leaving.wait(0.05)
 
-    def _begin(self, found: list[Found], queue: str) -> None:
-        """Register the executions in one pipeline and keep all of them alive; then let the engine have them."""
-        ready = [stored for each in found if (stored := self._check(each, queue)) is not None]
+    def _begin(self, jobs: list[TakenJob], queue: str) -> None:
+        """Register the executions in one pipeline, give each a heartbeat, and hand them to the engine."""
+        ready = [stored for each in jobs if (stored := self._check(each, queue)) is not None]
         now, ttl = time.time(), self.settings.dead_after_s
         begun = [transitions.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
-        answers = until_answered(lambda: self.server.call([call for _, call in begun]))
+        answers = until_answered(lambda: self.redis.call([call for _, call in begun]))
         ours: list[tuple[Work, Stored]] = []
-        dropped: list[Command] = []
+        last: list[Command] = []
         for stored, (execution, _), (begins, status) in zip(ready, begun, answers, strict=True):
             if begins or (status == "running" and self._is_ours(stored.record.id, execution)):
                 ours.append((self._keep_alive(stored.record, execution, now), stored))
             else:
-                dropped += transitions.drop(stored.record.id, queue)
+                last += transitions.drop(stored.record.id, queue)
         for work, stored in ours:
             self._hand_over(work, stored)
-        self.server.run(dropped)  # last: if Redis goes away here, nothing that was begun is left behind
+        if ours:
+            last.append(bookkeeping.show_state(self.name, busy=True))
+        self.redis.run(last)  # after the rest: if Redis goes away here, everything that was begun is under way
 
     def _is_ours(self, certification: str, execution: str) -> bool:
-        """Whether a call that came twice, since its first answer was lost, had begun this execution."""
-        record = until_answered(lambda: self.server.record(certification))
+        """Whether a call that was sent twice, because its first answer was lost, had begun this execution."""
+        record = until_answered(lambda: self.redis.record(certification))
         return record is not None and record.execution == execution
 
     def _keep_alive(self, record: Record, execution: str, now: float) -> Work:
-        """From here on it has a heartbeat, so this comes before anything that takes time."""
-        work = Work(record if record.started_at else replace(record, started_at=now), execution)
+        """Give a certification a heartbeat; this comes before anything that takes time."""
+        work = Work(replace(record, started_at=record.started_at or now, worker=self.name), execution)
         self.clerk.take(work)
         return work
 
     def _hand_over(self, work: Work, stored: Stored) -> None:
-        """Let the engine have it; where that takes long to prepare, beside everything else."""
+        """Hand a certification to the engine, from a thread of its own where the preparation takes long."""
         if stored.record.slow_to_begin:
             threading.Thread(target=self._prepare_slowly, args=(work, stored), name="preparing", daemon=True).start()
         else:
@@ -181,36 +187,36 @@ class CertificationWorker(SimpleWorker):
         self.clerk.prepared(work)
 
     def _prepare_slowly(self, work: Work, stored: Stored) -> None:
-        with self._preparing, suppress(ClosedError):  # the process is leaving, and has handed it back
+        with self._preparing, suppress(ClosedError):  # the process is leaving and has handed it back
             self._prepare(work, stored)
 
-    def _fetch(self, certifications: list[str]) -> list[Found]:
-        answers = iter(self.server.run(command for each in certifications for command in _reading(each)))
-        return [_found(each, [next(answers) for _ in _reading(each)]) for each in certifications]
+    def _fetch(self, certifications: list[str]) -> list[TakenJob]:
+        answers = iter(self.redis.run(command for each in certifications for command in _reading(each)))
+        return [_taken(each, [next(answers) for _ in _reading(each)]) for each in certifications]
 
-    def _check(self, found: Found, queue: str) -> Stored | None:
-        """What can be begun; a job that is none of ours is refused, and one that has ended is dropped."""
-        certification, job, stored = found.certification, found.job, found.stored
+    def _check(self, taken: TakenJob, queue: str) -> Stored | None:
+        """What can be begun. A job that is not one of ours is refused, and one that has ended is dropped."""
+        certification, job, stored = taken.certification, taken.job, taken.stored
         extra = {"certification_id": certification}
         if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
             if job and stored is None:
                 logger.error("a job without a record is refused: %s", certification, extra=extra)
-                self.server.run(transitions.refuse(certification, queue))
+                self.redis.run(transitions.refuse(certification, queue))
             else:
-                self.server.run(transitions.drop(certification, queue))
+                self.redis.run(transitions.drop(certification, queue))
             return None
         try:
             bookkeeping.check(job, certification)
         except bookkeeping.ForeignJobError as error:
             logger.error("refused: %s", error, extra=extra)
-            self.server.run(transitions.refuse(certification, queue))
+            self.redis.run(transitions.refuse(certification, queue))
             return None
         return stored
 
     # --- heart, commands, watchdog
 
     def _pulse(self) -> None:
-        """A heartbeat that comes late tells of a server that stood still: the others' may be as late as ours."""
+        """Send heartbeats and sweep. If our own is late, Redis stood still, and those of others may be late, too."""
         late, last = self.settings.heartbeat_s + self.settings.dead_after_s / 3, time.monotonic()
         while not self.done.wait(self.settings.heartbeat_s):
             try:
@@ -227,10 +233,11 @@ class CertificationWorker(SimpleWorker):
     def _beat(self) -> None:
         works, ttl = self.clerk.works, self.settings.dead_after_s
         commands = presence.announce(self._presence(len(works)), ttl=ttl)
+        commands.append(bookkeeping.show_state(self.name, busy=bool(works)))
         for work in works:
             commands += bookkeeping.beat(work.record.id, work.record.queue, work.execution, ttl=ttl)
         self.heartbeat(ttl + 60)
-        self.server.run(commands)
+        self.redis.run(commands)
 
     def _presence(self, live: int) -> Presence:
         statistics = self.engine.workload
@@ -247,12 +254,12 @@ class CertificationWorker(SimpleWorker):
         )
 
     def handle_payload(self, message: dict[str, Any]) -> None:
-        """A command of RQ's: stop a job, or leave."""
+        """Obey a command of RQ's: stop a job, or leave."""
         try:
-            said = json.loads(message["data"])
-            command, certification = said["command"], said.get("job_id")
+            payload = json.loads(message["data"])
+            command, certification = payload["command"], payload.get("job_id")
         except (ValueError, KeyError, TypeError, AttributeError):
-            logger.warning("a command that cannot be read: %.200r", message.get("data"))
+            logger.warning("a command of RQ's cannot be read: %.200r", message.get("data"))
             return
         if command == "stop-job":
             self.clerk.cancel(str(certification))
@@ -260,10 +267,11 @@ class CertificationWorker(SimpleWorker):
             self.leaving.set()
 
     def _watch(self) -> None:
-        """A beating heart proves that the process lives, not that the device moves.
+        """End the process if no batch ends although there is work: heartbeats do not prove that the device moves.
 
-        Looks are counted, not seconds: in a process that was stopped for a while the device could not move either.
-        Those of an idle worker do not count; nor does new work, which may come for ever while the device hangs.
+        Looks are counted and not seconds, because in a process that was stopped for a while the device was stopped,
+        too. Looks at an idle worker do not count. New work does not reset the count, because it may keep coming while
+        the device hangs.
         """
         pause, still, last = min(1.0, self.settings.watchdog_s / 4), 0.0, 0.0
         while not self.done.wait(pause):
@@ -283,7 +291,7 @@ class CertificationWorker(SimpleWorker):
         self.leaving.set()
 
     def _leave(self, clerk: threading.Thread) -> None:
-        """Finish what ends soon; hand back the rest with its checkpoints."""
+        """Finish what ends soon, and hand back the rest with its checkpoints."""
         logger.info("worker %s leaves, %d certifications under way", self.name, len(self.clerk.works))
         self._start("escape", self._escape)
         deadline = time.monotonic() + self.settings.drain_s
@@ -295,14 +303,14 @@ class CertificationWorker(SimpleWorker):
         self.done.set()
         try:
             with full_is_away():
-                self.server.run(presence.leave(self.name))
+                self.redis.run(presence.leave(self.name))
                 self.teardown()  # type: ignore[no-untyped-call]
         except AWAY:
-            logger.warning("Redis is away, so the farewell is left out")
+            logger.warning("Redis is away: the worker leaves without signing off")
         self.engine.close()
 
     def _escape(self) -> None:
-        """Leave without a farewell where Redis is away for too long: checkpoints make that safe."""
+        """End the process if Redis is away for too long; checkpoints make that safe."""
         self.hurried.wait(self.settings.drain_s + FAREWELL_S)
         if not self.done.wait(FAREWELL_S):
             logger.error("Redis does not answer: the process ends without having handed back its work")
@@ -323,14 +331,14 @@ class CertificationWorker(SimpleWorker):
 
 
 class Rate:
-    """Evaluations per second while busy, averaged over the last minute or so."""
+    """Evaluations per second while busy, averaged over about the last minute."""
 
     def __init__(self) -> None:
         self.value: float | None = None
         self._last: tuple[float, int] | None = None
 
     def see(self, evaluations: int, *, busy: bool) -> None:
-        """The counter now; only time between two busy looks counts."""
+        """Take in the counter as it is now. Only the time between two looks at a busy worker counts."""
         now = time.monotonic()
         if self._last is not None and now > self._last[0]:
             rate = (evaluations - self._last[1]) / (now - self._last[0])
@@ -339,12 +347,14 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What Redis holds under the id of a job."""
+class TakenJob:
+    """What Redis holds under an id that was taken from the queue."""
 
     certification: str
     job: dict[bytes, bytes]
+    """RQ's hash."""
     stored: Stored | None
+    """Our own data; None where it is gone or cannot be read."""
 
 
 def _reading(certification: str) -> list[Command]:
@@ -357,12 +367,13 @@ def _reading(certification: str) -> list[Command]:
     ]
 
 
-def _found(certification: str, answers: list[Any]) -> Found:
+def _taken(certification: str, answers: list[Any]) -> TakenJob:
+    """From the answers to the commands of `_reading`."""
     job, data, images, checkpoints, certificates = answers
     try:
         record = Record.read(data)
         by_place = [{int(place): text for place, text in each.items()} for each in (checkpoints, certificates)]
     except (ValueError, TypeError) as error:
-        logger.error("its record cannot be read: %s", error, extra={"certification_id": certification})
-        return Found(certification, job, None)
-    return Found(certification, job, None if record is None else Stored(record, images, *by_place))
+        logger.error("the record cannot be read: %s", error, extra={"certification_id": certification})
+        return TakenJob(certification, job, None)
+    return TakenJob(certification, job, None if record is None else Stored(record, images, *by_place))

@@ -1,4 +1,4 @@
-"""Worked examples for the OpenAPI document, made with the wire types themselves."""
+"""Examples for the OpenAPI document, constructed with the wire types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smoothcert.certification import (
     Progress,
     Urls,
 )
-from smoothcert.noise import Gaussian
+from smoothcert.noise import NOISES
 from smoothcert.problem import KINDS, Problem, type_uri
 from smoothcert.procedures import Adaptive, run
 from smoothcert.published import (
@@ -28,7 +28,9 @@ from smoothcert.published import (
     FieldProblem,
     Health,
     LookPlan,
+    NoiseList,
     PlanAnswer,
+    ProcedureList,
     Readiness,
     Seconds,
     ServedEnsemble,
@@ -44,8 +46,9 @@ PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAK0lEQVR42u3NQQEAQAQA"
     "MC6mTIKJdSX4bQWW1ROXXhwTCAQCgUAgEAgEWz7rUQHumjq4nQAAAABJRU5ErkJggg=="
 )
-"""A blue square of 32 x 32."""
+"""A blue square of 32 x 32 pixels, as base64."""
 QUESTION = {"ensemble": ENSEMBLE, "radius": 0.25, "procedure": "adaptive"}
+NOISE = NOISES.validate({"name": "gaussian", "sigma": 0.25})
 TENSOR = {"dtype": "uint8", "shape": [3, 32, 32], "data": "A" * 4096}
 POSTED = {**QUESTION, "images": [PNG]}
 PLANNED = {**QUESTION, "image_count": 1}
@@ -53,17 +56,17 @@ PLANNED = {**QUESTION, "image_count": 1}
 
 @cache
 def certificate() -> Certificate:
-    """A certificate after the first two stages."""
-    noise, procedure = Gaussian(0.25), Adaptive()
+    """A certificate that was proved at the second stage."""
+    procedure = Adaptive()
     draws = iter([[0, 2, 97, 1, 0], [0, 9, 90, 1, 0], [4, 21, 969, 6, 0]])
-    verdict = run(procedure.start(noise, 0.25, alpha=0.001, beta=0.001), lambda _: np.array(next(draws)))
-    said = {"target_radius": 0.25, "alpha": 0.001, "beta": 0.001, "noise": noise, "procedure": procedure}
-    return Certificate.of(verdict, class_name="bird", evaluations=2 * verdict.samples, **said)
+    verdict = run(procedure.start(NOISE, 0.25, alpha=0.001, beta=0.001), lambda _: np.array(next(draws)))
+    question = {"target_radius": 0.25, "alpha": 0.001, "beta": 0.001, "noise": NOISE, "procedure": procedure}
+    return Certificate.of(verdict, class_name="bird", evaluations=2 * verdict.samples, **question)
 
 
 def request() -> CertificationRequest:
     """A question with nothing left open."""
-    return CertificationRequest(ensemble=ENSEMBLE, sigma=0.25, radius=0.25, procedure=Adaptive(), voting="soft")
+    return CertificationRequest(ensemble=ENSEMBLE, noise=NOISE, radius=0.25, procedure=Adaptive(), voting="soft")
 
 
 def running() -> CertificationSummary:
@@ -75,8 +78,8 @@ def running() -> CertificationSummary:
         class_index=2,
         n=356,
         count=345,
-        p_interval=(0.930741, 0.986513),
-        looks=(Look(n=100, count=90),),
+        p_interval=(0.958765, 0.999999),
+        looks=Look.at(Adaptive(), [90], [100], alpha=0.001),
     )
     return CertificationSummary(
         id=ID,
@@ -99,7 +102,6 @@ def running() -> CertificationSummary:
 
 
 def succeeded() -> Certification:
-    """A certification with its certificate."""
     proof = certificate()
     ended = {
         "status": "succeeded",
@@ -118,24 +120,21 @@ def accepted() -> Certification:
 
 
 def stopped(status: str) -> Certification:
-    """A certification that is being canceled, or was."""
     return Certification(**{**dict(running()), "status": status}, certificates=())
 
 
 def page() -> CertificationPage:
-    """The first page of a list."""
     return CertificationPage(data=(running(),), next_cursor="MTc5NDgyMDQwMC4wIGNlcnRfNWYwYzFkNmI")
 
 
 def served() -> ServedEnsemble:
-    """An ensemble."""
     return ServedEnsemble(
         name=ENSEMBLE,
         digest="9c1185a5c5e9fc54612808977ee8f548b2258d31d5f8a1f6a2f0d0c9e1b3a4d7",
         members=("4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945",) * 2,
         classes=("airplane", "automobile", "bird"),
         input_shape=(3, 32, 32),
-        noise=Gaussian(0.25),
+        noise=NOISE,
         voting="soft",
         votings=("soft", "softmax", "hard"),
         procedures=("fixed", "adaptive", "sequential"),
@@ -147,8 +146,10 @@ def served() -> ServedEnsemble:
 
 
 def plan() -> PlanAnswer:
-    """A plan."""
     return PlanAnswer(
+        alpha=0.001,
+        pooled=False,
+        look_count=4,
         feasible=True,
         reason="radius 0.25 is proved if p_A is shown to be at least 0.841345",
         radius=0.25,
@@ -163,8 +164,14 @@ def plan() -> PlanAnswer:
     )
 
 
+def looks() -> tuple[Look, ...]:
+    """The looks of the certificate."""
+    stages = certificate().stages
+    return Look.at(Adaptive(), [each.count for each in stages], [each.n for each in stages], alpha=0.001)
+
+
 def document() -> dict[str, Any]:
-    """Every example by its name, as JSON."""
+    """Every example as JSON, by its name."""
     made = {
         "accepted": accepted(),
         "succeeded": succeeded(),
@@ -174,10 +181,13 @@ def document() -> dict[str, Any]:
         "ensemble": served(),
         "ensembles": EnsembleList(data=(served(),)),
         "plan": plan(),
-        "consistent": VerificationAnswer(consistent=True, problems=()),
+        "procedures": ProcedureList.known(),
+        "noises": NoiseList.known(),
+        "consistent": VerificationAnswer(consistent=True, problems=(), looks=looks()),
         "altered": VerificationAnswer(
             consistent=False,
             problems=(FieldProblem(field="radius", message="is 0.5, the counts give 0.391245"),),
+            looks=(),
         ),
         "certificate": certificate(),
         "healthy": Health(status="ok"),
@@ -188,7 +198,7 @@ def document() -> dict[str, Any]:
 
 
 def events() -> str:
-    """The end of a stream."""
+    """The last two events of a stream."""
     return (
         f"event: certificate\nid: 1\ndata: {certificate().model_dump_json()}\n\n"
         f"event: completed\nid: end\ndata: {succeeded().model_dump_json(exclude={'certificates'})}\n\n"
@@ -197,18 +207,17 @@ def events() -> str:
 
 DETAILS = {
     "unknown_ensemble": "there is no ensemble 'cifar'; there are: cifar10-resnet20-gaussian-0.25",
-    "invalid_image": "images.0: is 40 x 30 (width x height), wanted 32 x 32; nothing is resized here",
+    "invalid_image": "images.0: is 40 x 30 (width x height), wanted 32 x 32; the service resizes nothing",
     "radius_out_of_reach": (
-        "radius: is 1; the largest that can be proved with sigma 0.25, alpha 0.001 and a last stage of 120,000 samples "
-        "is 0.952828; it would take a last stage of 261,876 samples"
+        "radius: is 1; the largest that can be proved with gaussian, sigma 0.25, alpha 0.001 and a last stage of "
+        "120,000 samples is 0.952828; it would take a last stage of 261,876 samples"
     ),
 }
 
 
 def problem(code: str) -> dict[str, Any]:
-    """A problem of this code."""
     kind = KINDS[code]
-    said = Problem(
+    example = Problem(
         type=type_uri(code),
         title=kind.title,
         status=kind.status,
@@ -216,4 +225,4 @@ def problem(code: str) -> dict[str, Any]:
         code=code,
         request_id="0af7651916cd43dd8448eb211c80319c",
     )
-    return said.model_dump(mode="json")
+    return example.model_dump(mode="json")

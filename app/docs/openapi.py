@@ -1,7 +1,7 @@
-"""The OpenAPI document: FastAPI knows the routes and their parameters, this file what they take and answer.
+"""The OpenAPI document. FastAPI contributes the routes and their parameters, this module the bodies and responses.
 
-Requests are read and answers are put together by hand (`body.py`, `answer.py`), so they are described by hand, too:
-one entry of OPERATIONS for each operation.
+FastAPI does not know the bodies and responses, because `app.http.body` parses and `app.answers` writes them. OPERATIONS
+describes them, with one entry for each operation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from smoothcert.problem import KINDS, Problem
 from smoothcert.published import (
     EnsembleList,
     Health,
+    NoiseList,
     PlanAnswer,
+    ProcedureList,
     Readiness,
     ServedEnsemble,
     VerificationAnswer,
@@ -37,30 +39,30 @@ VERSION = "1"
 DESCRIPTION = """Is this classifier's answer on this image provably stable within radius r?
 
 Post images, get certificates. Every error is a problem (RFC 9457, `application/problem+json`) whose `code` is stable.
-Every answer has an `X-Request-ID`: the one sent along, or a new one."""
+Every answer has an `X-Request-ID`: the one that the request has, or a new one."""
 
 JSON = body.JSON
 Schema = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What an operation answers where nothing is wrong."""
+class DocumentedAnswer:
+    """A response of an operation that is not a problem."""
 
     description: str
     model: type[BaseModel] | None = None
     examples: tuple[str, ...] = ()
-    """Names of `examples.document()`."""
+    """Names of entries of `examples.document()`."""
     headers: tuple[str, ...] = ()
     content: Mapping[str, Schema] = field(default_factory=dict)
-    """Of answers that are not JSON."""
+    """The content of a response that is not JSON, by media type."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What an operation takes and answers."""
+    """The body and the responses of an operation."""
 
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, DocumentedAnswer]
     problems: tuple[str, ...]
     parameters: tuple[Schema, ...] = ()
     takes: type[BaseModel] | None = None
@@ -68,7 +70,7 @@ class Operation:
 
 AUTHORISED = ("unauthorized", "too_many_failures", "misdirected", "cross_site")
 ALWAYS = ("bad_request", "head_too_large", "internal")
-"""Two of them by the parser of HTTP, before any operation is reached."""
+"""Codes that every operation can answer; the HTTP parser sends the first two before an operation is reached."""
 BODY = (
     "malformed_json",
     "too_slow",
@@ -79,24 +81,28 @@ BODY = (
 )
 QUESTION = ("unknown_ensemble", "noise_mismatch", "too_many_samples")
 HEADERS = {
-    "Location": "Where the certification is found.",
-    "Retry-After": "Seconds after which to ask again.",
+    "Location": "The path of the certification.",
+    "Retry-After": "Seconds after which to try again.",
     "Preference-Applied": "The wait that was granted.",
-    "Idempotency-Replayed": "`true` where the Idempotency-Key was used before, for this very request.",
+    "Idempotency-Replayed": "`true` if the Idempotency-Key was used before, for the same request.",
 }
 NPY_REQUEST: Schema = {
     "name": "request",
     "in": "query",
     "required": False,
-    "description": "The question as JSON, where the body is an npy array.",
+    "description": "The question as JSON, if the body is an npy array.",
     "schema": {"type": "string", "default": "{}", "example": '{"radius": 0.25, "procedure": "sequential"}'},
 }
 
 OPERATIONS: dict[str, Operation] = {
     "create_certification": Operation(
         answers={
-            200: Answer("It has ended within the wait.", Certification, ("succeeded",), tuple(HEADERS)),
-            202: Answer("It waits, or is under way.", Certification, ("accepted",), tuple(HEADERS)),
+            200: DocumentedAnswer(
+                "The certification has ended within the wait.", Certification, ("succeeded",), tuple(HEADERS)
+            ),
+            202: DocumentedAnswer(
+                "The certification waits or is running.", Certification, ("accepted",), tuple(HEADERS)
+            ),
         },
         problems=(
             *AUTHORISED,
@@ -117,50 +123,65 @@ OPERATIONS: dict[str, Operation] = {
         takes=PostedRequest,
     ),
     "get_certification": Operation(
-        answers={200: Answer("As it is now.", Certification, ("succeeded", "accepted"), ("Preference-Applied",))},
+        answers={
+            200: DocumentedAnswer(
+                "The certification at this moment.", Certification, ("succeeded", "accepted"), ("Preference-Applied",)
+            )
+        },
         problems=(*AUTHORISED, "unknown_certification", "expired", "unavailable"),
         parameters=(headers.PREFER,),
     ),
     "follow_certification": Operation(
         answers={
-            200: Answer(
-                "`status`, `certificate`, `progress` and, in the end, `completed`.",
+            200: DocumentedAnswer(
+                "Events `status`, `certificate`, `progress` and, at the end, `completed`.",
                 content={headers.EVENT_STREAM: {"schema": {"type": "string"}, "example": examples.events()}},
             ),
-            204: Answer("`completed` has been received: there is nothing more to come."),
+            204: DocumentedAnswer("The client has received `completed`; no further event follows."),
         },
         problems=(*AUTHORISED, "unknown_certification", "expired", "not_acceptable", "invalid_request", "unavailable"),
         parameters=(headers.LAST_EVENT_ID,),
     ),
     "cancel_certification": Operation(
         answers={
-            200: Answer("It was waiting, and is canceled.", Certification, ("canceled",)),
-            202: Answer("It is under way, and will stop.", Certification, ("canceling",)),
+            200: DocumentedAnswer("The certification was waiting and is canceled.", Certification, ("canceled",)),
+            202: DocumentedAnswer("The certification is running and will stop.", Certification, ("canceling",)),
         },
         problems=(*AUTHORISED, "unknown_certification", "already_ended", "unavailable"),
     ),
     "delete_certification": Operation(
-        answers={204: Answer("It is forgotten.")},
+        answers={204: DocumentedAnswer("The certification is deleted.")},
         problems=(*AUTHORISED, "unknown_certification", "still_running", "unavailable"),
     ),
     "list_certifications": Operation(
-        answers={200: Answer("Some of them.", CertificationPage, ("page",))},
+        answers={200: DocumentedAnswer("A page of certifications.", CertificationPage, ("page",))},
         problems=(*AUTHORISED, "invalid_request", "unavailable"),
     ),
     "list_ensembles": Operation(
-        answers={200: Answer("All of them.", EnsembleList, ("ensembles",))}, problems=(*AUTHORISED, "unavailable")
+        answers={200: DocumentedAnswer("All ensembles.", EnsembleList, ("ensembles",))},
+        problems=(*AUTHORISED, "unavailable"),
     ),
     "get_ensemble": Operation(
-        answers={200: Answer("The ensemble.", ServedEnsemble, ("ensemble",))},
+        answers={200: DocumentedAnswer("The ensemble.", ServedEnsemble, ("ensemble",))},
         problems=(*AUTHORISED, "unknown_ensemble", "unavailable"),
     ),
+    "list_procedures": Operation(
+        answers={200: DocumentedAnswer("All of them.", ProcedureList, ("procedures",))}, problems=AUTHORISED
+    ),
+    "list_noises": Operation(
+        answers={200: DocumentedAnswer("All of them.", NoiseList, ("noises",))}, problems=AUTHORISED
+    ),
     "plan": Operation(
-        answers={200: Answer("Feasible or not, and why.", PlanAnswer, ("plan",))},
+        answers={200: DocumentedAnswer("The plan: whether the radius can be proved, and why.", PlanAnswer, ("plan",))},
         problems=(*AUTHORISED, *BODY, *QUESTION, "unavailable"),
         takes=PlanRequest,
     ),
     "verify": Operation(
-        answers={200: Answer("Consistent or not, and why.", VerificationAnswer, ("consistent", "altered"))},
+        answers={
+            200: DocumentedAnswer(
+                "Whether the certificate is consistent, and what is not.", VerificationAnswer, ("consistent", "altered")
+            )
+        },
         problems=(
             *AUTHORISED,
             *(code for code in BODY if code != "invalid_request"),
@@ -169,47 +190,52 @@ OPERATIONS: dict[str, Operation] = {
         ),
         takes=Certificate,
     ),
-    "health": Operation(answers={200: Answer("It does.", Health, ("healthy",))}, problems=()),
+    "health": Operation(answers={200: DocumentedAnswer("The process answers.", Health, ("healthy",))}, problems=()),
     "readiness": Operation(
-        answers={200: Answer("They are.", Readiness, ("ready",))}, problems=("unavailable", "not_ready")
+        answers={200: DocumentedAnswer("Redis answers and workers are alive.", Readiness, ("ready",))},
+        problems=("unavailable", "not_ready"),
     ),
     "metrics": Operation(
-        answers={200: Answer("Prometheus' text format.", content={metrics.MEDIA_TYPE: {"schema": {"type": "string"}}})},
+        answers={
+            200: DocumentedAnswer(
+                "Prometheus' text format.", content={metrics.MEDIA_TYPE: {"schema": {"type": "string"}}}
+            )
+        },
         problems=AUTHORISED,
     ),
-    "version": Operation(answers={200: Answer("Versions.", Version, ("version",))}, problems=()),
+    "version": Operation(answers={200: DocumentedAnswer("The versions.", Version, ("version",))}, problems=()),
 }
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The document, made once for each app."""
+    """The document, generated once for each application."""
     if app.openapi_schema is None:
         app.openapi_schema = _document(app)
     return app.openapi_schema
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    made = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=app.routes)
+    generated = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=app.routes)
     schemas = _Schemas()
-    for operations in made["paths"].values():
+    for operations in generated["paths"].values():
         for operation in operations.values():
             _describe(operation, OPERATIONS[operation["operationId"]], schemas)
-    made["components"]["schemas"] = schemas.definitions
-    return made
+    generated["components"]["schemas"] = schemas.definitions
+    return generated
 
 
 class _Schemas:
-    """The schemas of all models: by what they are read as, where they come in, and written as, where they go out."""
+    """The schemas of all models: for validation if requests have them, for serialization if responses do."""
 
     def __init__(self) -> None:
         taken = {operation.takes for operation in OPERATIONS.values() if operation.takes} | {CertificationRequest}
         answers = [answer for operation in OPERATIONS.values() for answer in operation.answers.values()]
         given = {answer.model for answer in answers if answer.model} | {Problem}
-        wanted: list[tuple[type[BaseModel], JsonSchemaMode]] = []
-        wanted += [(model, "validation") for model in sorted(taken, key=_name)]
-        wanted += [(model, "serialization") for model in sorted(given, key=_name)]
-        self._references, made = models_json_schema(wanted, ref_template="#/components/schemas/{model}")
-        self.definitions = made["$defs"]
+        modes: list[tuple[type[BaseModel], JsonSchemaMode]] = []
+        modes += [(model, "validation") for model in sorted(taken, key=_name)]
+        modes += [(model, "serialization") for model in sorted(given, key=_name)]
+        self._references, schemas = models_json_schema(modes, ref_template="#/components/schemas/{model}")
+        self.definitions = schemas["$defs"]
 
     def taken(self, model: type[BaseModel]) -> Schema:
         return self._references[model, "validation"]
@@ -222,23 +248,23 @@ def _name(model: type[BaseModel]) -> str:
     return model.__name__
 
 
-def _describe(operation: dict[str, Any], said: Operation, schemas: _Schemas) -> None:
+def _describe(operation: dict[str, Any], description: Operation, schemas: _Schemas) -> None:
     operation["summary"], _, operation["description"] = operation["description"].partition("\n")
-    answers = {str(status): _answer(answer, schemas) for status, answer in said.answers.items()}
-    operation["responses"] = answers | _problems([*said.problems, *ALWAYS], schemas)
+    answers = {str(status): _answer(answer, schemas) for status, answer in description.answers.items()}
+    operation["responses"] = answers | _problems([*description.problems, *ALWAYS], schemas)
     if "security" in operation:
-        operation["security"] = [*operation["security"], {}]  # where no keys are set up, none is needed
-    if said.parameters:
-        operation["parameters"] = [*operation.get("parameters", []), *said.parameters]
-    if said.takes is PostedRequest:
+        operation["security"] = [*operation["security"], {}]  # a service without keys needs none
+    if description.parameters:
+        operation["parameters"] = [*operation.get("parameters", []), *description.parameters]
+    if description.takes is PostedRequest:
         operation["requestBody"] = _posted(schemas)
-    elif said.takes:
-        example = examples.document()["certificate"] if said.takes is Certificate else examples.PLANNED
-        content = {JSON: {"schema": schemas.taken(said.takes), "example": example}}
+    elif description.takes:
+        example = examples.document()["certificate"] if description.takes is Certificate else examples.PLANNED
+        content = {JSON: {"schema": schemas.taken(description.takes), "example": example}}
         operation["requestBody"] = {"required": True, "content": content}
 
 
-def _answer(answer: Answer, schemas: _Schemas) -> dict[str, Any]:
+def _answer(answer: DocumentedAnswer, schemas: _Schemas) -> dict[str, Any]:
     described: dict[str, Any] = {"description": answer.description}
     if answer.headers:
         described["headers"] = {
@@ -254,7 +280,7 @@ def _answer(answer: Answer, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _problems(codes: Iterable[str], schemas: _Schemas) -> dict[str, Any]:
-    """The problems of an operation, by status."""
+    """The problems of an operation, grouped by status."""
     by_status: dict[int, list[str]] = {}
     for code in dict.fromkeys(codes):
         by_status.setdefault(KINDS[code].status, []).append(code)
@@ -268,7 +294,7 @@ def _problem(codes: list[str], schemas: _Schemas) -> dict[str, Any]:
 
 
 def _posted(schemas: _Schemas) -> dict[str, Any]:
-    """The three ways to post images."""
+    """The three formats of a posted request."""
     form = {
         "type": "object",
         "required": ["request", "images"],

@@ -1,0 +1,1 @@
+"""What every HTTP request passes, whatever it asks for."""

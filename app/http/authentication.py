@@ -1,4 +1,4 @@
-"""Who is asking: API keys, kept as sha256, and the owner that each of them stands for."""
+"""API keys: each stands for an owner, and only its sha256 is kept."""
 
 from __future__ import annotations
 
@@ -20,56 +20,61 @@ from app import logs
 from app.http.errors import ProblemError
 
 ANONYMOUS = "anonymous"
-"""The owner of everything where no keys are set up."""
+"""The owner of all certifications of a service without keys."""
 MOST_FAILURES = 10
-"""Wrong keys from one address within WINDOW; then it has to wait."""
-WINDOW = 60.0
+"""The number of wrong keys after which an address is refused, within WINDOW_SECONDS."""
+WINDOW_SECONDS = 60.0
+"""Seconds after which a wrong key is forgotten."""
 MOST_ADDRESSES = 10_000
+"""The number of addresses whose failures are remembered; bounds the memory that an attacker can take."""
 
 _ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64}):(?P<digest>[0-9a-f]{64})")
 
 
 class KeysError(ValueError):
-    """Keys that cannot be read: the service must not start."""
+    """Keys that cannot be read; the service must not start."""
 
 
 def new_key() -> str:
-    """A key of 256 random bits, as nobody can guess it."""
+    """A key of 256 random bits."""
     return f"sk_{secrets.token_urlsafe(32)}"
 
 
 def digest(key: str) -> str:
-    """What is kept of a key."""
+    """The sha256 of a key, which is all that is kept of it."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys that open the service, as digests by the name of their owner."""
+    """The keys that open the service."""
 
     digests: tuple[tuple[str, str], ...]
+    """The name of each owner, and the digest of its key."""
 
     @classmethod
     def read(cls, text: str) -> Keys:
-        """From `name:sha256` entries, separated by commas, or from a file that has one in each line."""
+        """From entries `name:sha256`, separated by commas, or from a file with one entry in each line."""
         entries = [entry.strip() for entry in text.split(",") if entry.strip()]
         if len(entries) == 1 and not _ENTRY.fullmatch(entries[0]):
             entries = _lines(Path(entries[0]))
         found = [_ENTRY.fullmatch(entry) for entry in entries]
         if None in found:
-            raise KeysError("API keys are given as name:sha256 in lower-case hex; `python -m app key NAME` makes one")
+            raise KeysError(
+                "API keys must be entries name:sha256 in lower-case hex; `python -m app key NAME` makes one"
+            )
         if text.strip() and not found:
-            raise KeysError("API keys: there is none in what was given, and without keys the service would be open")
+            raise KeysError("API keys: there is none in the setting, and without keys the service would be open")
         digests = tuple((match["name"], match["digest"]) for match in found if match)
         if len(dict(digests)) < len(digests):
-            raise KeysError("API keys: a name comes twice")
+            raise KeysError("API keys: a name occurs twice")
         return cls(digests)
 
     def __bool__(self) -> bool:
         return bool(self.digests)
 
     def owner(self, key: str) -> str | None:
-        """Whose key this is; every digest is compared, in constant time."""
+        """The owner of a key, or None; every digest is compared, in constant time."""
         seen, owner = digest(key), None
         for name, known in self.digests:
             if hmac.compare_digest(seen, known):
@@ -85,24 +90,24 @@ def _lines(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-class Door:
-    """Lets owners in, and slows down whoever tries keys."""
+class Authenticator:
+    """Finds the owner of a request, and slows down attempts to guess keys."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def owner(self, authorization: str | None, address: str) -> str:
-        """The owner of the key in this header; ProblemError where there is none.
+        """The owner of the key in an Authorization header; ProblemError if there is none.
 
-        An address with MOST_FAILURES wrong keys in the last minute is refused with whatever key, else it could go on
-        guessing; a request without any key is no guess.
+        After MOST_FAILURES wrong keys an address is refused with any key, or it could continue to guess. A request
+        without a key does not count as a guess.
         """
         if not self._keys:
             return ANONYMOUS
         scheme, key = get_authorization_scheme_param(authorization)
         if scheme.lower() != "bearer" or not key:
-            raise _unauthorized("send a key as `Authorization: Bearer KEY`")
+            raise _unauthorized("the request has no key; send it as `Authorization: Bearer KEY`")
         self._refuse_guessing(address)
         owner = self._keys.owner(key)
         if owner is None:
@@ -112,10 +117,10 @@ class Door:
 
     def _refuse_guessing(self, address: str) -> None:
         failures = self._failures.get(address)
-        while failures and failures[0] < time.monotonic() - WINDOW:
+        while failures and failures[0] < time.monotonic() - WINDOW_SECONDS:
             failures.popleft()
         if failures and len(failures) >= MOST_FAILURES:
-            wait = failures[0] + WINDOW - time.monotonic()
+            wait = failures[0] + WINDOW_SECONDS - time.monotonic()
             raise ProblemError("too_many_failures", f"{MOST_FAILURES} wrong keys within a minute", retry_after=wait)
 
     def _note_failure(self, address: str) -> None:
@@ -129,18 +134,20 @@ def _unauthorized(detail: str) -> ProblemError:
     return ProblemError("unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="smoothcert"'})
 
 
-_scheme = HTTPBearer(auto_error=False, description="Needed where keys are set up; `python -m app key NAME` makes one.")
+_scheme = HTTPBearer(
+    auto_error=False, description="Needed if the service has keys; `python -m app key NAME` makes one."
+)
 
 
 async def _owner(request: Request, _: Annotated[object, Security(_scheme)]) -> str:
-    door: Door = request.app.state.door
+    authenticator: Authenticator = request.app.state.authenticator
     address = request.client.host if request.client else ""
-    owner = door.owner(request.headers.get("authorization"), address)
+    owner = authenticator.owner(request.headers.get("authorization"), address)
     logs.note(owner=owner)
     return owner
 
 
 AUTHORISED = Depends(_owner)
-"""Only for those who have a key, where keys are set up."""
+"""A dependency of routes that need a key, if the service has keys."""
 Owner = Annotated[str, AUTHORISED]
-"""Whose key it is."""
+"""The type of a route's parameter that receives the owner of the key."""

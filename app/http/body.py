@@ -1,6 +1,6 @@
-"""The body of a request: read whole, but never more of it than allowed nor for longer; JSON that reads one way only.
+"""The body of a request, read within limits of size and time, and JSON that can be read in one way only.
 
-All bodies of a process together take so much memory and no more: `Bodies` counts them, and a few threads work on them.
+The bodies of all requests of a process share one budget of memory, which `Bodies` keeps.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from app.http.errors import ProblemError, invalid_fields
-from app.settings import Settings
+from app.settings import ApiSettings
 from smoothcert.certificate import without_repetition
 
 SMALL = 65_536
-"""Bytes that are read in less time than it takes to hand them to a thread."""
+"""Bytes up to which a body is processed at once: to hand it to a thread would take longer."""
 THREADS = 4
-"""Bodies that are worked on at a time: each has copies of its own then."""
+"""The number of bodies that are processed at a time; each has copies of its own meanwhile."""
 MOST_VALUES = 100_000
-"""Of a text in JSON: each takes some twenty times its bytes, and the words for what is wrong with it a thousand."""
+"""The number of values in a JSON text. A value takes about twenty times its bytes, and an error about it a thousand."""
 RETRY_SECONDS = 2
+"""The Retry-After while the budget of memory is spent: most bodies are processed in less."""
 JSON = "application/json"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -33,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class Bodies:
-    """The bytes that the requests of this process hold, of which there is a limit."""
+    """The budget of bytes that the requests of this process may hold together."""
 
     def __init__(self, most: int) -> None:
         self.most, self.held = most, 0
@@ -41,47 +42,53 @@ class Bodies:
 
     @contextmanager
     def share(self) -> Iterator[Share]:
-        """The share of one request, given back in the end."""
+        """The share of one request, which is given back at the end of the context."""
         share = Share(self)
         try:
             yield share
         finally:
             self.held -= share.size
 
-    async def beside(self, size: int, work: Callable[[], Result]) -> Result:
-        """The work on so many bytes; in a thread where it would keep other requests waiting."""
-        return work() if size <= SMALL else await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def run_in_thread(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
-        """End the threads."""
         self._threads.shutdown(cancel_futures=True)
 
 
 class Share:
-    """What one request holds."""
+    """The part of the budget that one request holds."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies, self.size = bodies, 0
 
     def take(self, size: int) -> None:
-        """So many bytes more; ProblemError where that is too much, for one alone or for all together."""
+        """Take `size` bytes more; ProblemError if that exceeds the budget, alone or together with other requests."""
         most = self._bodies.most
         if self.size + size > most:
-            raise ProblemError("too_large", f"the request takes {self.size + size:,} bytes, there is room for {most:,}")
+            raise ProblemError(
+                "too_large", f"the request takes {self.size + size:,} bytes of memory, at most {most:,} are available"
+            )
         if self._bodies.held + size > most:
             detail = f"the requests under way hold {self._bodies.held:,} bytes of {most:,}; try again in a moment"
             raise ProblemError("overloaded", detail, retry_after=RETRY_SECONDS)
         self.size += size
         self._bodies.held += size
 
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """The result of work on these bytes; in a thread if it would keep other requests waiting."""
+        return work() if self.size <= SMALL else await self._bodies.run_in_thread(work)
 
-async def read(request: Request, settings: Settings, share: Share) -> bytes:
-    """All bytes of the body; Content-Length is not believed, unless it owns up to too many."""
+
+async def read(request: Request, settings: ApiSettings, share: Share) -> bytes:
+    """All bytes of the body. They are counted as they arrive; a Content-Length is believed only if it is too large."""
     if (encoding := request.headers.get("content-encoding", "identity").lower()) != "identity":
-        raise ProblemError("unsupported_media_type", f"bodies are taken as they are, not with encoding {encoding!r}")
+        raise ProblemError(
+            "unsupported_media_type", f"the body has content encoding {encoding!r}; only identity is accepted"
+        )
     claimed = request.headers.get("content-length", "")
     if claimed.isdecimal() and (len(claimed) > 18 or int(claimed) > settings.request_bytes):
-        detail = f"the body has {claimed[:20]} bytes, a request may have {settings.request_bytes:,}"
+        detail = f"the body has {claimed[:20]} bytes, at most {settings.request_bytes:,} are accepted"
         raise ProblemError("too_large", detail, headers={"Connection": "close"})
     try:
         async with asyncio.timeout(settings.request_seconds):
@@ -94,34 +101,36 @@ async def read(request: Request, settings: Settings, share: Share) -> bytes:
 
 
 async def _up_to(most: int, request: Request, share: Share) -> bytes:
-    body = bytearray()  # and no list of chunks: those of two bytes take twenty times as much
+    body = bytearray()  # a list of chunks would take twenty times the memory if each has two bytes
     async for chunk in request.stream():
         if len(body) + len(chunk) > most:
-            raise ProblemError("too_large", f"the body has more than {most:,} bytes")
+            raise ProblemError(
+                "too_large", f"the body has more than {most:,} bytes, which is the most that is accepted"
+            )
         share.take(len(chunk))
         body += chunk
     return bytes(body)
 
 
 def content_type(request: Request, *known: str) -> str:
-    """The content type without its parameters, if it is one of those known here."""
+    """The content type without its parameters; ProblemError if it is not one of `known`."""
     essence = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if essence not in known:
         seen = repr(essence) if essence else "none"
-        raise ProblemError("unsupported_media_type", f"the content type is {seen}, wanted: {', '.join(known)}")
+        raise ProblemError("unsupported_media_type", f"the content type must be one of {', '.join(known)}; got {seen}")
     return essence
 
 
-async def read_json(request: Request, settings: Settings, bodies: Bodies, model: type[Model]) -> Model:
-    """A body of JSON alone."""
+async def read_json(request: Request, settings: ApiSettings, bodies: Bodies, model: type[Model]) -> Model:
+    """The model in a request whose body is JSON."""
     content_type(request, JSON)
     with bodies.share() as share:
         body = await read(request, settings, share)
-        return await bodies.beside(len(body), lambda: parse(body, model))
+        return await share.run(lambda: parse(body, model))
 
 
 def parse(body: bytes, model: type[Model]) -> Model:
-    """The model that a text in JSON states, if it can be read in one way only."""
+    """The model that a JSON text states; ProblemError if the text is not valid or can be read in two ways."""
     require_one_reading(body)
     try:
         return model.model_validate_json(body)
@@ -132,9 +141,9 @@ def parse(body: bytes, model: type[Model]) -> Model:
 
 
 def require_one_reading(body: bytes) -> None:
-    """That this is JSON, without NaN, and no key comes twice: readers differ in which of the two they take."""
-    if (values := sum(map(body.count, (b",", b"[", b"{")))) > MOST_VALUES:  # or so many commas in its texts
-        raise ProblemError("too_large", f"the JSON has up to {values:,} values, wanted no more than {MOST_VALUES:,}")
+    """Refuse what is not JSON, NaN, and keys that occur twice: readers differ in which of the two values they take."""
+    if (values := sum(map(body.count, (b",", b"[", b"{")))) > MOST_VALUES:  # an upper bound: strings have commas, too
+        raise ProblemError("too_large", f"the JSON has up to {values:,} values, at most {MOST_VALUES:,} are accepted")
     try:
         json.loads(body.decode(), object_pairs_hook=without_repetition, parse_constant=_no_constant)
     except RecursionError:
@@ -144,4 +153,4 @@ def require_one_reading(body: bytes) -> None:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

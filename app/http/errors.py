@@ -1,6 +1,6 @@
-"""Everything that goes wrong becomes a problem (RFC 9457): ours, FastAPI's, Starlette's, and what nobody expected.
+"""Every error becomes a problem (RFC 9457), whether our code, FastAPI or Starlette raised it.
 
-ProblemError                 an answer by its code, from smoothcert.problem.KINDS
+ProblemError                 a problem with a code from smoothcert.problem.KINDS
 └── UnavailableError         Redis does not answer; 503
 """
 
@@ -27,10 +27,11 @@ from smoothcert.problem import KINDS, FieldError, Problem, type_uri
 MEDIA_TYPE = "application/problem+json"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 MOST_ERRORS = 20
+"""The number of wrong fields that an answer lists."""
 
 
 class ProblemError(Exception):
-    """Ends a request with the problem of this code; the detail names what was seen and what is wanted."""
+    """Ends a request with the problem of this code; the detail has the value seen and what is accepted."""
 
     def __init__(
         self,
@@ -49,19 +50,19 @@ class ProblemError(Exception):
 
 
 class UnavailableError(ProblemError):
-    """Redis cannot be reached, or does not do what it is told."""
+    """Redis cannot be reached, or answers with an error."""
 
     def __init__(self) -> None:
         super().__init__("unavailable", "the queue does not answer; try again in a moment", retry_after=1)
 
 
 def invalid(field: str, message: str, *, code: str = "invalid_request") -> ProblemError:
-    """One field is wrong."""
+    """The problem that one field is wrong."""
     return ProblemError(code, f"{field}: {message}", errors=[FieldError(field=field, message=message)])
 
 
 def invalid_fields(error: ValidationError | RequestValidationError, *, code: str = "invalid_request") -> ProblemError:
-    """What pydantic found wrong; each message names the value that was seen."""
+    """The problem that pydantic found; each message quotes the value seen."""
     if isinstance(error, ValidationError) and error.error_count() > MOST_NAMED:
         return ProblemError(code, explain(error))
     found = [_field_error(each) for each in error.errors()[:MOST_ERRORS]]
@@ -75,7 +76,6 @@ def _field_error(each: ErrorDetails | Any) -> FieldError:
 
 
 def problem_response(scope: Scope, error: ProblemError) -> Response:
-    """The answer."""
     kind = KINDS[error.code]
     problem = Problem(
         type=type_uri(error.code),
@@ -86,13 +86,13 @@ def problem_response(scope: Scope, error: ProblemError) -> Response:
         request_id=scope.get("state", {}).get("request_id", ""),
         errors=error.errors,
     )
-    # ASCII: what is quoted from a request may be half a surrogate pair, which UTF-8 has no bytes for
+    # ASCII: a quotation from a request may contain half a surrogate pair, which UTF-8 cannot encode
     body = json.dumps(problem.model_dump()).encode()
     return Response(body, status_code=kind.status, media_type=MEDIA_TYPE, headers=error.headers)
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception that has a meaning; those that have none are answered by the envelope."""
+    """Answer the exceptions that have a meaning; `ExchangeMiddleware` answers all others."""
 
     @app.exception_handler(ProblemError)
     async def _ours(request: Request, error: ProblemError) -> Response:
@@ -110,15 +110,19 @@ def install(app: FastAPI) -> None:
 def _translated(app: FastAPI, scope: Scope, error: HTTPException) -> ProblemError:
     method, path = scope["method"], shown(scope["path"])
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return ProblemError("not_found", f"there is nothing at {path}; /docs has what there is")
+        return ProblemError("not_found", f"there is nothing at {path}; /docs lists all paths")
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = ", ".join(_methods_at(app, scope))
-        return ProblemError("method_not_allowed", f"{path} takes {allowed}, not {method}", headers={"Allow": allowed})
+        return ProblemError(
+            "method_not_allowed",
+            f"the method of {path} must be one of {allowed}; got {method}",
+            headers={"Allow": allowed},
+        )
     return ProblemError("bad_request", str(error.detail))
 
 
 def _methods_at(app: FastAPI, scope: Scope) -> list[str]:
-    """All methods of a path: Starlette names those of the first route only."""
+    """All methods of a path; Starlette names only those of the first route."""
 
     def taken(method: str) -> bool:
         return any(route.matches({**scope, "method": method})[0] is Match.FULL for route in app.router.routes)

@@ -1,4 +1,4 @@
-"""Headers that steer a request: what each may say, and how the OpenAPI document describes it."""
+"""Request headers with a meaning for operations: how they are read, and how the OpenAPI document describes them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from app.http.errors import ProblemError, invalid
 from smoothcert.errors import shown
 
 LONGEST_WAIT = 60
+"""Seconds that a client may wait for an answer; proxies often close a connection after a minute of silence."""
 EVENT_STREAM = "text/event-stream"
 END = "end"
 """The id of the last event of a stream."""
@@ -26,13 +27,13 @@ def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str,
 PREFER = _parameter(
     "Prefer",
     f"`wait=n` (RFC 7240): answer when the certification has ended, or after n seconds, at most {LONGEST_WAIT}. "
-    "What is malformed is passed over; `Preference-Applied` says what was done.",
+    "A malformed preference is ignored; `Preference-Applied` states the wait that was granted.",
     {"type": "string", "default": "wait=0", "example": "wait=30"},
 )
 
 
 def wait_seconds(request: Request) -> int | None:
-    """The wait that is preferred; None where none is, or none that can be understood, which RFC 7240 passes over."""
+    """The preferred wait in seconds; None if there is none, or a malformed one, which RFC 7240 says to ignore."""
     for preference in ",".join(request.headers.getlist("prefer")).split(","):
         token = preference.partition(";")[0].strip()
         if token.partition("=")[0].strip().lower() == "wait":
@@ -43,14 +44,13 @@ def wait_seconds(request: Request) -> int | None:
 
 IDEMPOTENCY_KEY = _parameter(
     "Idempotency-Key",
-    "Makes it safe to send a request again: with the same key and the same request the answer is the same "
-    "certification, with the header `Idempotency-Replayed: true`; with another request it is a 409.",
+    "Makes it safe to repeat a request: the same key with the same request returns the same certification, with the "
+    "header `Idempotency-Replayed: true`; with another request it is a 409.",
     {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x20-\x7e]*$", "example": "8e03978e-40d5"},
 )
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The key, if there is one."""
     key = request.headers.get("idempotency-key")
     if key is not None and not _KEY.fullmatch(key):
         raise invalid("Idempotency-Key", f"must be 1 to 255 printable ASCII characters, got {shown(key)}")
@@ -59,32 +59,32 @@ def idempotency_key(request: Request) -> str | None:
 
 LAST_EVENT_ID = _parameter(
     "Last-Event-ID",
-    "The id of the last event received: certificates that were sent before are not sent again. After the id of "
-    f"`completed`, which is `{END}`, the answer is 204, so that a browser does not ask once more.",
+    "The id of the last event received: certificates that were sent before are not sent again. For the id of "
+    f"`completed`, which is `{END}`, the answer is 204, so that a browser does not reconnect.",
     {"type": "string", "pattern": rf"^(\d{{1,9}}|{END})$", "default": "0"},
 )
 
 
 def last_event_id(request: Request) -> str:
-    """How many certificates were received, as digits, or END."""
-    said = request.headers.get("last-event-id", "0")
-    if said != END and not re.fullmatch(r"[0-9]{1,9}", said):
-        raise invalid("Last-Event-ID", f"must be the id of an event of this stream, got {shown(said)}")
-    return said
+    """The number of certificates received, as digits, or END."""
+    value = request.headers.get("last-event-id", "0")
+    if value != END and not re.fullmatch(r"[0-9]{1,9}", value):
+        raise invalid("Last-Event-ID", f"must be the id of an event of this stream, got {shown(value)}")
+    return value
 
 
 def require_event_stream(request: Request) -> None:
-    """That the answer may be an event stream (RFC 9110, Accept)."""
+    """Refuse a request whose Accept header (RFC 9110) excludes event streams."""
     accepted = request.headers.get("accept", "*/*")
     weights = {"*/*": -1.0, "text/*": -1.0, EVENT_STREAM: -1.0}
     for each in accepted.split(","):
         media, *parameters = (part.strip().lower() for part in each.split(";"))
         if media in weights:
             weights[media] = _weight(parameters)
-    # the most special range that is named decides
+    # The most specific media range that the header names decides.
     chosen = next((weights[media] for media in (EVENT_STREAM, "text/*", "*/*") if weights[media] >= 0), 0.0)
     if not chosen:
-        raise ProblemError("not_acceptable", f"this is {EVENT_STREAM}, the request accepts {shown(accepted)}")
+        raise ProblemError("not_acceptable", f"the answer is {EVENT_STREAM}, but the request accepts {shown(accepted)}")
 
 
 def _weight(parameters: list[str]) -> float:

@@ -1,6 +1,6 @@
-"""What surrounds every exchange: a request id, security headers, one line in the log, one count in the metrics.
+"""The outermost middleware: a request id, security headers, one log line and one count in the metrics per exchange.
 
-The last to see an exception that nobody expected: it is logged, and the answer says nothing of it.
+It also answers unexpected exceptions: it logs them, and the response reveals nothing about them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import logs
 from app.http.errors import ProblemError, problem_response
-from app.metrics import Traffic
+from app.metrics import RequestMetrics
 
 PROBES = frozenset({"/healthz", "/readyz"})
-"""Asked every second or so: their answers would fill the log."""
+"""Paths that are requested every second or so; they are logged at level DEBUG only, or they would fill the log."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -33,19 +33,18 @@ HEADERS = [
         b"base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     ),
 ]
-"""On every answer."""
+"""Security headers of every response."""
 
 logger = logging.getLogger(__name__)
 
 
-class Envelope:
-    """Plain ASGI middleware: Starlette's own base class for it costs as much as a whole small request."""
+class ExchangeMiddleware:
+    """Plain ASGI middleware: Starlette's base class for middleware costs as much as a whole small request."""
 
-    def __init__(self, app: ASGIApp, *, traffic: Traffic) -> None:
-        self._app, self._traffic = app, traffic
+    def __init__(self, app: ASGIApp, *, metrics: RequestMetrics) -> None:
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One exchange."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -54,7 +53,7 @@ class Envelope:
         scope.setdefault("state", {})["request_id"] = request_id
         logs.begin(request_id=request_id, method=scope["method"], path=scope["path"])
 
-        async def send_enveloped(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -62,24 +61,26 @@ class Envelope:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_enveloped)
+            await self._app(scope, receive, send_with_headers)
         except ClientDisconnect:
-            logger.info("the client went away")
+            logger.info("the client closed the connection")
         except Exception:
-            logger.exception("a mistake of the service")
-            if status:  # too late for an answer: the server cuts the connection
+            logger.exception("unexpected exception")
+            if status:  # too late for another response: the server closes the connection
                 raise
-            error = ProblemError("internal", "something went wrong here; the log has it under the request id")
-            await problem_response(scope, error)(scope, receive, send_enveloped)
+            error = ProblemError(
+                "internal", "the service has failed unexpectedly; its log has the error under the request id"
+            )
+            await problem_response(scope, error)(scope, receive, send_with_headers)
         finally:
             seconds = time.perf_counter() - started
-            self._traffic.count(scope, status, seconds)
+            self._metrics.count(scope, status, seconds)
             level = logging.DEBUG if scope["path"] in PROBES else logging.INFO
             logger.log(level, "answered", extra={"status": status, "seconds": round(seconds, 6)})
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's own, if it is harmless; else a new one."""
+    """The id that the client sent, if it is harmless to log; otherwise a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return str(value.decode())

@@ -17,7 +17,7 @@ MEDIA_TYPE = "multipart/form-data"
 
 
 @dataclass
-class Part:
+class FormPart:
     """A field or a file of a form."""
 
     name: str = ""
@@ -25,8 +25,8 @@ class Part:
     data: bytes = b""
 
 
-def parse(body: bytes, content_type: str, *, most: int) -> list[Part]:
-    """The parts in their order; ProblemError where this is no form, or one of more than `most` parts."""
+def parse(body: bytes, content_type: str, *, most: int) -> list[FormPart]:
+    """The parts in their order; ProblemError if the body is not a form or has more than `most` parts."""
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary:
@@ -39,11 +39,11 @@ def parse(body: bytes, content_type: str, *, most: int) -> list[Part]:
     except FormParserError as error:
         raise ProblemError("malformed_multipart", f"the form cannot be read: {error}") from None
     if not reader.ended:
-        raise ProblemError("malformed_multipart", "the form has no end: the closing boundary is missing")
+        raise ProblemError("malformed_multipart", "the form is not complete: the closing boundary is missing")
     return [_named(part) for part in reader.parts]
 
 
-def _named(part: Part) -> Part:
+def _named(part: FormPart) -> FormPart:
     disposition, options = parse_options_header(part.headers.get("content-disposition", ""))
     if disposition != b"form-data" or b"name" not in options:
         raise ProblemError(
@@ -54,10 +54,10 @@ def _named(part: Part) -> Part:
 
 
 class _Reader:
-    """Gathers what the parser calls out."""
+    """Collects the parts that the parser reports through callbacks."""
 
     def __init__(self, most: int) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[FormPart] = []
         self.ended = False
         self._most = most
         self._chunks: list[bytes] = []
@@ -76,8 +76,10 @@ class _Reader:
 
     def _part_begin(self) -> None:
         if len(self.parts) == self._most:
-            raise ProblemError("too_many_images", f"the form has more than {self._most:,} parts")
-        self.parts.append(Part())
+            raise ProblemError(
+                "too_many_images", f"the form has more than {self._most:,} parts, which is the most that is accepted"
+            )
+        self.parts.append(FormPart())
         self._chunks = []
 
     def _part_data(self, data: bytes, start: int, end: int) -> None:

@@ -1,8 +1,8 @@
-"""Pages in a browser on this machine, against which an address of its own is no protection: it can call it, too.
+"""Protection of a service without keys against pages of other sites.
 
-A service without keys answers whoever reaches it, and a page of any site reaches it through its reader's browser: by a
-request that needs no leave (a form, text), or by a name of its own that it lets point to this machine (DNS rebinding).
-So the service must be called by its own name or by an address, and nothing is changed for a page of another origin.
+Such a service answers every request, and a page of any site can send one through the browser of its visitor: a request
+that needs no preflight (a form, plain text), or one to a host name that the site makes point to this machine (DNS
+rebinding). So the service must be called by its own name or by an address, and pages of other origins change nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from app.http.middleware import PROBES
 from smoothcert.errors import shown
 
 HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
 OWN = frozenset({"same-origin", "none"})
-"""Sec-Fetch-Site of a page of our own, and of the reader's own doing."""
+"""Values of Sec-Fetch-Site for a page of our own, and for a request that the user started, such as a bookmark."""
 ANY = "*"
+"""In the settings: every name, or every origin."""
 
 
-class Visitors:
-    """Plain ASGI middleware: turns away what a page of another site has its reader's browser send."""
+class OriginCheck:
+    """Plain ASGI middleware that refuses requests of pages of other sites."""
 
     def __init__(self, app: ASGIApp, *, names: Sequence[str], origins: Sequence[str]) -> None:
         self._app = app
@@ -33,28 +35,27 @@ class Visitors:
         self._origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
         if scope["type"] == "http" and scope["path"] not in PROBES:
             try:
-                self._require_welcome(scope["method"], Headers(scope=scope))
+                self._require_own(scope["method"], Headers(scope=scope))
             except ProblemError as error:
                 await problem_response(scope, error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _require_welcome(self, method: str, headers: Headers) -> None:
+    def _require_own(self, method: str, headers: Headers) -> None:
         hosts = headers.getlist("host")
         for host in hosts:
             if not self._is_ours(host):
-                detail = f"the service is not known as {shown(host)}; SMOOTHCERT_ALLOWED_HOSTS makes it so"
+                detail = f"{shown(host)} is not a name of this service; SMOOTHCERT_ALLOWED_HOSTS adds one"
                 raise ProblemError("misdirected", detail)
         if method not in HARMLESS and not self._same_origin(headers, hosts):
             seen = shown(headers.get("origin", headers.get("sec-fetch-site")))
-            detail = f"a page of {seen} may change nothing here; SMOOTHCERT_CORS_ORIGINS allows it"
+            detail = f"a page of {seen} must not change anything here; SMOOTHCERT_CORS_ORIGINS allows its origin"
             raise ProblemError("cross_site", detail)
 
     def _is_ours(self, host: str) -> bool:
-        """An address cannot be made to point elsewhere, so whoever says it means it."""
+        """Whether the Host header is a name of this service or an address, which no site can redirect."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
             if not {ANY, name} & self._names:
@@ -64,7 +65,10 @@ class Visitors:
         return True
 
     def _same_origin(self, headers: Headers, hosts: Sequence[str]) -> bool:
-        """What is no browser says neither; a browser says where its page comes from, and cannot be made to lie."""
+        """Whether a request comes from a page of ours or of an allowed origin, or not from a browser.
+
+        Browsers set these headers, and pages cannot change them; other programs send neither.
+        """
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin in self._origins or ANY in self._origins:
             return True

@@ -1,7 +1,7 @@
-"""HTTP as uvicorn speaks it, with bounds on what comes before the application sees a request, and problems for answers.
+"""uvicorn's HTTP/1.1, with limits on everything that comes before the application sees a request.
 
-uvicorn waits for the head of a request as long as it takes and keeps all of it, whatever its size; what its parser
-refuses it answers in plain text.
+uvicorn itself waits for the head of a request without limit, keeps all of it whatever its size, and answers malformed
+requests in plain text. Here heads are limited in size and time, and every refusal is a problem (RFC 9457).
 """
 
 from __future__ import annotations
@@ -17,31 +17,33 @@ from app.http.errors import ProblemError, problem_response
 from app.http.middleware import HEADERS
 
 MOST_HEAD = 65_536
-"""Bytes of a request line, headers and trailers; of what else is not body there may be as much as there is body."""
+"""Bytes of the request line, headers and trailers. Chunk framing may take as many bytes more as the body has."""
 MOST_PIPELINED = 16
-"""Requests that are sent before those ahead of them are answered."""
+"""The number of requests that a client may send before the first of them is answered."""
 RETRY_SECONDS = 5
+"""The Retry-After while too many connections are open."""
 FRAMING = (b"content-length", b"transfer-encoding")
+"""Headers that announce a body."""
 
 logger = logging.getLogger(__name__)
 
 
-class Protocol(HttpToolsProtocol):
-    """One connection; a subclass has the limits of its service."""
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection; a subclass sets the limits."""
 
     most_connections: ClassVar[int]
     head_seconds: ClassVar[float]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._outside = self._inside = 0
-        self._began = self._deaf = False
+        self._outside = self._inside = 0  # bytes of the present request outside and inside its body
+        self._began = False  # whether a head has begun to arrive
+        self._deaf = False  # whether all further bytes are ignored
         self._refused: ProblemError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, unless there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.most_connections:
             detail = f"{self.most_connections:,} connections are open"
@@ -50,18 +52,17 @@ class Protocol(HttpToolsProtocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
         self._stop_waiting()
-        self._hush()
+        self._stop_answering()
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
-        """The other side has no more to say, and is taken to be gone."""
-        self._hush()
+        """A client that closes its side is taken to be gone."""
+        self._stop_answering()
 
     def data_received(self, data: bytes) -> None:
-        """Some more bytes; what is not body must not grow without end, also where the parser has not named it yet."""
-        if self._deaf or self.transport.is_closing():  # what was under way when we refused the rest
+        """Pass bytes to the parser, and refuse a head that grows too large, also before the parser reports a header."""
+        if self._deaf or self.transport.is_closing():  # bytes that were under way when the request was refused
             return
         self._outside += len(data)
         super().data_received(data)
@@ -69,55 +70,54 @@ class Protocol(HttpToolsProtocol):
             self._refuse(_head_too_large(self._outside))
 
     def on_message_begin(self) -> None:
-        """The first byte of a head."""
         self._began = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """A head is there: the request begins, unless it is too large or too many wait."""
+        """Let the application begin, unless the head is too large or too many requests wait."""
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MOST_HEAD:
             self._refused = _head_too_large(size)
         elif len(self.pipeline) >= MOST_PIPELINED:
-            detail = f"more than {MOST_PIPELINED} requests were sent ahead of their answers"
+            detail = f"at most {MOST_PIPELINED} requests may be sent ahead of their answers"
             self._refused = ProblemError("bad_request", detail)
         elif self.parser.should_upgrade() and any(name in FRAMING for name, _ in self.headers):
-            self._refused = ProblemError("bad_request", "the request has a body and asks for another protocol")
+            self._refused = ProblemError("bad_request", "a request for another protocol must not have a body")
         if self._refused:
-            raise self._refused  # stops the parser, which makes it a send_400_response
+            raise self._refused  # stops the parser, and uvicorn calls send_400_response
         self._began = False
         self._stop_waiting()
         super().on_headers_complete()
-        if self.parser.should_upgrade():  # it stops here: what follows, it would take for another request
+        if self.parser.should_upgrade():  # the parser stops here, and would take what follows for another request
             self.cycle.keep_alive, self._deaf = False, True
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
         self._outside -= len(body)
         self._inside += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The end of a request."""
         self._outside = self._inside = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The end of an answer: what is left of this request, and the head of the next, must come soon."""
+        """After a response, the rest of this request and the head of the next must arrive in time."""
         if not self.pipeline:
             self._await_head()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """What the parser cannot read."""
-        self._refuse(self._refused or ProblemError("bad_request", "this is not HTTP/1.1 as it is understood here"))
+        self._refuse(self._refused or ProblemError("bad_request", "the request is not valid HTTP/1.1"))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _hush(self) -> None:
-        """Nothing may be written any more; uvicorn says so to the last of the requests, which may not have begun."""
+    def _stop_answering(self) -> None:
+        """Stop the response under way from writing.
+
+        uvicorn tells only the last request of the connection, which may not have begun.
+        """
         if self._answering:
             self._answering.disconnected = True
             self._answering.message_event.set()
@@ -132,15 +132,15 @@ class Protocol(HttpToolsProtocol):
             self._timer = None
 
     def _close_slow(self) -> None:
-        """Without an answer where nothing was asked: it would be taken for that of the next request."""
+        """Close the connection; without an answer if no head has begun: a client would misattribute it."""
         if self._began:
             self._refuse(ProblemError("too_slow", f"the head had not arrived after {self.head_seconds:g} s"))
         else:
             self.transport.close()
 
     def _refuse(self, error: ProblemError) -> None:
-        """An answer that no application gives, and the end of the connection."""
-        self._hush()
+        """Answer in place of the application, and close the connection."""
+        self._stop_answering()
         request_id = secrets.token_hex(16)
         answer = problem_response({"state": {"request_id": request_id}}, error)
         logger.warning("refused: %s", error, extra={"request_id": request_id, "status": answer.status_code})
@@ -151,4 +151,6 @@ class Protocol(HttpToolsProtocol):
 
 
 def _head_too_large(size: int) -> ProblemError:
-    return ProblemError("head_too_large", f"the head of the request has {size:,} bytes or more, at most {MOST_HEAD:,}")
+    return ProblemError(
+        "head_too_large", f"the head of the request has {size:,} bytes or more, at most {MOST_HEAD:,} are accepted"
+    )

@@ -1,9 +1,9 @@
-"""Processes that end with the one that started them, whatever ends it: an exit, an exception, SIGKILL.
+"""Child processes that end with their parent, however it ends: an exit, an exception, SIGKILL.
 
-    this process --- life line ---> guard ---> the command, in a process group of its own
+    this process --- lifeline ---> guard ---> the command, in a process group of its own
 
-The life line is a pipe of which only this process holds the writing end, so the system closes it when the process ends.
-The guard sees that, kills the group and ends. Should somebody kill the guard, the system kills the command (on Linux).
+The lifeline is a pipe of which only this process holds the writing end, so the system closes it when the process ends.
+The guard notices that, kills the group and ends. If the guard is killed, the system kills the command (on Linux).
 
 The guard is this file run as a script. It is a process with a single thread because PR_SET_PDEATHSIG fires when the
 *thread* that forked ends: a command forked by a pool thread of ours would die with that thread.
@@ -21,12 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
+"""The option of Linux' prctl(2) that sets the signal which a process receives when its parent ends."""
 
 
 class Guarded:
-    """A running command that does not outlive this process. Call `kill` in the end, also when it ended by itself.
+    """A running command that does not outlive this process. `kill` must be called at the end, also if it ended itself.
 
-    It leads a session apart from the terminal's: Ctrl-C reaches this process alone.
+    The command runs in a session of its own, so Ctrl-C in the terminal reaches this process alone.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Guarded:
         output: int | None = None,
         keep: Sequence[int] = (),
     ) -> None:
-        """Start it; `output` takes stdout and stderr, `keep` are descriptors that stay open as long as it runs."""
+        """Start the command; `output` receives stdout and stderr, `keep` are descriptors that it holds open."""
         life, self._life = os.pipe()
         try:
             self._guard = subprocess.Popen(  # noqa: S603
@@ -58,27 +59,27 @@ class Guarded:
 
     @property
     def ended(self) -> str | None:
-        """How it ended, as in `exit code 1` or `SIGKILL`; None while it runs."""
+        """How the command ended, for example `exit code 1` or `SIGKILL`; None while it runs."""
         code = self._guard.poll()
         if code is None:
             return None
-        number = -code if code < 0 else code - 128  # the guard's own end, or what it tells of the command's
+        number = -code if code < 0 else code - 128  # the guard's own end, or the command's as the guard reports it
         with suppress(ValueError):
             return signal.Signals(number).name
         return f"exit code {code}"
 
     def terminate(self) -> None:
-        """Ask it to end, by SIGTERM."""
+        """Send SIGTERM to the command."""
         self._guard.terminate()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ended within this time."""
+        """Whether the command ended within this time."""
         with suppress(subprocess.TimeoutExpired):
             self._guard.wait(seconds)
         return self._guard.returncode is not None
 
     def kill(self) -> None:
-        """End it and its group by SIGKILL; when this returns it is gone. Harmless when it has ended."""
+        """End the command and its process group by SIGKILL, and wait until they are gone; harmless after their end."""
         if self._life >= 0:
             os.close(self._life)
             self._life = -1
@@ -86,11 +87,11 @@ class Guarded:
 
 
 def guard(life: int, command: Sequence[str]) -> int:
-    """Run the command until it ends or the life line is cut; gives its exit code, 128 + n for signal n."""
+    """Run the command until it ends or the lifeline is cut; returns its exit code, 128 + n for signal n."""
     bell, ringer = os.pipe()
     os.set_blocking(ringer, False)
     signal.set_wakeup_fd(ringer)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # it rings the bell
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the signal writes to the wakeup descriptor
     os.set_inheritable(life, False)
     child = subprocess.Popen(  # noqa: S603
         command, close_fds=False, process_group=0, preexec_fn=_end_with(os.getpid())
@@ -99,21 +100,21 @@ def guard(life: int, command: Sequence[str]) -> int:
         signal.signal(number, lambda number, _: child.send_signal(number))
     while child.poll() is None and life not in select.select([life, bell], [], [])[0]:
         os.read(bell, 4096)
-    with suppress(ProcessLookupError, PermissionError):  # nobody, or (on macOS) nobody alive, is left in the group
+    with suppress(ProcessLookupError, PermissionError):  # no process, or (on macOS) none alive, is left in the group
         os.killpg(child.pid, signal.SIGKILL)
     code = child.wait()
     return code if code >= 0 else 128 - code
 
 
 def _end_with(parent: int) -> Callable[[], None] | None:
-    """What a child does before it becomes the command, so that it ends with its parent."""
+    """A function that a child calls before it becomes the command, so that it ends with its parent."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl
 
     def end_with_parent() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before we asked
+        if os.getppid() != parent:  # the parent ended before the call
             os._exit(1)
 
     return end_with_parent

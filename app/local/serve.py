@@ -1,12 +1,12 @@
 """The whole service in one terminal, `make serve`: an embedded Valkey, the API and a worker, which end together.
 
-    SMOOTHCERT_HOST, SMOOTHCERT_PORT   where the API listens: 127.0.0.1, 8000
-    SMOOTHCERT_DATA                    the folder of all that must outlast a restart: .smoothcert
-    SMOOTHCERT_REDIS_URL               a Redis or Valkey of one's own; then none is embedded
-    SMOOTHCERT_DRAIN_S                 seconds for the worker to finish what it has: 20
+    SMOOTHCERT_HOST, SMOOTHCERT_PORT   where the API listens; 127.0.0.1 and 8000 by default
+    SMOOTHCERT_DATA                    the folder of data that outlasts a restart; .smoothcert by default
+    SMOOTHCERT_REDIS_URL               a Redis or Valkey of your own; then none is embedded
+    SMOOTHCERT_DRAIN_S                 seconds that the worker has to finish its certifications; 20 by default
 
-Whatever ends this process ends the others with it (`guard.py`). The first Ctrl-C or SIGTERM lets the worker finish what
-it has, the second does not.
+The other processes end with this one, however it ends (`guard.py`). The first Ctrl-C or SIGTERM lets the worker finish
+its certifications, the second does not.
 """
 
 from __future__ import annotations
@@ -32,76 +32,84 @@ from app.local.embedded import EmbeddedError, EmbeddedServer
 from app.local.guard import Guarded
 
 COMMANDS = {"API": (sys.executable, "-m", "app"), "worker": (sys.executable, "-m", "workers")}
-PAUSES = (1.0, 3.0, 10.0, 30.0)  # seconds before a part starts again, after its first, second, ... short life in a row
-SHORT_LIFE = 60.0
-MOST_FAILURES = 5  # in a row, without becoming ready
-DRAIN_SECONDS = 30.0  # at least, for all parts to end
-FAREWELL_SECONDS = 10.0  # what a worker may take after its own time to drain
+PAUSES = (1.0, 3.0, 10.0, 30.0)
+"""Seconds before a process is started again after its first, second, third and every further short life in a row."""
+SHORT_LIFE_SECONDS = 60.0
+"""Seconds below which a life counts as short."""
+MOST_FAILURES = 5
+"""The number of ends in a row, without becoming ready, after which the service gives up."""
+DRAIN_SECONDS = 30.0
+"""Seconds that all processes have to end, at least."""
+FAREWELL_SECONDS = 10.0
+"""Seconds that a worker has to end after its own time to drain."""
 LOOK_SECONDS = 0.25
+"""Seconds between two checks of the processes."""
 ANSWER_SECONDS = 5.0
+"""Seconds within which the API must answer whether it is ready."""
 
-SAMPLE, PLACE = "ship", 4  # all members give this class on each of 256 samples at sigma 0.25
+SAMPLE, SAMPLE_INDEX = "ship", 4
+"""The class and the index of the sample image; all members agree on it for each of 256 samples at sigma 0.25."""
 
 
 class ServeError(RuntimeError):
-    """The service cannot run, or not any longer."""
+    """The service cannot start, or cannot continue."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class LocalSettings:
     """Where the service listens and keeps its data."""
 
     host: str = "127.0.0.1"
     port: int = 8000
     data: Path = Path(".smoothcert")
     redis_url: str | None = None
-    """A server that runs already; None embeds one."""
+    """The URL of a server that runs already; None embeds one."""
     drain_s: float = 20.0
     locked: bool = False
-    """Whether the API asks for keys."""
+    """Whether the API needs keys."""
 
     @classmethod
-    def read(cls, environment: Mapping[str, str]) -> Settings:
-        """As the variables say; an empty one is as good as none."""
-        said = {name: value for name, value in environment.items() if value}
-        port = said.get("SMOOTHCERT_PORT", "8000")
+    def read(cls, environment: Mapping[str, str]) -> LocalSettings:
+        """The settings in the environment; an empty variable counts as not set."""
+        variables = {name: value for name, value in environment.items() if value}
+        port = variables.get("SMOOTHCERT_PORT", "8000")
         if not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
-            raise ServeError(f"SMOOTHCERT_PORT is a number from 1 to 65535, not {port!r}")
-        drain_s = said.get("SMOOTHCERT_DRAIN_S", "20")
+            raise ServeError(f"SMOOTHCERT_PORT must be a number from 1 to 65535, got {port!r}")
+        drain_s = variables.get("SMOOTHCERT_DRAIN_S", "20")
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", drain_s):
-            raise ServeError(f"SMOOTHCERT_DRAIN_S is a number of seconds, not {drain_s!r}")
+            raise ServeError(f"SMOOTHCERT_DRAIN_S must be a number of seconds, got {drain_s!r}")
         return cls(
-            host=said.get("SMOOTHCERT_HOST", cls.host),
+            host=variables.get("SMOOTHCERT_HOST", cls.host),
             port=int(port),
-            data=Path(said.get("SMOOTHCERT_DATA", cls.data)),
-            redis_url=said.get("SMOOTHCERT_REDIS_URL"),
+            data=Path(variables.get("SMOOTHCERT_DATA", cls.data)),
+            redis_url=variables.get("SMOOTHCERT_REDIS_URL"),
             drain_s=float(drain_s),
-            locked="SMOOTHCERT_API_KEYS" in said,
+            locked="SMOOTHCERT_API_KEYS" in variables,
         )
 
     @property
     def patience(self) -> float:
-        """Seconds for all parts to end: a worker is not killed before its own time to drain is over."""
+        """Seconds that all processes have to end; a worker is not killed before its own time to drain is over."""
         return max(DRAIN_SECONDS, self.drain_s + FAREWELL_SECONDS)
 
     @property
     def reachable_host(self) -> str:
-        """The host under which this machine reaches an API that may listen on all addresses."""
+        """An address at which this machine reaches the API, also if the API listens on all addresses."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
 
     @property
     def address(self) -> str:
-        """The API's, for people and browsers on this machine."""
+        """The URL of the API for browsers on this machine."""
         host = self.reachable_host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class Terminal:
-    """Lines for whoever watches, and one that changes while they wait."""
+    """Prints lines, and one that changes while the user waits."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._start, self._end = ("\r\x1b[K", "") if stream.isatty() else ("", "\n")  # a file's lines cannot change
+        self._start, self._end = ("\r\x1b[K", "") if stream.isatty() else ("", "\n")  # lines in a file cannot change
         self._awaited = ""
 
     def say(self, text: str) -> None:
@@ -111,41 +119,41 @@ class Terminal:
         print(start + text, file=self._stream, flush=True)
 
     def wait_for(self, what: str) -> None:
-        """Show what is awaited, when it is something else than before."""
+        """Show what is awaited, if that has changed."""
         if what != self._awaited:
             print(f"{self._start}waiting for {what} ...", end=self._end, file=self._stream, flush=True)
         self._awaited = what
 
 
 class Running(Protocol):
-    """What a part needs of its process."""
+    """The interface of a process that can be supervised."""
 
     @property
     def ended(self) -> str | None:
-        """How it ended; None while it runs."""
+        """How the process ended; None while it runs."""
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once."""
 
 
-class Part:
-    """A process that the service needs: started again, after a growing pause, whenever it ends by itself."""
+class SupervisedProcess:
+    """A process that the service needs; it is started again, after a growing pause, whenever it ends by itself."""
 
     def __init__(self, name: str, start: Callable[[], Running], *, running: Running | None = None) -> None:
         self.name = name
         self.running = running
         self.ready = False
-        """Whether the service was found ready with it, and it has run since."""
+        """Whether the service has been ready since the process was started."""
         self._start = start
         self._started = self._due = time.monotonic()
         self._short_lives = 0
         self._failures = 0
 
     def look(self, terminal: Terminal) -> None:
-        """Notice its end, and start it when that is due; ServeError when it keeps failing before it is ready."""
+        """Notice an end, and start the process when that is due; ServeError if it keeps failing before it is ready."""
         if self.running and (how := self.running.ended):
             self.running.kill()
             self.running = None
@@ -160,23 +168,24 @@ class Part:
         self.ready = False
         if self._failures == MOST_FAILURES:
             raise ServeError(f"the {self.name} ended {MOST_FAILURES} times without becoming ready, the last with {how}")
-        # Two counts, since an API is ready with another worker too: one that fails at once must not be hurried either.
-        self._short_lives = self._short_lives + 1 if now - self._started < SHORT_LIFE else 1
+        # Lives are counted apart from failures: the API is ready with another worker as well, and then a worker that
+        # fails at once is not a failure, but must not be started again without a pause either.
+        self._short_lives = self._short_lives + 1 if now - self._started < SHORT_LIFE_SECONDS else 1
         pause = PAUSES[min(self._short_lives, len(PAUSES)) - 1]
         self._due = now + pause
         terminal.say(f"the {self.name} ended with {how}; it starts again in {pause:.0f} s")
 
 
-def serve(settings: Settings, commands: Mapping[str, Sequence[str]], terminal: Terminal) -> NoReturn:
-    """Run the service until a signal (KeyboardInterrupt) or an error; nothing of it runs any longer afterwards."""
+def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], terminal: Terminal) -> NoReturn:
+    """Run the service until a signal (KeyboardInterrupt) or an error; afterwards none of its processes runs."""
     check_port(settings)
     sample = write_sample(settings.data / "samples")
     with ExitStack() as stack:
-        parts = []
+        processes = []
         url = settings.redis_url
         if url is None:
             server = stack.enter_context(EmbeddedServer(settings.data / "valkey"))
-            parts.append(Part("embedded Valkey", server.start, running=server))
+            processes.append(SupervisedProcess("embedded Valkey", server.start, running=server))
             url = server.url
         environment = os.environ | {
             "SMOOTHCERT_REDIS_URL": url,
@@ -184,39 +193,42 @@ def serve(settings: Settings, commands: Mapping[str, Sequence[str]], terminal: T
             "SMOOTHCERT_PORT": str(settings.port),
         }
         children = [
-            Part(name, partial(Guarded, command, environment=environment)) for name, command in commands.items()
+            SupervisedProcess(name, partial(Guarded, command, environment=environment))
+            for name, command in commands.items()
         ]
         try:
-            watch([*parts, *children], settings, terminal, greeting=greeting(settings, sample))
+            watch([*processes, *children], settings, terminal, greeting=greeting(settings, sample))
         finally:
             drain(children, terminal, seconds=settings.patience)
 
 
-def watch(parts: Sequence[Part], settings: Settings, terminal: Terminal, *, greeting: str) -> NoReturn:
-    """Keep all parts running, and say what is awaited or that the service is ready."""
+def watch(
+    processes: Sequence[SupervisedProcess], settings: LocalSettings, terminal: Terminal, *, greeting: str
+) -> NoReturn:
+    """Keep all processes running, and print what is awaited or that the service is ready."""
     while True:
-        for part in parts:
-            part.look(terminal)
-        if not all(part.ready for part in parts):
+        for process in processes:
+            process.look(terminal)
+        if not all(process.ready for process in processes):
             if missing := what_is_missing(settings):
                 terminal.wait_for(missing)
-            elif all(part.running for part in parts):
-                for part in parts:
-                    part.ready = True
+            elif all(process.running for process in processes):
+                for process in processes:
+                    process.ready = True
                 terminal.say(greeting)
                 greeting = "ready again"
         time.sleep(LOOK_SECONDS)
 
 
-def drain(children: Sequence[Part], terminal: Terminal, *, seconds: float) -> None:
-    """Let the children finish what they have, for so long or until the next signal; then end them.
+def drain(children: Sequence[SupervisedProcess], terminal: Terminal, *, seconds: float) -> None:
+    """Let the children finish their work, until `seconds` have passed or the next signal comes; then kill them.
 
-    What is left to do after that is short, and further signals do not disturb it.
+    Further signals are ignored, since the rest takes no time.
     """
     try:
         running = [child.running for child in children if child.running and not child.running.ended]
         if running:
-            terminal.say("ending: the worker finishes what it has; Ctrl-C again ends it at once")
+            terminal.say("ending: the worker finishes its certifications; Ctrl-C again ends it at once")
         for process in running:
             process.terminate()
         deadline = time.monotonic() + seconds
@@ -231,8 +243,8 @@ def drain(children: Sequence[Part], terminal: Terminal, *, seconds: float) -> No
                 child.running.kill()
 
 
-def what_is_missing(settings: Settings) -> str | None:
-    """What the service waits for; None when it is ready."""
+def what_is_missing(settings: LocalSettings) -> str | None:
+    """What the service still waits for; None if it is ready."""
     with closing(HTTPConnection(settings.reachable_host, settings.port, timeout=ANSWER_SECONDS)) as connection:
         try:
             connection.request("GET", "/readyz")
@@ -243,8 +255,8 @@ def what_is_missing(settings: Settings) -> str | None:
     return None if response.status == 200 else f"a worker to be ready (/readyz says {response.status})"
 
 
-def greeting(settings: Settings, sample: Path) -> str:
-    """Where to go from here."""
+def greeting(settings: LocalSettings, sample: Path) -> str:
+    """The addresses of the service, and a command to try it."""
     request = """-H 'Prefer: wait=30' -F 'request={"radius": 0.25, "procedure": "sequential"}'"""
     if settings.locked:
         request = f"-H 'Authorization: Bearer KEY' {request}"
@@ -256,41 +268,41 @@ def greeting(settings: Settings, sample: Path) -> str:
 Ctrl-C ends it."""
 
 
-def check_port(settings: Settings) -> None:
-    """ServeError where the API could not listen."""
+def check_port(settings: LocalSettings) -> None:
+    """Raise ServeError if the API could not listen on its port."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         socket.create_server((settings.host, settings.port), family=family).close()
     except OSError as error:
         raise ServeError(
             f"cannot listen on port {settings.port} of {settings.host}: {error.strerror}; "
-            "SMOOTHCERT_PORT names another, as in SMOOTHCERT_PORT=8001 make serve"
+            "choose another, for example SMOOTHCERT_PORT=8001 make serve"
         ) from error
 
 
 def write_sample(folder: Path) -> Path:
-    """A shipped image as a file of its own, named by its class, to try the service on."""
+    """Write a sample image to a file that is named by its class; returns its path."""
     path = folder / f"{SAMPLE}.png"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.write_bytes(samples.png(PLACE))
+            path.write_bytes(samples.png(SAMPLE_INDEX))
     except OSError as error:
         raise ServeError(f"cannot write the sample image {path}: {error}") from error
     return path
 
 
 def take_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
-    """Handle Ctrl-C and SIGTERM alike, also where the shell that started us in the background ignores Ctrl-C."""
+    """Handle Ctrl-C and SIGTERM alike, also if a shell started this process in the background and ignores Ctrl-C."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handler)
 
 
 def main(commands: Mapping[str, Sequence[str]] = COMMANDS) -> int:
-    """The command; gives its exit code."""
+    """Run the command; returns its exit code."""
     take_signals(signal.default_int_handler)
     try:
-        serve(Settings.read(os.environ), commands, Terminal(sys.stdout))
+        serve(LocalSettings.read(os.environ), commands, Terminal(sys.stdout))
     except KeyboardInterrupt:
         return 0
     except (ServeError, EmbeddedError) as error:

@@ -1,19 +1,20 @@
-// The answer: one certification while it runs and when it has ended, by its single image or its batch.
+// The answer: one certification, while it runs and when it has ended, as a single image or as a batch.
 
 import { post } from "./api.js";
 import { Batch } from "./batch.js";
 import { element, fill, say } from "./dom.js";
 import { follow } from "./follow.js";
+import { labelOf } from "./procedures.js";
 import { Single } from "./single.js";
-import { problemBox, procedureName, STATUS, whole } from "./words.js";
+import { noiseLabel, problemBox, STATUS, whole } from "./words.js";
 
-const SAY_EVERY = 5000;
+const SAY_EVERY = 5000;  // milliseconds between two announcements of the number of samples
 
 export class Answer {
   constructor(place, { id, index, ensembles }) {
     this.index = index;
     this.ensembles = ensembles;
-    this.saidAt = 0;
+    this.announcedAt = 0;
     this.parts = {};
     const part = (name, tag = "div", attributes = {}) => {
       this.parts[name] = element(tag, { class: name, ...attributes });
@@ -60,7 +61,7 @@ export class Answer {
     this.announce();
   }
 
-  // Whether it has the image that the link asks for, if it asks for one.
+  // Whether the certification has the image that the link asks for, if it asks for one.
   names({ total }) {
     const { index } = this;
     return index === null || (Number.isInteger(index) && index >= 0 && index < total);
@@ -76,23 +77,23 @@ export class Answer {
   showState() {
     const { summary, progress, total } = this.certification;
     const { request, status, queue_position: before } = summary;
-    const asked = [procedureName(request.procedure), `sigma ${request.sigma}`,
+    const question = [labelOf(request.procedure), noiseLabel(request.noise),
       request.radius === null ? null : `radius ${request.radius}`].filter(Boolean).join(" · ");
     const place = status === "queued" && before ? `, ${whole(before)} before it` : "";
     const done = total > 1 ? `, ${whole(progress.images_done)} of ${whole(total)} images` : "";
     fill(this.parts.state, element("span", { class: `status ${status}` }, `${STATUS[status]}${place}${done}`),
-      element("span", {}, asked, " · ", element("span", { class: "unbroken" }, summary.ensemble)));
+      element("span", {}, question, " · ", element("span", { class: "unbroken" }, summary.ensemble)));
   }
 
   showTrouble() {
     const { error, status } = this.certification.summary;
     if (error) fill(this.parts.trouble, problemBox({ title: "The certification failed", ...error }));
     else if (status === "canceled")
-      fill(this.parts.trouble, element("p", { class: "quiet" }, "Of images that were not finished, what was counted proves nothing."));
+      fill(this.parts.trouble, element("p", { class: "quiet" }, "What was counted for images that were not finished proves nothing."));
     else fill(this.parts.trouble);
   }
 
-  // What one can do now; made anew only where that has changed, so that a button keeps its focus.
+  // Show what can be done now. The buttons are replaced only if that has changed, so that one of them keeps its focus.
   showActions() {
     const { certification, view, parts, index } = this;
     const { id, ended, total } = certification;
@@ -118,7 +119,7 @@ export class Answer {
     try {
       await navigator.clipboard.writeText(location.href);
       this.tell("The link is copied.");
-    } catch {  // not every page may write to the clipboard, over plain HTTP none
+    } catch {  // a page may not write to the clipboard over plain HTTP
       const address = element("code", {}, location.href);
       this.tell("The link, to be copied by hand: ", address);
       getSelection().selectAllChildren(address);
@@ -126,7 +127,7 @@ export class Answer {
   }
 
   async cancel(pressed) {
-    this.parts.title.focus();  // a button that is disabled loses it
+    this.parts.title.focus();  // a button that is disabled loses the focus
     pressed.disabled = true;
     try {
       await post(`/v1/certifications/${this.certification.id}/cancel`, {});
@@ -136,12 +137,12 @@ export class Answer {
     }
   }
 
-  // To those who listen: every change of the status, and the samples from time to time.
+  // Tell screen readers every change of the status, and the number of samples from time to time.
   announce() {
     const { summary, progress, ended } = this.certification;
-    const due = performance.now() - this.saidAt > SAY_EVERY && !ended;
-    if (this.view.told || (summary.status === this.saidStatus && !due)) return;
-    [this.saidStatus, this.saidAt] = [summary.status, performance.now()];
+    const due = performance.now() - this.announcedAt > SAY_EVERY && !ended;
+    if (this.view.announced || (summary.status === this.announcedStatus && !due)) return;
+    [this.announcedStatus, this.announcedAt] = [summary.status, performance.now()];
     say(`${STATUS[summary.status]}, ${whole(progress.samples)} samples`);
   }
 }

@@ -1,41 +1,42 @@
-// The server, and the key that opens it; there is no other host. What it answers instead of an answer is a Problem.
+// Requests to the server of this page, with the API key if one is needed. Every error is a Problem.
 
 const KEY = "smoothcert.key";
-let wanted = null;
+let keyPrompt = null;  // a promise while the user is asked for a key
 let askForKey = null;
 
 export class Problem extends Error {
-  constructor(said) {
-    super(said.detail || said.title);
-    Object.assign(this, { title: "", detail: "", code: "", status: 0, request_id: "", errors: [] }, said);
+  constructor(fields) {
+    super(fields.detail || fields.title);
+    Object.assign(this, { title: "", detail: "", code: "", status: 0, request_id: "", errors: [] }, fields);
   }
 }
 
 export const storedKey = () => sessionStorage.getItem(KEY);
 export const forgetKey = () => sessionStorage.removeItem(KEY);
 
-// `show(problem, attempt)` asks the person; `attempt(key)` gives the problem that the server has with it, or null.
+// `show(problem, attempt)` asks the user for a key; `attempt(key)` returns the problem that the server has with it, or
+// null if the key is accepted.
 export function onKeyWanted(show) {
   askForKey = show;
 }
 
 function newKey(problem) {
-  wanted ??= new Promise((resolve) => {
+  keyPrompt ??= new Promise((resolve) => {
     askForKey(problem, async (key) => {
       const strange = [...key].findIndex((each) => !/[!-~]/.test(each));
       if (strange >= 0) return strangeKey(key, strange);
       const answer = await send("/v1/ensembles", {}, key);
       if (answer.status === 401 || answer.status === 429) return problemOf(answer);
       sessionStorage.setItem(KEY, key);
-      wanted = null;
+      keyPrompt = null;
       resolve();
       return null;
     });
   });
-  return wanted;
+  return keyPrompt;
 }
 
-// What no header can carry; the browser would say that the server cannot be reached.
+// The problem with a key that no header can carry: the browser would say that the server cannot be reached.
 function strangeKey(key, place) {
   const code = [...key][place].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
   const detail = `Its character ${place + 1} is U+${code}; keys are ASCII letters, digits and signs, without spaces.`;
@@ -87,7 +88,7 @@ export async function post(path, body, options = {}) {
   return (await answered(path, { ...options, method: "POST", headers, body: sent })).json();
 }
 
-// Server-sent events, read by hand: an EventSource cannot send a key.
+// Server-sent events, read with fetch: an EventSource cannot send a key.
 export async function* events(path, last, signal) {
   const headers = { Accept: "text/event-stream", "Last-Event-ID": last };
   const answer = await answered(path, { headers, signal });

@@ -1,4 +1,4 @@
-// Many images of one certification: a row for each, and the curve of them all.
+// Many images of one certification: a row for each of them, and the curve of all.
 
 import { Curve } from "./curve.js";
 import { columns, download, element, figure, fill } from "./dom.js";
@@ -31,10 +31,10 @@ export class Batch {
   show() {
     const { certification, parts, ensemble } = this.answer;
     const { certificates, progress, summary, total } = certification;
-    const { labels, radius, sigma, consensus } = summary.request;
+    const { labels, radius, consensus } = summary.request;
     const all = [...certificates.values()];
     this.rows.forEach((row, index) => this.showRow(row, index));
-    this.curve.show(all, total, labels, radius || sigma);
+    this.curve.show(all, total, labels, radius);
     const certified = all.filter(({ decision }) => decision === "certified").length;
     const spared = saved({ ...progress, members: ensemble?.members, consensus });
     fill(parts.figures,
@@ -64,7 +64,7 @@ export class Batch {
     samples.textContent = whole(certificate.samples);
   }
 
-  // The class that was certified, and the label where it is another.
+  // The class that was certified, and the label where that is another class.
   named({ index, class_index, class_name }) {
     if (class_index === null) return [];
     const { certification, ensemble } = this.answer;

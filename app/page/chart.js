@@ -1,19 +1,17 @@
-// The instrument: above, the count against the boundaries; below, the interval for p_A as it closes on p0.
+// The chart of one image: above, the count against the boundaries; below, the interval for p_A as it closes on p0.
 
-import { lowerBound, upperBound } from "./bounds.js";
 import { element, fill, svg } from "./dom.js";
 import { compact, decades, linear, logarithmic, path, rounds } from "./scale.js";
 import { lower, percent, short, upper, whole } from "./words.js";
 
 const LEFT = 46, RIGHT = 14, TOP = 26, GAP = 46, BOTTOM = 40;
-const NARROW = 480;
-const MANY = 12;
-const MOST_BARS = 80;
-const LEAST = 4.2, MARGIN = 1.4;
+const NARROW = 480;                 // CSS pixels: below this width the chart is lower and its words are shorter
+const MANY = 12;                    // looks, from which on they are drawn as lines instead of single marks
+const LEAST = 4.2, MARGIN = 1.4;    // standard deviations that the axis reaches at least, and beyond the boundaries
 
-// A reading has the boundaries (`looks`, `p0`, `pooled`), the counts at the looks taken (`points`), the way of the
-// count (`way`), the counts that intervals are drawn for (`bars`), how sure these are (`surety`), how it ended (`end`)
-// and whose count it is (`of`).
+// A reading (see reading.js) has the boundaries (`looks`, `p0`, `pooled`), the counts at the looks taken (`points`), the
+// way of the count (`way`), the counts that intervals are drawn for (`bars`), how sure the intervals are (`surety`),
+// how it ended (`end`) and whose count it is (`of`). A count has an interval for p_A (`p_interval`) if it is known.
 export class Chart {
   constructor() {
     this.drawing = svg("svg", { class: "chart", role: "img", "aria-label": "No samples yet" });
@@ -59,19 +57,20 @@ export class Chart {
     this.tell(this.places.reduce((best, each) => (Math.abs(each.x - x) < Math.abs(best.x - x) ? each : best)));
   }
 
-  // What stands under the chart: the newest count, or the one that is pointed at.
+  // Describe, under the chart, the count that is pointed at, or the newest one.
   tell(place) {
     const { reading, places } = this;
     const spot = place ?? places?.at(-1);
     if (!spot) return fill(this.readout, reading?.note ?? "");
     const look = reading.looks.find(({ n }) => n === spot.n);
-    const { low, high } = ends(spot, reading.alpha);
     fill(this.readout, element("span", {}, `${whole(spot.count)} of ${whole(spot.n)}`),
-      element("span", {}, `p_A in [${lower(low)}, ${upper(high)}]`),
+      spot.p_interval ? element("span", {}, `p_A in ${bracketed(spot.p_interval)}`) : null,
       look ? element("span", {}, gates(look)) : null,
       reading.surety ? element("span", { class: "surety" }, reading.surety) : null);
   }
 }
+
+const bracketed = ([low, high]) => `[${lower(low)}, ${upper(high)}]`;
 
 function gates({ n, certify_at, abandon_at }) {
   const certify = certify_at <= n ? `certifies from ${whole(certify_at)}` : "cannot certify yet";
@@ -96,7 +95,7 @@ function axis({ x, first, last, width, above, below }) {
   ];
 }
 
-// The count minus n p0 in its standard deviations: so all boundaries are equally well to be seen, from 30 to 100,000.
+// The count minus n p0 in its standard deviations, so that boundaries at 30 and at 100,000 samples are equally visible.
 function counts({ looks, p0, points, way, bars, end, of }, { x, width, above }) {
   const deviation = Math.sqrt(p0 * (1 - p0)) || 1;
   const z = ({ n, count }) => (count - n * p0) / (deviation * Math.sqrt(n));
@@ -105,7 +104,7 @@ function counts({ looks, p0, points, way, bars, end, of }, { x, width, above }) 
   const high = Math.max(LEAST, ...certify.map((each) => z(each) + MARGIN));
   const low = Math.min(-LEAST, ...abandon.map((each) => z(each) - MARGIN));
   const seen = [...way, ...bars].map(z);
-  const far = looks.length > 1 ? 2 : Infinity;  // a count that has to go on to the end may go very far
+  const far = looks.length > 1 ? 2 : Infinity;  // with one look only, the count goes on however far it is
   const to = Math.max(high, Math.min(far * high, Math.max(...seen) + 1));
   const from = Math.min(low, Math.max(far * low, Math.min(...seen) - 1));
   const scale = linear(from, to, above.bottom, above.top);
@@ -127,7 +126,7 @@ function counts({ looks, p0, points, way, bars, end, of }, { x, width, above }) 
 
 const signed = (tick) => (tick > 0 ? `+${tick}` : `${tick}`.replace("-", "−"));
 
-// Where a count ends the procedure; a few looks are drawn as gates, since in between nothing is decided.
+// The counts that end the procedure; few looks are drawn as gates, since nothing is decided between them.
 function region(points, kind, edge, y) {
   if (!points.length) return [];
   const [start, end] = [points[0][0], points.at(-1)[0]];
@@ -140,13 +139,9 @@ function region(points, kind, edge, y) {
   ];
 }
 
-// A look's interval has its share of alpha; a certificate spends all of it, and so its own may begin higher.
-function ends({ n, count, proved }, alpha) {
-  return { low: Math.max(lowerBound(count, n, alpha), proved ?? 0), high: upperBound(count, n, alpha) };
-}
-
-function interval({ bars, p0, alpha, pooled }, { x, width, below }) {
-  const known = thinned(bars).map((bar) => ({ n: bar.n, at: bar.count / bar.n, ...ends(bar, alpha) }));
+function interval({ bars, p0, pooled }, { x, width, below }) {
+  const known = bars.filter(({ p_interval }) => p_interval)
+    .map(({ n, count, p_interval: [low, high] }) => ({ n, at: count / n, low, high }));
   const few = known.length <= MANY;
   const from = Math.max(0, Math.min(p0 - 0.12, ...known.map(({ low, at }) => (few ? low : (low + at) / 2))));
   const y = linear(from, 1, below.bottom, below.top);
@@ -168,10 +163,4 @@ function interval({ bars, p0, alpha, pooled }, { x, width, below }) {
     svg("text", { class: "word target", x: width - RIGHT - 4, y: y(p0) + (p0 > 0.9 ? 15 : -6), "text-anchor": "end" },
       `p₀ = ${short(p0, 4)}`),
   ];
-}
-
-// So few that their bounds are quickly computed, and the newest among them.
-function thinned(bars) {
-  const step = Math.ceil(bars.length / MOST_BARS);
-  return bars.filter((_, i) => (bars.length - 1 - i) % step === 0);
 }

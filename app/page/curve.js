@@ -1,4 +1,4 @@
-// A batch in one picture: the share of images that is certified at each radius, and of those that are right as well.
+// The curve of a batch: the share of images that are certified at each radius, and of those that are also right.
 
 import { element, fill, svg } from "./dom.js";
 import { linear, path, rounds } from "./scale.js";
@@ -6,7 +6,7 @@ import { percent, short } from "./words.js";
 
 const LEFT = 46, RIGHT = 14, TOP = 26, HEIGHT = 190, BOTTOM = 38;
 
-// The share of all images that have at least each radius: [radius, share] where it falls, from radius 0 on.
+// The share of all images that are certified at each radius, as the corners [radius, share] of a falling staircase.
 export function falling(radii, all) {
   const sorted = radii.toSorted((a, b) => a - b);
   const corners = [[0, sorted.length / all]];
@@ -27,7 +27,7 @@ export class Curve {
     }).observe(this.figure);
   }
 
-  // `labels` has the class of each image, or is null; the axis reaches at least the target.
+  // `labels` has the class of each image, or is null; `target` is the radius that was asked for, or null.
   show(certificates, total, labels, target) {
     const certified = certificates.filter(({ decision }) => decision === "certified");
     const right = labels && certified.filter(({ index, class_index }) => class_index === labels[index]);
@@ -41,7 +41,7 @@ export class Curve {
     if (!this.width || !this.lines) return;
     const { width, lines, total } = this;
     const radii = lines.map(({ of }) => of.map(({ radius }) => radius));
-    const furthest = 1.15 * Math.max(this.target, ...radii.flat());
+    const furthest = 1.15 * (Math.max(this.target ?? 0, ...radii.flat()) || 1);
     const x = linear(0, furthest, LEFT, width - RIGHT), y = linear(0, 1, TOP + HEIGHT, TOP);
     const step = (corners) => path([...corners, [furthest, 0]].map(([radius, share]) => [x(radius), y(share)]));
     this.drawing.setAttribute("viewBox", `0 0 ${width} ${TOP + HEIGHT + BOTTOM}`);

@@ -1,4 +1,4 @@
-// Shows the OpenAPI document of this very server, and nothing from anywhere else.
+// Shows the OpenAPI document of this server.
 
 import { byId, element } from "./dom.js";
 
@@ -10,7 +10,7 @@ function json(value) {
   return element("pre", {}, typeof value === "string" ? value : JSON.stringify(value, null, 2));
 }
 
-// Text in which `code` is marked as the documents mark it.
+// Text in which `code` stands between backticks.
 function prose(text) {
   return text.split("`").map((part, i) => (i % 2 ? element("code", {}, part) : part));
 }

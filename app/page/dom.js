@@ -1,4 +1,4 @@
-// Elements, made by hand: text only ever becomes text.
+// Elements. Text that is put into them is never read as markup.
 
 export function element(name, attributes = {}, ...content) {
   return filled(document.createElement(name), attributes, content);
@@ -38,9 +38,9 @@ export function download(value, name) {
 
 export const byId = (id) => document.getElementById(id);
 
-const live = byId("said");
+const live = byId("announcement");
 
-// To those who listen: one sentence at a time, in the page's live region.
+// Let screen readers say a sentence, by the live region of the page.
 export function say(text) {
   if (live && live.textContent !== text) live.textContent = text;
 }

@@ -1,11 +1,11 @@
-// A certification under way: read once, then its events; looked at every second where events do not come through.
+// A certification under way: it is read once, then its events are; where no events arrive, it is read every second.
 
 import { events, get, Problem } from "./api.js";
 
 const ENDED = new Set(["succeeded", "failed", "canceled", "expired"]);
-const FEW_FAILURES = 2;
-const PAUSE = 1000;
-const LONGEST_TRAIL = 2000;
+const FEW_FAILURES = 2;      // streams that bring nothing before the page stops asking for one
+const PAUSE = 1000;          // milliseconds
+const LONGEST_TRAIL = 2000;  // counts
 
 export class Certification {
   constructor(id) {
@@ -24,7 +24,7 @@ export class Certification {
     return this.progress.images_total;
   }
 
-  // How far an image has come, as was last heard; its trail is all that was heard of its count.
+  // The latest progress of an image; its trail has all counts of it that have arrived.
   underWay(index) {
     return this.seen.get(index) ?? null;
   }
@@ -42,27 +42,27 @@ export class Certification {
   takeProgress(progress) {
     this.progress = progress;
     for (const image of progress.images) {
-      const { index, stage, n, count } = image;
+      const { index, stage, n, count, p_interval } = image;
       const trail = this.seen.get(index)?.trail ?? [];
-      if (n && trail.at(-1)?.n !== n) trail.push({ stage, n, count });
+      if (n && trail.at(-1)?.n !== n) trail.push({ stage, n, count, p_interval });
       if (trail.length > LONGEST_TRAIL) trail.splice(0, trail.length / 2);
       this.seen.set(index, { ...image, trail });
     }
   }
 }
 
-// Calls `changed(certification)` at once and with all news, `lost(problem)` whenever nothing comes through any more,
-// `failed(problem)` if there can be no more of it.
+// Calls `changed(certification)` at once and with every change, `lost(problem)` while the server cannot be reached, and
+// `failed(problem)` if there will be no more changes.
 export function follow(id, { changed, lost, failed }) {
   const stop = new AbortController();
   const { signal } = stop;
   const certification = new Certification(id);
   const path = `/v1/certifications/${encodeURIComponent(id)}`;
-  const tell = () => signal.aborted || changed(certification);
+  const announce = () => signal.aborted || changed(certification);
 
   async function look() {
     certification.takeSummary(await get(path, { signal }));
-    tell();
+    announce();
   }
 
   async function listen() {
@@ -74,7 +74,7 @@ export function follow(id, { changed, lost, failed }) {
           else if (name === "progress") certification.takeProgress(data);
           else certification.takeSummary(data);
           [last, failures] = [event, 0];
-          tell();
+          announce();
         }
         failures += 1;
       } catch (error) {
@@ -102,7 +102,7 @@ export function follow(id, { changed, lost, failed }) {
   return { certification, stop: () => stop.abort() };
 }
 
-// What will not be otherwise a second later.
+// Whether trying again a second later would be of no use.
 function isFinal(error) {
   return !(error instanceof TypeError) && !(error instanceof Problem && (error.status === 0 || error.status >= 500));
 }

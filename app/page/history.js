@@ -1,10 +1,11 @@
-// One's own certifications, the newest first.
+// The certifications of this key, the newest first.
 
 import { get } from "./api.js";
 import { columns, element, fill } from "./dom.js";
-import { problemBox, procedureName, STATUS, time, whole } from "./words.js";
+import { labelOf } from "./procedures.js";
+import { problemBox, STATUS, time, whole } from "./words.js";
 
-const PAGE = 20;
+const PAGE = 20;  // certifications that are loaded at a time
 
 export class History {
   constructor(place) {
@@ -14,9 +15,9 @@ export class History {
     fill(place,
       element("header", { class: "answer-head" }, element("div", {},
         element("h2", { class: "title", tabindex: -1 }, "History"),
-        element("p", { class: "quiet" }, "Your own certifications; the service forgets them after a while."))),
+        element("p", { class: "quiet" }, "Your own certifications; the service deletes them after a while."))),
       element("div", { class: "scroll" }, element("table", { class: "batch" },
-        columns(["asked", "status", "images", "radius", "procedure", "samples"]), this.body)),
+        columns(["created", "status", "images", "radius", "procedure", "samples"]), this.body)),
       this.foot);
     this.load("");
   }
@@ -55,5 +56,5 @@ function row({ id, status, created_at, request, progress }) {
     element("th", { scope: "row" }, element("a", { href: `#/certifications/${id}` }, time(created_at))),
     element("td", {}, element("span", { class: `status ${status}` }, STATUS[status])),
     element("td", {}, whole(images_total)), element("td", {}, String(request.radius ?? "–")),
-    element("td", {}, procedureName(request.procedure)), element("td", {}, whole(samples)));
+    element("td", {}, labelOf(request.procedure)), element("td", {}, whole(samples)));
 }

@@ -1,11 +1,11 @@
-// The images of a question: files that were dropped or picked, or samples that come with the service.
+// The images of a question: files that were dropped or chosen, or samples that come with the service.
 
 import { blob, get, Problem } from "./api.js";
 import { byId, element, fill } from "./dom.js";
 import { whole } from "./words.js";
 
-const SHOWN = 12;
-const MOST_METADATA = 256;
+const SHOWN = 12;           // thumbnails of the chosen images
+const MOST_METADATA = 256;  // characters of a value in the metadata of a request
 const remembered = new Map();
 
 const sampleUrl = (index) => `/samples/${index}.png`;
@@ -17,7 +17,7 @@ const reading = (file) => new Promise((resolve) => {
   reader.readAsDataURL(file);
 });
 
-// The file's bytes as they are now: what can no longer be read would be sent as a request that fails.
+// The bytes of a file as they are now. A file that can no longer be read would make the request fail without a reason.
 async function bytes({ name, file }) {
   try {
     return new Blob([await file.arrayBuffer()], { type: file.type });
@@ -27,7 +27,7 @@ async function bytes({ name, file }) {
   }
 }
 
-// 0,1,2,7 as "0-2,7": short enough for the request's metadata.
+// 0,1,2,7 as "0-2,7", which is short enough for the metadata of a request.
 export function ranges(numbers) {
   const runs = [];
   for (const number of numbers) {
@@ -93,7 +93,7 @@ export class Images {
     this.samples = await get("/samples");
   }
 
-  // Samples are offered to ensembles that know their classes.
+  // Offer the samples if they have the shape and the classes of the ensemble.
   offer(ensemble) {
     const { shape, classes, labels } = this.samples;
     const fits = labels.length && String([shape, classes]) === String([ensemble?.input_shape, ensemble?.classes]);
@@ -126,17 +126,16 @@ export class Images {
     fill(byId("chosen-images"), chosen.slice(0, SHOWN).map(({ url }) => picture(url, 40)));
     byId("chosen-name").textContent = name;
   }
-
 }
 
-// What of the chosen images goes into the request itself.
-export function said(chosen) {
-  const found = {};
-  if (chosen.every(({ label }) => label !== undefined)) found.labels = chosen.map(({ label }) => label);
+// The fields of the request that follow from the chosen images.
+export function fromImages(chosen) {
+  const fields = {};
+  if (chosen.every(({ label }) => label !== undefined)) fields.labels = chosen.map(({ label }) => label);
   const samples = ranges(chosen.map(({ sample }) => sample));
-  if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) found.metadata = { samples };
-  else if (chosen.length === 1) found.metadata = { file: chosen[0].name.slice(0, MOST_METADATA) };
-  return found;
+  if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) fields.metadata = { samples };
+  else if (chosen.length === 1) fields.metadata = { file: chosen[0].name.slice(0, MOST_METADATA) };
+  return fields;
 }
 
 export async function formOf(chosen, request) {
@@ -147,7 +146,7 @@ export async function formOf(chosen, request) {
   return form;
 }
 
-// A problem that tells an image by its number, with its name as well.
+// A problem that names an image by its number, with the name of the file added.
 export function named(chosen, problem) {
   const name = (place, index) => (chosen[index] ? `${chosen[index].name} (${place})` : place);
   return new Problem({ ...problem, detail: problem.detail.replace(/^images\.(\d+)/, name) });
@@ -157,7 +156,7 @@ export function remember(id, chosen) {
   remembered.set(id, chosen);
 }
 
-// The image at this place of a certification, as far as it is known: by name, and by its pixels.
+// The name, the label and the address of an image of a certification, as far as they are known.
 export function imageOf({ id, summary }, index, classes) {
   const chosen = remembered.get(id)?.[index];
   if (chosen) return chosen;

@@ -1,8 +1,8 @@
-// The page: the question stays, beside it stands what the address names.
+// The page: the question is always there; the address decides what is shown beside it.
 //
 //   #/                           the plan for the question
 //   #/certifications/ID[/INDEX]  a certification, or one image of it
-//   #/history                    all of one's own
+//   #/history                    the certifications of this key
 
 import { Answer } from "./answer.js";
 import { forgetKey, onKeyWanted, storedKey } from "./api.js";
@@ -26,8 +26,8 @@ function planned(plan, request) {
 }
 
 function nowhere(place) {
-  const detail = `The link ends with ${location.hash}, which leads nowhere. Was it copied whole?`;
-  fill(place, problemBox({ title: "There is no such place", detail }));
+  const detail = `The link ends with ${location.hash}, which is not a part of this page. Was it copied completely?`;
+  fill(place, problemBox({ title: "This link leads nowhere", detail }));
   return { close() {} };
 }
 
@@ -47,7 +47,7 @@ function route({ focus }) {
   else if (kind && isBelow()) place.scrollIntoView();
 }
 
-// On a narrow window the answer stands below the question.
+// Whether the answer is below the question, as in a narrow window.
 function isBelow() {
   return place.offsetTop >= form.offsetTop + form.offsetHeight;
 }
@@ -78,7 +78,7 @@ form.addEventListener("submit", async (event) => {
 
 onKeyWanted((problem, attempt) => {
   const box = byId("key");
-  const show = (said) => fill(byId("key-problem"), problemBox(said));
+  const show = (refused) => fill(byId("key-problem"), problemBox(refused));
   const before = document.activeElement;
   box.hidden = false;
   show(problem);

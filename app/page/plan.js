@@ -1,11 +1,12 @@
-// The plan: what a question could prove and what it costs, before any sample is drawn.
+// The plan: what a question could prove and what it would cost, before any sample is drawn.
 
 import { Chart } from "./chart.js";
 import { columns, element, figure, fill } from "./dom.js";
+import { labelOf, variantOf } from "./procedures.js";
 import { planReading } from "./reading.js";
-import { procedureName, seconds, short, whole } from "./words.js";
+import { seconds, short, titled, whole } from "./words.js";
 
-// At length, with the boundaries.
+// The plan at length, with the boundaries, in the place of an answer.
 export class PlanView {
   constructor(place, latest) {
     this.chart = new Chart();
@@ -14,7 +15,7 @@ export class PlanView {
     fill(place, element("header", { class: "answer-head" }, element("div", {},
       element("h2", { class: "title", tabindex: -1 }, "The plan"),
       element("p", { class: "quiet" }, "Samples are drawn until the count crosses a boundary. "
-        + "Where the boundaries lie is known before the first one."))), this.body);
+        + "The boundaries are known before the first one."))), this.body);
     if (latest.length) this.show(...latest);
   }
 
@@ -24,7 +25,7 @@ export class PlanView {
       return fill(this.body, element("p", { class: "quiet" }, why));
     }
     if (!this.chart.figure.isConnected) fill(this.body, this.chart.figure, this.table);
-    this.chart.show(planReading(plan, request));
+    this.chart.show(planReading(plan));
     fill(this.table, expectations(plan, request.procedure));
   }
 
@@ -36,12 +37,12 @@ function range(values) {
   return !values.length ? "–" : least === most ? least : `${least} – ${most}`;
 }
 
-// In short, beside the question.
+// The plan in short, beside the question.
 export function planBox(plan, procedure) {
   const { feasible, largest_radius, fewest_samples, most_samples, expected, seconds: takes } = plan;
   return [
     element("p", { class: feasible ? "feasible" : "infeasible" },
-      procedure.name === "fixed" && feasible ? reach(plan) : prospect(plan)),
+      variantOf(procedure).card?.targeted || !feasible ? prospect(plan) : reach(plan)),
     element("dl", { class: "figures small" },
       figure("largest radius", String(largest_radius)),
       figure("samples expected", range(expected.map(({ samples }) => samples))),
@@ -53,13 +54,13 @@ export function planBox(plan, procedure) {
 
 function prospect({ feasible, reason }) {
   return [element("strong", {}, feasible ? "Can be proved. " : "Can never be proved. "),
-    reason.replace(/^./, (letter) => letter.toUpperCase()), "."];
+    titled(reason), "."];
 }
 
-// Where no radius is asked for, and the largest is wanted.
+// What a procedure without a target can reach.
 function reach({ largest_radius, p0 }) {
   return [element("strong", {}, `Up to radius ${largest_radius}, `),
-    `where all samples agree; none where p_A is not shown to be above ${p0}.`];
+    `if all samples agree; none unless p_A is shown to be above ${p0}.`];
 }
 
 function between({ best, worst }) {
@@ -67,16 +68,16 @@ function between({ best, worst }) {
   return least === most ? least : `${least} to ${most}`;
 }
 
-// What happens to images that are more or less sure of their class.
+// What happens to images whose class is more or less probable under noise.
 function expectations(plan, procedure) {
   return element("table", { class: "numbers" },
-    element("caption", {}, `Expected samples, ${procedureName(procedure)}`),
+    element("caption", {}, `Expected samples, ${labelOf(procedure)}`),
     columns(["p_A of the image", "certified", "abandoned", "samples"]),
     element("tbody", {}, plan.expected.map(({ p_a, certify, abandon, samples }) => element("tr", {},
       [short(p_a, 4), share(certify), share(abandon), whole(samples)].map((text) => element("td", {}, text))))));
 }
 
-// Neither 0 % nor 100 % unless it is so.
+// A share in percent; it is 0 % or 100 % only if it is exactly that.
 function share(p) {
   if (p > 0 && p < 0.0005) return "< 0.1 %";
   return p < 1 && p > 0.9995 ? "> 99.9 %" : `${(100 * p).toFixed(1)} %`;

@@ -1,34 +1,15 @@
-// The question: what is asked about the images. The plan for it comes as one types.
+// The question: what is asked about the images. Its plan is shown while it is typed.
 
 import { get, post } from "./api.js";
 import { byId, element, fill } from "./dom.js";
-import { formOf, named, remember, said } from "./images.js";
+import { formOf, fromImages, named, remember } from "./images.js";
+import { NoiseInputs } from "./noise.js";
 import { planBox } from "./plan.js";
-import { problemBox } from "./words.js";
+import { choices, loadProcedures } from "./procedures.js";
+import { number, problemBox } from "./words.js";
 
-const DEBOUNCE = 250;
-const LOOK_AGAIN = 3000;
-const FIELDS = [
-  "ensemble", "procedure", "radius", "sigma", "alpha", "beta", "consensus", "voting", "samples", "convert",
-];
-const PROCEDURES = {
-  sequential: { name: "sequential", abandon: "strict" },
-  "lost-certificate": { name: "sequential", abandon: "lost-certificate" },
-  adaptive: { name: "adaptive" },
-  kept: { name: "adaptive", keep_samples: true },
-  fixed: { name: "fixed" },
-};
-const SAMPLES = {
-  sequential: { label: "Most samples", value: "131100", field: "max_samples" },
-  adaptive: { label: "Stages", value: "100 1000 10000 120000", field: "stages" },
-  fixed: { label: "Samples", value: "100000", field: "n" },
-};
-
-// What is no number goes to the server as it is, which says what is wrong with it.
-function number(text) {
-  const value = Number(text);
-  return text.trim() === "" ? undefined : Number.isFinite(value) ? value : text.trim();
-}
+const DEBOUNCE = 250;     // milliseconds from the last change of the form until its plan is asked for
+const LOOK_AGAIN = 3000;  // milliseconds between two looks for an ensemble that is ready
 
 export class Question {
   constructor({ form, images, planned }) {
@@ -36,9 +17,11 @@ export class Question {
     this.images = images;
     this.planned = planned;
     this.ensembles = [];
+    this.choices = [];
     this.latest = null;
     this.unanswered = null;
     this.timer = 0;
+    this.noise = new NoiseInputs({ changed: () => this.plan() });
     form.addEventListener("input", () => this.plan());
     this.field("ensemble").addEventListener("change", () => this.takeEnsemble());
     this.field("procedure").addEventListener("change", () => this.takeProcedure());
@@ -49,12 +32,19 @@ export class Question {
   }
 
   async load() {
-    await this.images.load();
+    await Promise.all([this.images.load(), this.loadProcedures(), this.noise.load()]);
     await this.loadEnsembles();
     this.takeProcedure();
   }
 
-  // Until one of them is ready, they are looked for again.
+  async loadProcedures() {
+    await loadProcedures();
+    this.choices = choices();
+    fill(this.field("procedure"), this.choices.map(({ label, card }) =>
+      element("option", { value: label }, card.targeted ? label : `${label}: the largest radius`)));
+  }
+
+  // Load the ensembles, again and again until one of them is ready.
   async loadEnsembles() {
     const { data } = await get("/v1/ensembles");
     const [before, chosen] = [this.ensembles.length, this.field("ensemble").value];
@@ -70,14 +60,18 @@ export class Question {
     return this.ensembles.find(({ name }) => name === this.field("ensemble").value);
   }
 
+  get choice() {
+    return this.choices[this.field("procedure").selectedIndex];
+  }
+
   takeEnsemble() {
     const { ensemble } = this;
     this.images.offer(ensemble);
+    this.noise.take(ensemble?.noise ?? null);
     if (!ensemble) return this.plan();
-    const { members, sigma, voting, votings, input_shape } = ensemble;
+    const { members, voting, votings, input_shape } = ensemble;
     const [channels, height, width] = input_shape;
-    byId("wanted").textContent = `${width} × ${height} pixels, ${channels === 1 ? "grey" : "RGB"}`;
-    this.field("sigma").value = sigma ?? "";
+    byId("image-size").textContent = `${width} × ${height} pixels, ${channels === 1 ? "grey" : "RGB"}`;
     fill(this.field("voting"), votings.map((name) =>
       element("option", { value: name, selected: name === voting }, name)));
     const leading = members.slice(0, -1).map((_, i) => i + 1);
@@ -87,45 +81,51 @@ export class Question {
   }
 
   takeProcedure() {
-    const { name } = PROCEDURES[this.field("procedure").value];
-    const { label, value } = SAMPLES[name];
-    byId("samples-label").textContent = label;
-    this.field("samples").value = value;
-    this.field("radius").disabled = this.field("beta").disabled = name === "fixed";
+    const { budget, summary, targeted } = this.choice.card;
+    byId("samples-label").textContent = budget.label;
+    this.field("samples").value = budget.default;
+    this.field("samples").title = budget.help;
+    this.field("procedure").title = summary;
+    this.field("radius").disabled = this.field("beta").disabled = !targeted;
     this.plan();
   }
 
-  // As it is posted, without the images.
+  // The procedure as it is posted.
+  procedure() {
+    const { card, parameters } = this.choice;
+    const { field, several } = card.budget;
+    const text = this.field("samples").value;
+    const budget = several ? text.split(/[\s,]+/).filter(Boolean).map(number) : number(text);
+    return { name: card.name, ...parameters, [field]: budget };
+  }
+
+  // The request as it is posted, without the images.
   request() {
     const value = (name) => this.field(name).value;
-    const procedure = { ...PROCEDURES[value("procedure")] };
-    const { field } = SAMPLES[procedure.name];
-    const samples = value("samples");
-    procedure[field] = field === "stages" ? samples.split(/[\s,]+/).filter(Boolean).map(number) : number(samples);
-    const asked = {
+    const request = {
       ensemble: value("ensemble") || undefined,
-      sigma: number(value("sigma")),
+      noise: this.noise.value,
       alpha: number(value("alpha")),
-      procedure,
+      procedure: this.procedure(),
       voting: value("voting") || undefined,
       consensus: number(value("consensus")) ?? null,
     };
-    if (procedure.name !== "fixed") {
-      Object.assign(asked, { radius: number(value("radius")), beta: number(value("beta")) });
+    if (this.choice.card.targeted) {
+      Object.assign(request, { radius: number(value("radius")), beta: number(value("beta")) });
     }
-    if (this.field("mismatch").checked) asked.allow_noise_mismatch = true;
-    return asked;
+    if (this.field("mismatch").checked) request.allow_noise_mismatch = true;
+    return request;
   }
 
   plan() {
-    const trained = this.ensemble?.sigma ?? null;
-    byId("mismatch").hidden = trained === null || number(this.field("sigma").value) === trained;
+    byId("mismatch").hidden = !this.noise.differs;
     clearTimeout(this.timer);
     this.latest?.abort();
     this.timer = setTimeout(() => this.askForPlan(), DEBOUNCE);
   }
 
   async askForPlan() {
+    if (!this.choice) return;
     const latest = (this.latest = new AbortController());
     const request = { ...this.request(), image_count: Math.max(1, this.images.chosen.length) };
     try {
@@ -141,22 +141,27 @@ export class Question {
     }
   }
 
-  // The fields that the server found wrong.
+  // Mark the inputs whose values the server refused.
   mark(errors) {
-    const sizes = Object.values(SAMPLES).map(({ field }) => field);
-    const places = errors.flatMap(({ field }) => field.split("."));
-    const wrong = new Set(places.map((name) => (sizes.includes(name) ? "samples" : name)));
-    for (const name of FIELDS) {
-      if (wrong.has(name)) this.field(name).setAttribute("aria-invalid", "true");
-      else this.field(name).removeAttribute("aria-invalid");
+    const wrong = new Set(errors.flatMap(({ field }) => this.inputsOf(field.split("."))));
+    for (const input of this.form.elements) {
+      if (wrong.has(input)) input.setAttribute("aria-invalid", "true");
+      else input.removeAttribute("aria-invalid");
     }
     const remedy = errors.some(({ message }) => message.includes("`convert`"));
-    if (remedy || wrong.has("samples") || wrong.has("convert")) byId("more").open = true;
+    if (remedy || wrong.has(this.field("samples")) || wrong.has(this.field("convert"))) byId("more").open = true;
+  }
+
+  // The inputs for a field of the request, by its path.
+  inputsOf([first, ...rest]) {
+    if (first === "noise") return this.noise.named(rest);
+    if (first === "procedure" && rest.includes(this.choice.card.budget.field)) return [this.field("samples")];
+    return [this.field(first)].filter(Boolean);
   }
 
   async submit() {
     const { chosen } = this.images;  // others may be chosen before the answer comes
-    const request = { ...this.request(), ...said(chosen), convert: this.field("convert").value };
+    const request = { ...this.request(), ...fromImages(chosen), convert: this.field("convert").value };
     const form = await formOf(chosen, request);
     const headers = { "Idempotency-Key": this.key(chosen, JSON.stringify(request)) };
     const { id } = await post("/v1/certifications", form, { headers }).catch((problem) => {
@@ -168,10 +173,10 @@ export class Question {
   }
 
   // A question that is sent again because no answer came has the same key as before, and is certified once.
-  key(chosen, asked) {
+  key(chosen, text) {
     const { unanswered } = this;
-    if (unanswered?.chosen !== chosen || unanswered.asked !== asked) {
-      this.unanswered = { chosen, asked, key: crypto.getRandomValues(new Uint8Array(16)).join("") };
+    if (unanswered?.chosen !== chosen || unanswered.text !== text) {
+      this.unanswered = { chosen, text, key: crypto.getRandomValues(new Uint8Array(16)).join("") };
     }
     return this.unanswered.key;
   }

@@ -1,62 +1,61 @@
-// What a chart shows of one image: its boundaries, and what is known of its count.
+// What a chart shows of one image: the boundaries of its procedure, and the counts with their intervals for p_A. All
+// intervals come from the server.
 
-import { lowerBound } from "./bounds.js";
 import { confidence } from "./words.js";
 
-// Whether a look counts all samples so far, or those of its own stage alone.
-const isPooled = ({ name, keep_samples }) => name !== "adaptive" || keep_samples;
-
 const NOTHING = { n: 0, count: 0 };
-const ROUNDING = 1e-9;
+const ROUNDING = 1e-9;  // bounds that differ by less are equal
 
-// The level of one look's interval, such that those of all looks hold together; adaptive stages have it from the paper.
-function level(alpha, { name }, looks) {
-  const shares = { fixed: 1, adaptive: looks.length, sequential: 2 * looks.length };
-  return alpha / Math.max(1, shares[name]);
-}
-
-// How sure the intervals are; of one between two looks nothing is claimed. What a certificate proves may be more than
-// the last of them tells, and is then a claim of its own, to which belongs all of alpha once more.
-function surety(alpha, looks, more) {
-  const where = looks.length > 1 ? "At all looks together" : "When all samples are drawn";
+// How sure the intervals are; nothing is claimed for a count between two looks. A certificate may prove more than the
+// last interval tells: that is a claim of its own, with all of alpha once more.
+function surety({ alpha, look_count }, more) {
+  const where = look_count > 1 ? "At all looks together" : "When all samples are drawn";
   const ends = `${where}, each end of the interval holds with ${confidence(alpha)}.`;
   return more ? `${ends} The last one begins at what the certificate proves.` : ends;
 }
 
-// Before any sample.
-export function planReading(plan, { procedure, alpha }) {
+// The reading of a plan, before any sample.
+export function planReading({ boundaries, p0, pooled }) {
   return {
-    looks: plan.boundaries, p0: plan.p0, alpha: level(alpha, procedure, plan.boundaries), pooled: isPooled(procedure),
-    points: [], way: [], bars: [], end: null,
-    note: plan.boundaries.length === 1 ? "One look at the count, when all samples are drawn."
-      : `${plan.boundaries.length} looks at the count; between the boundaries sampling goes on.`,
+    looks: boundaries, p0, pooled, points: [], way: [], bars: [], end: null,
+    note: boundaries.length === 1 ? "One look at the count, when all samples are drawn."
+      : `${boundaries.length} looks at the count; between the boundaries sampling goes on.`,
   };
 }
 
-// Of an image under way, or of its certificate; the plan may be missing, and then a certificate's own boundaries serve.
-export function imageReading({ plan, request, certificate, underWay, ended, of }) {
-  const pooled = isPooled(request.procedure);
-  const points = (certificate?.stages ?? underWay?.looks ?? []).map(({ n, count }) => ({ n, count }));
+// The reading of an image under way, or of its certificate. `verified` are the looks of the certificate as the server
+// computes them, null before it has answered. Without a plan, a certificate's own boundaries are shown.
+export function imageReading({ plan, certificate, verified, underWay, ended, of }) {
+  const pooled = plan?.pooled ?? isPooled(certificate);
+  const points = looksTaken(certificate, verified, underWay);
   const trail = underWay?.trail ?? [];
-  const looks = plan?.boundaries ?? certificate?.stages.filter(({ certify_at }) => certify_at !== null) ?? [];
-  const alpha = certificate?.alpha ?? request.alpha;
-  const share = level(alpha, request.procedure, looks);
   const { way, bars } = pooled ? together(points, trail) : apart(points, trail, Boolean(certificate));
   const last = bars.at(-1);
-  const more = certificate && last ? certificate.p_lower > lowerBound(last.count, last.n, share) + ROUNDING : false;
+  const more = Boolean(certificate && last?.p_interval) && certificate.p_lower > last.p_interval[0] + ROUNDING;
   return {
-    looks,
+    looks: plan?.boundaries ?? certificate?.stages.filter(({ certify_at }) => certify_at !== null) ?? [],
     p0: plan?.p0 ?? certificate?.p_lower ?? 0.5,
-    alpha: share,
-    surety: plan && surety(alpha, looks, more),
+    surety: plan && last?.p_interval ? surety(plan, more) : null,
     pooled,
     points,
     way,
-    bars: more ? bars.with(-1, { ...last, proved: certificate.p_lower }) : bars,
+    bars: more ? bars.with(-1, { ...last, p_interval: [certificate.p_lower, last.p_interval[1]] }) : bars,
     end: certificate?.stop_reason ?? (ended ? "exhausted" : null),
     of,
     note: ended ? "" : waiting(underWay, of),
   };
+}
+
+// Whether a look counts all samples so far, as the stages of a certificate show it.
+function isPooled(certificate) {
+  return !certificate?.stages.every(({ n, counts }) => n === counts.reduce((sum, each) => sum + each, 0));
+}
+
+// The looks taken so far. Those of a certificate have the intervals that were seen on the way until it is verified.
+function looksTaken(certificate, verified, underWay) {
+  const seen = underWay?.looks ?? [];
+  if (!certificate) return seen;
+  return certificate.stages.map(({ n, count }, i) => ({ n, count, p_interval: (verified ?? seen)[i]?.p_interval }));
 }
 
 function waiting(underWay, of) {
@@ -66,7 +65,8 @@ function waiting(underWay, of) {
 
 // One count from the beginning to the end.
 function together(points, trail) {
-  const counts = new Map([...trail, ...points].map(({ n, count }) => [n, { n, count }]));
+  const counts = new Map(trail.map((each) => [each.n, each]));
+  for (const point of points) if (point.p_interval || !counts.has(point.n)) counts.set(point.n, point);
   const way = [...counts.values()].sort((a, b) => a.n - b.n);
   return { way, bars: way };
 }
@@ -77,7 +77,7 @@ function apart(points, trail, done) {
     .reduce((sum, each) => ({ n: sum.n + each.n, count: sum.count + each.count }), NOTHING);
   const stage = done ? points.length : points.length + 1;
   const own = trail.filter((each) => each.stage === stage)
-    .map(({ n, count }) => ({ n: n - before.n, count: count - before.count }))
+    .map((each) => ({ ...each, n: each.n - before.n, count: each.count - before.count }))
     .filter(({ n }) => n > 0);
   return { way: done ? [...own, ...points.slice(-1)] : own, bars: done ? points : [...points, ...own.slice(-1)] };
 }

@@ -1,4 +1,4 @@
-// Axes: a value to a place, the values worth naming, and a line through places.
+// Axes: the place of a value, the values of the ticks, and a path through places.
 
 export function linear(from, to, start, end) {
   return (value) => start + ((value - from) / (to - from)) * (end - start);

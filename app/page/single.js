@@ -1,14 +1,15 @@
-// One image of a certification: its chart while it is sampled, its certificate in words when it is done.
+// One image of a certification: its chart while it is sampled, its certificate in words when that is finished.
 
 import { post } from "./api.js";
 import { Chart } from "./chart.js";
+import { chosenClass, claim, meaning } from "./claims.js";
 import { columns, download, element, figure, fill, say } from "./dom.js";
 import { imageOf, picture } from "./images.js";
+import { changesAt } from "./norms.js";
 import { perturbed } from "./perturbed.js";
+import { labelOf } from "./procedures.js";
 import { imageReading } from "./reading.js";
-import {
-  chosenClass, claim, inPixels, lower, meaning, problemBox, procedureName, saved, STATUS, time, upper, whole,
-} from "./words.js";
+import { lower, problemBox, saved, STATUS, time, titled, upper, whole } from "./words.js";
 
 const COLUMNS = {
   n: "samples", count: "count", certify_at: "certify at", abandon_at: "abandon at",
@@ -19,19 +20,27 @@ export class Single {
   constructor(answer, index) {
     this.answer = answer;
     this.index = index;
-    this.told = false;
+    this.announced = false;
     this.chart = new Chart();
     fill(answer.parts.main, this.chart.figure);
     fill(answer.parts.face, picture(this.image.url, 72, "the image"));
     this.plan = null;
+    this.verified = null;
     this.askForPlan();
   }
 
-  // The boundaries; an ensemble that is no longer served has none to tell.
+  // Load the boundaries; there is no plan for an ensemble that is no longer served.
   async askForPlan() {
     const { summary, total } = this.answer.certification;
     const { labels, metadata, ...request } = summary.request;
     this.plan = await post("/v1/plan", { ...request, image_count: total }).catch(() => null);
+    this.show();
+  }
+
+  // Load the intervals at the looks of the certificate; the chart is drawn without them where the server refuses.
+  async askForLooks(certificate) {
+    const { looks } = await post("/v1/verify", certificate).catch(() => ({ looks: [] }));
+    this.verified = looks;
     this.show();
   }
 
@@ -47,7 +56,7 @@ export class Single {
     return this.answer.certification.underWay(this.index);
   }
 
-  // The class in question; null until it is chosen.
+  // The name of the class that was chosen; null before that.
   get className() {
     const { certificate, underWay } = this;
     const index = certificate ? chosenClass(certificate) : underWay?.class_index ?? null;
@@ -58,20 +67,21 @@ export class Single {
   show() {
     const { certificate, answer, underWay, className } = this;
     const { parts, certification } = answer;
-    const { ended, summary } = certification;
+    const { ended } = certification;
     parts.title.textContent = this.title();
     parts.title.className = `title ${certificate?.decision ?? ""}`;
     const of = className && `‘${className}’`;
-    this.chart.show(imageReading({ plan: this.plan, request: summary.request, certificate, underWay, ended, of }));
+    const { plan, verified } = this;
+    this.chart.show(imageReading({ plan, certificate, verified, underWay, ended, of }));
     fill(parts.figures, this.figures());
-    if (certificate && !this.told) this.tell(certificate);
+    if (certificate && !this.announced) this.tell(certificate);
   }
 
   title() {
     const { certificate, answer, image } = this;
     const { ended, summary, total } = answer.certification;
     if (certificate) return certificate.decision === "certified" ? "Certified" : "Abstained";
-    if (ended) return STATUS[summary.status].replace(/^./, (letter) => letter.toUpperCase());
+    if (ended) return titled(STATUS[summary.status]);
     return total > 1 ? image.name : "Is the answer stable?";
   }
 
@@ -94,13 +104,14 @@ export class Single {
   }
 
   tell(certificate) {
-    this.told = true;
+    this.announced = true;
+    this.askForLooks(certificate);
     const { parts, ensemble } = this.answer;
     const { label, url } = this.image;
     fill(parts.words, element("p", { class: `claim ${certificate.decision}` }, claim(certificate)),
       meaning(certificate, label, ensemble?.classes).map((text) => element("p", { class: "quiet" }, text)));
     const shape = certificate.provenance?.input.shape;
-    if (certificate.radius > 0 && shape?.length === 3) fill(parts.pixels, inPicture(certificate.radius, shape, url));
+    if (certificate.radius > 0 && shape?.length === 3) fill(parts.pixels, inPixels(certificate, shape, url));
     fill(parts.table, atLength(certificate));
     say(parts.words.firstChild.textContent);
   }
@@ -128,13 +139,15 @@ export class Single {
   }
 }
 
-function inPicture(radius, shape, url) {
+function inPixels({ radius, noise }, shape, url) {
+  const changes = changesAt(noise.norm, radius, shape);
+  if (!changes.length) return [];
   return [
-    element("h3", {}, `A length of ${radius}, in pixels`),
+    element("h3", {}, `Radius ${radius}, in pixels`),
     element("p", { class: "quiet" },
-      "Any of these changes is as long, and so are countless others; none that is shorter changes the answer."),
-    element("ul", { class: "changes" }, inPixels(radius, shape).map(({ name, text }) =>
-      element("li", {}, url ? perturbed(url, { name, radius, shape, text }) : null, element("span", {}, text)))),
+      "Each of these changes is as large as the radius, and so are countless others; no smaller one changes the answer."),
+    element("ul", { class: "changes" }, changes.map(({ text, ...change }) =>
+      element("li", {}, url ? perturbed(url, { ...change, shape, text }) : null, element("span", {}, text)))),
   ];
 }
 
@@ -144,7 +157,7 @@ function atLength({ stages, samples, procedure, digest, provenance, selection })
   const facts = {
     "class chosen from": `${whole(drawn)} samples of their own`,
     "samples in all": whole(samples),
-    procedure: procedureName(procedure),
+    procedure: labelOf(procedure),
     finished: time(provenance?.finished_at),
     seed: provenance?.sampling.seed ?? "–",
     digest,

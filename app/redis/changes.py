@@ -1,4 +1,4 @@
-"""Whoever waits for a certification is woken when it changes."""
+"""Wakes requests that wait for a certification when it changes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from store.keys import DELETED
 
 
 class Watch:
-    """Somebody's wait for news of one certification: for any news, or for its end alone."""
+    """The wait of one request for a certification: for any change, or for its end alone."""
 
     def __init__(self, *, for_the_end: bool) -> None:
         self.for_the_end = for_the_end
-        self._news = asyncio.Event()
+        self._event = asyncio.Event()
 
     def wake(self) -> None:
-        """There may be news."""
-        self._news.set()
+        self._event.set()
 
     async def changed(self, seconds: float) -> None:
-        """Until there may be news since the last call, and no longer than so many seconds."""
+        """Wait until there may have been a change since the last call, but no longer than `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
-        self._news.clear()
+                await self._event.wait()
+        self._event.clear()
 
 
 class Changes:
@@ -34,12 +33,12 @@ class Changes:
 
     def __init__(self) -> None:
         self.closed = False
-        """Whether nobody should wait any longer: the process is about to end."""
+        """Whether the process is about to end, so that no request should wait any longer."""
         self._watches: dict[str, list[Watch]] = {}
 
     @contextmanager
     def watch(self, certification: str, *, for_the_end: bool = False) -> Iterator[Watch]:
-        """News of this one, from now on."""
+        """A watch on a certification, from now on."""
         watch = Watch(for_the_end=for_the_end)
         self._watches.setdefault(certification, []).append(watch)
         try:
@@ -51,19 +50,19 @@ class Changes:
                 del self._watches[certification]
 
     def wake(self, certification: str, status: str) -> None:
-        """This one has changed, and has this status now."""
+        """Wake the watches on a certification, which has this status now."""
         ended = status in ENDED or status == DELETED
         for watch in self._watches.get(certification, ()):
             if ended or not watch.for_the_end:
                 watch.wake()
 
     def wake_all(self) -> None:
-        """Any of them may have changed."""
+        """Wake all watches: any certification may have changed."""
         for watches in self._watches.values():
             for watch in watches:
                 watch.wake()
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Release every request that waits."""
         self.closed = True
         self.wake_all()

@@ -1,4 +1,4 @@
-"""A place in a list, as an opaque text."""
+"""A place in a list of certifications, as an opaque text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smoothcert.errors import shown
 
 @dataclass(frozen=True, order=True)
 class Cursor:
-    """After this certification, in the order of their making."""
+    """The place after a certification, in the order of creation."""
 
     created_at: float
     certification: str
@@ -22,10 +22,10 @@ class Cursor:
 
     @classmethod
     def read(cls, text: str) -> Cursor:
-        """From the `next_cursor` of an earlier page."""
+        """The cursor in the `next_cursor` of an earlier page."""
         try:
-            said = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-            created_at, certification = said.split(" ")
+            decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+            created_at, certification = decoded.split(" ")
             cursor = cls(float(created_at), certification)
         except ValueError:
             cursor = None

@@ -1,8 +1,9 @@
-"""The queue, as the API sees it: the only file of `app` that talks to Redis.
+"""Certifications, workers and ensembles in Redis, as the API sees them.
 
-Every method either answers or raises UnavailableError, within a few seconds. What met a dead connection, as all are
-after a restart of Redis, is sent once more: every call of `store` may be carried out twice and counts once. The second
-time says that there was nothing to do, so how a change went is told by the record, not by the answer.
+Every method either returns or raises UnavailableError within a few seconds. A command that meets a dead connection, as
+all are after a restart of Redis, is sent a second time. That is safe: every call of `store` may be carried out twice
+and counts once. The second reply then says that there was nothing to do, so callers read the outcome of a change from
+the record and not from the reply.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as DisconnectedError
 from redis.exceptions import RedisError
 
-from app.http.errors import UnavailableError
+from app.http.errors import ProblemError, UnavailableError
 from app.redis.changes import Changes, Watch
 from app.redis.cursor import Cursor
 from app.redis.roster import Roster
@@ -35,50 +36,52 @@ from store.record import Record
 from store.transitions import Limits
 
 CONNECT_SECONDS = 1.0
+"""Seconds within which Redis must accept a connection."""
 ANSWER_SECONDS = 5.0
-"""A disk that is shared may take seconds to write what must be on it before Redis answers."""
+"""Seconds within which Redis must answer. It answers after a write to disk, which may take seconds on a shared one."""
 CONNECTIONS = 64
+"""The number of connections to Redis; further commands wait for one."""
 ROSTER_SECONDS = 1.0
-"""For so long the workers and ensembles are taken to be those that were last seen."""
+"""Seconds for which the list of workers and ensembles is reused."""
 LOOK_SECONDS = 1.0
-"""Whoever waits looks this often even without news: a message may be lost."""
+"""Seconds after which a waiting request reads the record even without a message, since messages may be lost."""
 QUIET_SECONDS = 10.0
-"""After so long without a message it is asked whether the connection lives."""
+"""Seconds without a message after which the connection for messages is tested."""
 PAGE_LOOKS = 1000
-"""Records that are looked through for one page,"""
+"""The number of records that are searched for one page of a list."""
 CHUNK = 100
-"""so many at a time."""
+"""The number of records that are read from Redis at a time."""
 TIES = 16
-"""More than an owner's certifications of one and the same microsecond."""
+"""More than the certifications that one owner creates in the same microsecond."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Found:
-    """A certification as it is at the moment."""
+class Snapshot:
+    """A certification at one moment."""
 
     record: Record
     certificates: Mapping[int, str]
-    """Those that are finished, as JSON, by the place of their image."""
+    """The finished certificates as JSON, by the index of their image."""
     position: int | None
-    """How many are taken before it, while it waits."""
+    """The number of certifications before it in the queue; None once it no longer waits."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of a submission."""
+    """The outcome of a submission."""
 
     outcome: Literal["accepted", "replay", "conflict", "full", "busy"]
     certification: str
-    """The one accepted, or the one that the Idempotency-Key was used for."""
+    """The id of the accepted certification, or of the one that the Idempotency-Key was used for."""
     count: int = 0
-    """Those that wait, or where there are too many of the owner's: those that are active."""
+    """The number of certifications that wait; for `busy`, the number of the owner's that are active."""
 
 
 @dataclass(frozen=True)
 class News:
-    """What has happened to a certification since so many certificates had been told."""
+    """The state of a certification, and the certificates that a client has not received."""
 
     record: Record
     position: int | None
@@ -90,13 +93,13 @@ class News:
 class Page:
     """Certifications of an owner, the newest first."""
 
-    found: Sequence[Found]
+    snapshots: Sequence[Snapshot]
     next: Cursor | None
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The counters of all workers, and what waits in each pool."""
+    """The counters of all workers, and the number of certifications that wait in each pool."""
 
     counters: Mapping[str, float]
     waiting: Mapping[str, int]
@@ -104,7 +107,7 @@ class Statistics:
 
 
 class Queue:
-    """Certifications in Redis; a context manager that listens for their changes."""
+    """The certifications in Redis; `listening` is a context in which their changes are received."""
 
     def __init__(self, url: str, limits: Limits, *, result_ttl: int) -> None:
         pool = BlockingConnectionPool.from_url(
@@ -115,7 +118,7 @@ class Queue:
             socket_timeout=ANSWER_SECONDS,
             retry=Retry(NoBackoff(), 1, supported_errors=(DisconnectedError,)),
         )
-        self._redis: Any = Redis.from_pool(pool)  # whose types promise text and bytes at once
+        self._redis: Any = Redis.from_pool(pool)  # its annotations allow text where it gives bytes
         self._limits, self._result_ttl = limits, result_ttl
         self.changes = Changes()
         self._roster = Roster((), ())
@@ -124,7 +127,7 @@ class Queue:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Queue]:
-        """The queue, with its watches woken by the workers' messages."""
+        """A context in which the workers' messages wake the watches."""
         listener = asyncio.create_task(self._listen())
         try:
             yield self
@@ -139,22 +142,22 @@ class Queue:
     async def submit(
         self, record: Record, images: bytes, *, idempotency: tuple[str, str] | None = None, high: bool = False
     ) -> Receipt:
-        """Take a certification in, all of it or nothing. `idempotency` is the key and the digest of the request."""
+        """Add a certification, completely or not at all. `idempotency` is the key and the digest of the request."""
         known = (keys.idempotency(record.owner, idempotency[0]), idempotency[1]) if idempotency else None
         call = transitions.accept(record, images, self._limits, idempotency=known, high=high)
-        outcome, said = await self._eval(call)
+        outcome, value = await self._eval(call)
         if outcome in ("replay", "conflict"):
-            return Receipt(outcome, said)
-        return Receipt(outcome, record.id, int(said or 0))
+            return Receipt(outcome, value)
+        return Receipt(outcome, record.id, int(value or 0))
 
-    async def find(self, certification: str) -> Found | None:
-        """A certification, if there is one of this id."""
-        found = await self._look(certification)
-        if found is not None and await self._fail_if_missed(found.record):
-            found = await self._look(certification)
-        return found
+    async def find(self, certification: str) -> Snapshot | None:
+        """The certification with this id, if there is one."""
+        snapshot = await self._look(certification)
+        if snapshot is not None and await self._fail_if_missed(snapshot.record):
+            snapshot = await self._look(certification)
+        return snapshot
 
-    async def _look(self, certification: str) -> Found | None:
+    async def _look(self, certification: str) -> Snapshot | None:
         with _answering():
             text = await self._redis.eval(*transitions.read(certification).arguments)
         data, certificates, position = json.loads(text)
@@ -162,54 +165,54 @@ class Queue:
         if "id" not in record:
             return None
         texts = {int(index): text for index, text in _pairs(certificates)}
-        return Found(Record.parse(record), texts, None if position is False else position)
+        return Snapshot(Record.parse(record), texts, None if position is False else position)
 
     async def wait(
-        self, found: Found, watch: Watch, seconds: float, *, gone: Callable[[], Awaitable[bool]]
-    ) -> Found | None:
-        """The certification once it has ended, or as it was last seen after so many seconds; None if it is deleted.
+        self, snapshot: Snapshot, watch: Watch, seconds: float, *, gone: Callable[[], Awaitable[bool]]
+    ) -> Snapshot | None:
+        """The certification once it has ended, or its latest snapshot after `seconds`; None if it was deleted.
 
-        Whoever asked may be `gone` before.
+        The wait ends early if the client is `gone`.
         """
         deadline = time.monotonic() + seconds
-        while not found.record.ended and not self.changes.closed and (left := deadline - time.monotonic()) > 0:
+        while not snapshot.record.ended and not self.changes.closed and (left := deadline - time.monotonic()) > 0:
             await watch.changed(min(left, LOOK_SECONDS))
             if await gone():
-                return found
-            with suppress(UnavailableError):  # it was found before, and may be found again before the time is up
-                if not await self._goes_on(found.record.id):
-                    latest = await self.find(found.record.id)
+                return snapshot
+            with suppress(UnavailableError):  # Redis may answer again before the time is up
+                if not await self._goes_on(snapshot.record.id):
+                    latest = await self.find(snapshot.record.id)
                     if latest is None:
                         return None
-                    found = latest
-        if seconds and not found.record.ended:
+                    snapshot = latest
+        if seconds and not snapshot.record.ended:
             with suppress(UnavailableError):
-                return await self.find(found.record.id)
-        return found
+                return await self.find(snapshot.record.id)
+        return snapshot
 
     async def _goes_on(self, certification: str) -> bool:
-        """Whether there is nothing to do but wait; without its certificates, which may be megabytes."""
+        """Whether a certification has neither ended nor missed its deadline; reads no certificates, which are large."""
         with _answering():
             record = Record.read(await self._redis.hgetall(keys.record(certification)))
         return record is not None and not record.ended and not record.missed(time.time())
 
-    async def news(self, certification: str, *, told: int) -> News | None:
-        """What is new to somebody who has been told so many certificates."""
+    async def news(self, certification: str, *, sent: int) -> News | None:
+        """The state of a certification, and its certificates after the first `sent`; None if it was deleted."""
         with _answering():
             async with self._redis.pipeline(transaction=True) as pipeline:
                 pipeline.hgetall(keys.record(certification))
-                pipeline.zrange(keys.arrivals(certification), told, -1)
+                pipeline.zrange(keys.arrivals(certification), sent, -1)
                 data, arrived = await pipeline.execute()
             texts = await self._redis.hmget(keys.certificates(certification), arrived) if arrived else []
         record = Record.read(data)
         if record is None:
             return None
         if await self._fail_if_missed(record):
-            return await self.news(certification, told=told)
+            return await self.news(certification, sent=sent)
         return News(record, await self._position(record), [text.decode() for text in texts if text is not None])
 
     async def _fail_if_missed(self, record: Record) -> bool:
-        """End a certification whose deadline has passed while it waits, as a worker would, were there one."""
+        """End a certification whose deadline has passed while it waits. A worker would do the same, if one is alive."""
         now = time.time()
         if not record.missed(now):
             return False
@@ -217,7 +220,7 @@ class Queue:
         return bool(done)
 
     async def cancel(self, record: Record) -> None:
-        """Cancel a certification that waits, or ask its worker to stop, unless it has changed in the meantime."""
+        """Cancel a certification that waits, or ask its worker to stop; nothing if the record has changed since."""
         if record.status == "queued":
             call = transitions.cancel_waiting(record, now=time.time(), ttl=self._result_ttl)
         else:
@@ -225,28 +228,31 @@ class Queue:
         await self._eval(call)
 
     async def delete(self, record: Record) -> None:
-        """Forget a certification that has ended."""
+        """Delete a certification that has ended."""
         await self._eval(transitions.delete(record))
 
     # --- many of them
 
     async def page(self, owner: str, *, status: Status | None, limit: int, after: Cursor | None, now: float) -> Page:
-        """The next certifications of an owner, the newest first; fewer than `limit` where many others lie between."""
-        found: list[Record] = []
+        """The next certifications of an owner, the newest first.
+
+        A page may have fewer than `limit` if many of another status lie between them.
+        """
+        records: list[Record] = []
         for _ in range(PAGE_LOOKS // CHUNK):
             entries = await self._owned(owner, after)
             for cursor, record in entries:
-                if len(found) == limit:
-                    return Page(await self._with_positions(found), after)
+                if len(records) == limit:
+                    return Page(await self._with_positions(records), after)
                 after = cursor
                 if record and status in (None, record.status_at(now)):
-                    found.append(record)
+                    records.append(record)
             if len(entries) < CHUNK:
-                return Page(await self._with_positions(found), None)
-        return Page(await self._with_positions(found), after)
+                return Page(await self._with_positions(records), None)
+        return Page(await self._with_positions(records), after)
 
     async def _owned(self, owner: str, after: Cursor | None) -> list[tuple[Cursor, Record | None]]:
-        """The CHUNK entries after a place in the list of an owner; those whose record is gone have none."""
+        """The CHUNK entries after a place in the list of an owner; None for a record that is gone."""
         latest = repr(after.created_at) if after else "+inf"
         with _answering():
             entries = await self._redis.zrange(
@@ -265,11 +271,11 @@ class Queue:
     # --- everything else
 
     async def roster(self, *, fresh: bool = False) -> Roster:
-        """The workers and ensembles; as they were within the last second, unless they must be fresh."""
+        """The workers and ensembles, not older than ROSTER_SECONDS; read anew if they must be `fresh`."""
         if fresh or time.monotonic() - self._roster_at > ROSTER_SECONDS:
             if self._refresh is None or self._refresh.done():
                 self._refresh = asyncio.create_task(self._renew_roster())
-            await asyncio.shield(self._refresh)  # one for all who ask meanwhile, also where it fails
+            await asyncio.shield(self._refresh)  # one read serves all requests that wait for it, also if it fails
         return self._roster
 
     async def _renew_roster(self) -> None:
@@ -282,17 +288,24 @@ class Queue:
                 pipeline.zrange(keys.WORKERS, now, "+inf", byscore=True)
                 pipeline.hvals(keys.ENSEMBLES)
                 names, offers = await pipeline.execute()
-            said = await self._redis.mget([keys.worker(name.decode()) for name in names]) if names else []
-        workers = [worker for text in said if text is not None and (worker := Presence.salvage(text))]
+            texts = await self._redis.mget([keys.worker(name.decode()) for name in names]) if names else []
+        workers = [worker for text in texts if text is not None and (worker := Presence.salvage(text))]
         return Roster.of(workers, [offer for text in offers if (offer := Offer.salvage(text))], now=now)
 
+    async def offer(self, name: str | None) -> Offer:
+        """The ensemble that a request names, also if it was announced a moment ago; ProblemError if there is none."""
+        roster = await self.roster()
+        try:
+            return roster.offer(name)
+        except ProblemError:
+            return (await self.roster(fresh=True)).offer(name)
+
     async def endings(self, pool: str) -> list[float]:
-        """When the last certifications of a pool ended, the newest first."""
+        """The times at which the last certifications of a pool ended, the newest first."""
         with _answering():
             return [float(text) for text in await self._redis.lrange(keys.finished(pool), 0, -1)]
 
     async def statistics(self) -> Statistics:
-        """What the workers have done, and what waits for them."""
         roster = await self.roster(fresh=True)
         pools = sorted({worker.pool for worker in roster.workers} | {offer.pool for offer in roster.offers})
         with _answering():
@@ -315,8 +328,8 @@ class Queue:
     async def _position(self, record: Record) -> int | None:
         return (await self._with_positions([record]))[0].position
 
-    async def _with_positions(self, records: Sequence[Record]) -> list[Found]:
-        """How many are before each that waits; none where it has been taken and not yet begun."""
+    async def _with_positions(self, records: Sequence[Record]) -> list[Snapshot]:
+        """Snapshots with the number of certifications before each one that waits; 0 if a worker has just taken it."""
         waiting = [record for record in records if record.status == "queued"]
         places: list[int | None] = []
         if waiting:
@@ -326,20 +339,20 @@ class Queue:
                         pipeline.lpos(bookkeeping.waiting_key(record.queue), record.id)
                     places = await pipeline.execute()
         positions = {record.id: place or 0 for record, place in zip(waiting, places, strict=True)}
-        return [Found(record, {}, positions.get(record.id)) for record in records]
+        return [Snapshot(record, {}, positions.get(record.id)) for record in records]
 
     async def _listen(self) -> None:
-        """Wake watches until cancelled; a connection that is lost is made again."""
+        """Wake watches until cancelled; reconnects when the connection is lost."""
         while True:
             try:
-                await self._hear()
+                await self._receive()
             except (RedisError, OSError) as error:
-                logger.warning("no news from Redis: %s", error)
+                logger.warning("no messages from Redis: %s", error)
             except Exception:
-                logger.exception("no news from Redis")
+                logger.exception("no messages from Redis")
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         quiet = False
         async with self._redis.pubsub() as pubsub:
             await pubsub.subscribe(keys.CHANGED)
@@ -350,7 +363,7 @@ class Queue:
                         raise TimeoutError("the connection is dead")
                     await pubsub.ping()
                 elif message["type"] == "subscribe":
-                    self.changes.wake_all()  # what happened before was not heard
+                    self.changes.wake_all()  # messages before the subscription were lost
                 elif message["type"] == "message":
                     certification, _, status = message["data"].decode().partition(" ")
                     self.changes.wake(certification, status)
@@ -363,7 +376,7 @@ def _pairs(flat: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Whatever Redis does instead of answering is one error."""
+    """Turn every failure of Redis into an UnavailableError."""
     try:
         yield
     except (RedisError, OSError) as error:

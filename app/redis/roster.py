@@ -1,4 +1,4 @@
-"""The ensembles that can be asked, as the workers announced them."""
+"""The live workers and the ensembles that they serve, as the workers announced them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from store.presence import REMEMBERED, Offer, Presence
 
 @dataclass(frozen=True)
 class Roster:
-    """The live workers, and the ensembles that a pool serves or did lately; at one moment."""
+    """The live workers, and the ensembles that a pool serves or served lately, at one moment."""
 
     workers: tuple[Presence, ...]
     offers: tuple[Offer, ...]
 
     @classmethod
     def of(cls, workers: Sequence[Presence], offers: Sequence[Offer], *, now: float) -> Roster:
-        """Without the offers that nobody has repeated for long; one for each name, the most alive."""
+        """One recent offer for each name: one that a live worker serves if there is any, else the latest."""
         live = {(worker.pool, card.name) for worker in workers for card in worker.ensembles}
         recent = [offer for offer in offers if offer.seen_at >= now - REMEMBERED]
         ranked = sorted(recent, key=lambda offer: ((offer.pool, offer.card.name) in live, offer.seen_at))
@@ -29,14 +29,17 @@ class Roster:
         return cls(tuple(workers), tuple(sorted(chosen.values(), key=lambda offer: offer.card.name)))
 
     def offer(self, name: str | None) -> Offer:
-        """The ensemble of this name; where none is named, the only one that live workers hold, or the only one."""
+        """The ensemble of this name. Without a name: the only one that live workers serve, or the only one known.
+
+        ProblemError if there is no such ensemble, or not exactly one.
+        """
         named = {offer.card.name: offer for offer in self.offers}
         if name is None:
-            held = [offer for offer in self.offers if self.holders(offer)] or self.offers
-            if len(held) == 1:
-                return held[0]
+            live = [offer for offer in self.offers if self.holders(offer)] or self.offers
+            if len(live) == 1:
+                return live[0]
             known = ", ".join(named) or "none at the moment"
-            raise invalid("ensemble", f"must be named where not exactly one is served; there are: {known}")
+            raise invalid("ensemble", f"must be given unless exactly one is served; there are: {known}")
         if name not in named:
             known = ", ".join(named) or "none at the moment"
             raise ProblemError("unknown_ensemble", f"there is no ensemble {shown(name)}; there are: {known}")
@@ -47,12 +50,12 @@ class Roster:
         return [worker for worker in self.workers if worker.pool == offer.pool and offer.card in worker.ensembles]
 
     def rate(self, offer: Offer) -> float | None:
-        """Evaluations per second of a worker that serves it, as measured; None before that."""
+        """The mean measured evaluations per second of the workers that serve an offer; None before any measured it."""
         rates = [worker.evaluations_per_second for worker in self.holders(offer) if worker.evaluations_per_second]
         return fmean(rates) if rates else None
 
     def served(self, offer: Offer) -> ServedEnsemble:
-        """An offer as the service tells of it."""
+        """An offer as the API publishes it."""
         holders = self.holders(offer)
         return ServedEnsemble(
             **offer.card.model_dump(),

@@ -1,4 +1,4 @@
-"""Whether a question can be answered at all, by the ensemble that it is put to: before anything is queued."""
+"""Checks whether an ensemble can answer a question at all, before anything is queued."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def settle(
     most_samples: int,
     most_sequential: int = MOST_SAMPLES,
 ) -> Settled:
-    """Fill in what the ensemble decides; ProblemError where request and ensemble do not go together."""
-    if request.procedure.name not in card.procedures:
-        raise invalid("procedure", f"{request.procedure.name!r} is not offered, {_listed(card.procedures)} are")
+    """The request with the ensemble's choices filled in; ProblemError if the ensemble cannot answer it."""
+    _require_offered("procedure", request.procedure.name, card.procedures, card)
     voting = request.voting or card.voting
-    if voting not in card.votings:
-        raise invalid("voting", f"{voting!r} is not offered by {card.name}, {_listed(card.votings)} are")
+    _require_offered("voting", voting, card.votings, card)
     if request.consensus is not None and request.consensus > (members := len(card.members)):
-        raise invalid("consensus", f"is {request.consensus}, but {card.name} has {members} members")
+        raise invalid(
+            "consensus", f"must be at most {members}, since {card.name} has {members} members; got {request.consensus}"
+        )
     complete = request.model_copy(update={"ensemble": card.name, "noise": _noise(request, card), "voting": voting})
     settled = Settled(complete, Question.of(complete, images=images))
     _require_levels(settled, images)
@@ -50,28 +50,28 @@ def settle(
 
 
 def require_quick(procedure: Parameters, most: int) -> None:
-    """Refuse a procedure whose boundaries would be minutes of work."""
+    """Refuse a procedure whose boundaries take minutes to compute."""
     if (samples := procedure.boundary_samples) > most:
-        detail = f"has {samples:,}, this service computes boundaries of up to {most:,} samples"
+        detail = f"must be at most {most:,}, since larger boundaries take minutes to compute; got {samples:,}"
         raise invalid(f"procedure.{procedure.budget}", detail, code="too_many_samples")
 
 
 def require_labels(request: CertificationRequest, card: EnsembleCard, *, images: int) -> None:
-    """One label for each image, and each a class of the ensemble."""
+    """Refuse labels unless there is one for each image, and each is a class of the ensemble."""
     labels, classes = request.labels, len(card.classes)
     if labels is None:
         return
     if len(labels) != images:
-        raise invalid("labels", f"there are {len(labels)} for {images} images")
+        raise invalid("labels", f"there are {len(labels)} for {images} images, wanted one for each")
     for index, label in enumerate(labels):
         if label >= classes:
-            raise invalid(f"labels.{index}", f"is {label}, but {card.name} has the classes 0 to {classes - 1}")
+            raise invalid(f"labels.{index}", f"must be a class of {card.name}, from 0 to {classes - 1}; got {label}")
 
 
 def require_provable(settled: Settled) -> None:
-    """A radius where the procedure needs one, none where it has no use for it, and none that it can never prove.
+    """Refuse a missing radius, a radius that the procedure does not take, and one that it can never prove.
 
-    As many samples as the last look rests on, all of them on one class, prove the radius or nothing does.
+    A radius is within reach if it is proved when all samples of the last look fall on one class.
     """
     question = settled.question
     radius, procedure = question.radius, question.procedure
@@ -81,12 +81,14 @@ def require_provable(settled: Settled) -> None:
         if not 0 < question.largest_radius >= radius:
             raise invalid("radius", _out_of_reach(question, radius), code="radius_out_of_reach")
     elif radius is not None:
-        said = f"is {radius:g}, but a {procedure.name} procedure proves the largest radius it can: leave it out"
-        raise invalid("radius", said)
+        detail = (
+            f"must be left out, since the {procedure.name} procedure proves the largest radius it can; got {radius:g}"
+        )
+        raise invalid("radius", detail)
 
 
 def require_target(request: CertificationRequest) -> float:
-    """The radius that the procedure needs."""
+    """The radius to prove; ProblemError if there is none."""
     try:
         return request.procedure.target(request.radius)
     except DomainError as error:
@@ -113,33 +115,36 @@ def _out_of_reach(question: Question, radius: float) -> str:
 def _noise(request: CertificationRequest, card: EnsembleCard) -> Noise:
     if request.noise is None:
         if card.noise is None:
-            raise invalid("noise", f"must be given: the noise that {card.name} was trained for is unknown")
+            raise invalid("noise", f"must be given, since the noise that {card.name} was trained for is unknown")
         return card.noise
     if card.noise is None or request.noise.suits(card.noise) or request.allow_noise_mismatch:
         return request.noise
     detail = f"is {request.noise.label}, but {card.name} was trained for {card.noise.label}"
-    detail = f"{detail}; `allow_noise_mismatch` allows it"
-    raise invalid("noise", detail, code="noise_mismatch")
+    raise invalid("noise", f"{detail}; `allow_noise_mismatch` allows it", code="noise_mismatch")
 
 
 def _require_levels(settled: Settled, images: int) -> None:
-    """Refuse levels of which some look gets a smaller share than the mathematics can handle."""
+    """Refuse an alpha or beta of which some look gets a smaller share than double precision can handle."""
     question, request = settled.question, settled.request
     try:
         require_level("alpha", question.procedure.last_alpha(question.alpha))
     except DomainError:
-        detail = f"is {request.alpha:g}, of which each look at each of {images} images gets less than {LEAST_LEVEL}"
+        detail = f"is {request.alpha:g}, of which a look at one of {images} images gets less than {LEAST_LEVEL}"
         raise invalid("alpha", detail) from None
     if question.procedure.least_beta(question.beta) < LEAST_LEVEL:
-        raise invalid("beta", f"is {question.beta:g}, of which each stage gets less than {LEAST_LEVEL}")
+        raise invalid("beta", f"is {question.beta:g}, of which a stage gets less than {LEAST_LEVEL}")
 
 
 def _require_affordable(question: Question, images: int, most: int) -> None:
     samples = question.most_samples
     if (total := images * samples) > most:
-        detail = f"{images:,} images of up to {samples:,} samples are {total:,}, a certification may draw {most:,}"
+        detail = (
+            f"{images:,} images of up to {samples:,} samples need {total:,}, a certification may draw at most {most:,}"
+        )
         raise invalid("procedure", detail, code="too_many_samples")
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))
+def _require_offered(field: str, name: str, offered: Sequence[str], card: EnsembleCard) -> None:
+    if name not in offered:
+        names = ", ".join(map(repr, offered))
+        raise invalid(field, f"must be one of {names}, which {card.name} offers; got {name!r}")

@@ -1,8 +1,8 @@
-"""Images as they are sent, and the one array of pixels that is certified.
+"""Decodes the images of a request into the one array of pixels that is certified.
 
-Nothing is changed silently: an image that has another size, other channels, transparency, a palette, sixteen bits or an
-orientation tag than the ensemble takes is refused, with what was seen and what is wanted. `convert` allows what changes
-colours; nothing allows what moves pixels.
+Nothing is changed silently. An image is refused if its size or channels differ from what the ensemble takes, or if it
+has transparency, a palette, sixteen bits or an orientation tag; the error says what was seen and what is accepted. The
+field `convert` of a request allows changes of colours. No field allows changes that move pixels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-# imported to be registered: Pillow looks for no other format here
+# The plugins are imported so that they are registered: Pillow then tries no other format.
 from PIL import Image, JpegImagePlugin, PngImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401
 
 from app.http.errors import invalid
@@ -28,51 +28,62 @@ from smoothcert.request import TensorImage
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MODES = {1: "L", 3: "RGB"}
+"""Pillow's mode for each number of channels."""
 CONVERSIONS = {"rgb": "RGB", "grey": "L"}
-ORIENTATION, UPRIGHT = 0x0112, 1  # of EXIF
-PNG_BIT_DEPTH = 24  # its offset in a PNG file
+"""Pillow's mode for each value of `convert`."""
+ORIENTATION, UPRIGHT = 0x0112, 1
+"""The EXIF tag of the orientation, and its value for an image that needs no rotation."""
+PNG_BIT_DEPTH = 24
+"""The offset of the bit depth in a PNG file."""
 PNG, JPEG, SCAN = b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"\xff\xda"
-MOST_PIECES, PIECE = 100, 2048
-"""Chunks or scans that a file may have, and bytes for each one more."""
+"""The first bytes of a PNG file, of a JPEG file, and of a scan in a JPEG file."""
+MOST_PIECES = 100
+"""The number of chunks, segments or scans that any file may have; a decoder takes time for each, even if empty."""
+PIECE = 2048
+"""Bytes of a file for each piece beyond MOST_PIECES; encoders write larger ones."""
 
-Sent = str | bytes | TensorImage | Pixels
-"""Base64 of a file, a file, a tensor, or an array."""
+SentImage = str | bytes | TensorImage | Pixels
+"""An image as it was sent: base64 of a file, a file, a tensor, or an array."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What an ensemble takes, and what may be done to an image."""
+class ImageSpec:
+    """The images that an ensemble takes, and what may be done to an image to make it one."""
 
     channels: int
     height: int
     width: int
     convert: Literal["none", "rgb", "grey"]
     most_pixels: int
+    """The size up to which the header of a file is believed at all."""
 
 
-class ImageError(ValueError):
+class UnusableImageError(ValueError):
     """An image that cannot be certified as it is."""
 
 
-def decode(images: Sequence[Sent] | Pixels, wanted: Wanted) -> Pixels:
-    """[N, C, H, W], uint8 where every image has 8 bits, otherwise float32 in [0, 1]; names the image that is wrong."""
-    decoded = np.empty((len(images), wanted.channels, wanted.height, wanted.width), _dtype(images))
+def decode(images: Sequence[SentImage] | Pixels, spec: ImageSpec) -> Pixels:
+    """The pixels [N, C, H, W]: uint8 if every image has 8 bits, otherwise float32 in [0, 1].
+
+    ProblemError names the image that cannot be used.
+    """
+    decoded = np.empty((len(images), spec.channels, spec.height, spec.width), _dtype(images))
     for index, image in enumerate(images):
         try:
-            pixels = _decoded(image, wanted)
-        except ImageError as error:
+            pixels = _decoded(image, spec)
+        except UnusableImageError as error:
             raise invalid(f"images.{index}", str(error), code="invalid_image") from None
         decoded[index] = pixels if decoded.dtype == np.uint8 else _as_float32(pixels)
     return decoded
 
 
-def decoded_bytes(images: Sequence[Sent] | Pixels, wanted: Wanted) -> int:
-    """What `decode` will take, whatever was sent: files may be much smaller than their pixels."""
-    return len(images) * wanted.channels * wanted.height * wanted.width * _dtype(images).itemsize
+def decoded_bytes(images: Sequence[SentImage] | Pixels, spec: ImageSpec) -> int:
+    """The bytes of the array that `decode` returns; files may be much smaller."""
+    return len(images) * spec.channels * spec.height * spec.width * _dtype(images).itemsize
 
 
-def _dtype(images: Sequence[Sent] | Pixels) -> np.dtype[Any]:
-    """The one for all of them: a single image of numbers makes numbers of all."""
+def _dtype(images: Sequence[SentImage] | Pixels) -> np.dtype[Any]:
+    """The type of the decoded array: uint8 unless some image has floating-point values."""
     if isinstance(images, np.ndarray):
         whole = images.dtype == np.uint8
     else:
@@ -80,21 +91,21 @@ def _dtype(images: Sequence[Sent] | Pixels) -> np.dtype[Any]:
     return np.dtype(np.uint8 if whole else np.float32)
 
 
-def _decoded(image: Sent, wanted: Wanted) -> Pixels:
+def _decoded(image: SentImage, spec: ImageSpec) -> Pixels:
     match image:
         case str():
-            return _from_file(_from_base64(image), wanted)
+            return _from_file(_from_base64(image), spec)
         case bytes():
-            return _from_file(image, wanted)
+            return _from_file(image, spec)
         case TensorImage():
-            return _from_array(_from_tensor(image), wanted)
+            return _from_array(_from_tensor(image), spec)
         case _:
-            return _from_array(image, wanted)
+            return _from_array(image, spec)
 
 
 def _as_float32(pixels: Pixels) -> Pixels:
     if pixels.dtype == np.uint8:
-        return pixels.astype(np.float32) / np.float32(255)  # as the worker does it
+        return pixels.astype(np.float32) / np.float32(255)  # as the workers do it
     return pixels.astype(np.float32)
 
 
@@ -102,7 +113,7 @@ def _from_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ImageError(f"is not base64 ({error}), got {shown(text)}") from None
+        raise UnusableImageError(f"must be base64 ({error}), got {shown(text)}") from None
 
 
 # --- arrays
@@ -111,125 +122,137 @@ def _from_base64(text: str) -> bytes:
 def _from_tensor(tensor: TensorImage) -> Pixels:
     data, dtype = _from_base64(tensor.data), np.dtype(tensor.dtype).newbyteorder("<")
     if len(data) != (needed := math.prod(tensor.shape) * dtype.itemsize):
-        raise ImageError(f"shape {list(tensor.shape)} of {tensor.dtype} takes {needed:,} bytes, got {len(data):,}")
+        raise UnusableImageError(
+            f"shape {list(tensor.shape)} of {tensor.dtype} takes {needed:,} bytes, got {len(data):,}"
+        )
     return np.frombuffer(data, dtype).reshape(tensor.shape)
 
 
-def _from_array(array: Pixels, wanted: Wanted) -> Pixels:
-    pixels = np.ascontiguousarray(_channels_first(array, wanted))
+def _from_array(array: Pixels, spec: ImageSpec) -> Pixels:
+    pixels = np.ascontiguousarray(_channels_first(array, spec))
     if pixels.dtype == np.uint8:
         return pixels
     if not np.isfinite(pixels).all():
-        raise ImageError("has values that are NaN or infinite, wanted numbers from 0 to 1")
+        raise UnusableImageError("has values that are NaN or infinite, wanted numbers from 0 to 1")
     low, high = float(pixels.min()), float(pixels.max())
     if low < 0 or high > 1:
-        raise ImageError(f"has values from {low:g} to {high:g}, wanted 0 to 1 (or uint8 from 0 to 255)")
+        raise UnusableImageError(f"has values from {low:g} to {high:g}, wanted 0 to 1 (or uint8 from 0 to 255)")
     return pixels
 
 
-def _channels_first(array: Pixels, wanted: Wanted) -> Pixels:
-    first = (wanted.channels, wanted.height, wanted.width)
-    last = (wanted.height, wanted.width, wanted.channels)
-    if array.shape == first == last and wanted.channels > 1:
-        raise ImageError(f"has shape {list(first)}, from which the order of its axes cannot be told: send a file")
+def _channels_first(array: Pixels, spec: ImageSpec) -> Pixels:
+    first = (spec.channels, spec.height, spec.width)
+    last = (spec.height, spec.width, spec.channels)
+    if array.shape == first == last and spec.channels > 1:
+        raise UnusableImageError(
+            f"has shape {list(first)}, which does not determine the order of its axes: send a file"
+        )
     if array.shape == first:
         return array
     if array.shape == last:
         return array.transpose(2, 0, 1)
-    raise ImageError(f"has shape {list(array.shape)}, wanted {list(first)} (C, H, W) or {list(last)} (H, W, C)")
+    raise UnusableImageError(f"has shape {list(array.shape)}, wanted {list(first)} (C, H, W) or {list(last)} (H, W, C)")
 
 
 # --- files
 
 
-def _from_file(data: bytes, wanted: Wanted) -> Pixels:
-    """The pixels of a file, which is decoded only once its header has passed every check."""
+def _from_file(data: bytes, spec: ImageSpec) -> Pixels:
+    """The pixels of a file; it is decoded only after its header has passed every check."""
     _require_few_pieces(data)
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            mode = _mode(image, data, wanted)
+            mode = _mode(image, data, spec)
             _require_whole(image, data)
             return _pixels(image, mode)
-    except ImageError:
+    except UnusableImageError:
         raise
     except UnidentifiedImageError:
-        raise ImageError(f"cannot be decoded as PNG, JPEG or WebP; it begins with {shown(data[:8])}") from None
-    except Exception as error:  # whatever a decoder makes of bytes that somebody sent
-        raise ImageError(f"cannot be decoded as PNG, JPEG or WebP: {f'{error}'[:200]}") from None
+        raise UnusableImageError(f"cannot be decoded as PNG, JPEG or WebP; it begins with {shown(data[:8])}") from None
+    except Exception as error:  # decoders raise many types for damaged files
+        raise UnusableImageError(f"cannot be decoded as PNG, JPEG or WebP: {f'{error}'[:200]}") from None
 
 
 def _require_few_pieces(data: bytes) -> None:
-    """That a file is not cut into tiny pieces: a decoder takes its time for each, be it empty."""
+    """Refuse a file that consists of very many pieces."""
     few = MOST_PIECES + len(data) // PIECE
     if sum(1 for _ in islice(_pieces(data), few + 1)) > few:
-        raise ImageError(f"has {len(data):,} bytes in more than {few:,} chunks, segments or scans, wanted larger ones")
+        raise UnusableImageError(
+            f"has {len(data):,} bytes in more than {few:,} chunks, segments or scans; at most {few:,} are accepted"
+        )
 
 
 def _pieces(data: bytes) -> Iterator[int]:
-    """Where the chunks of a PNG begin, and the segments and scans of a JPEG; in a WebP they cost nothing."""
+    """The offsets of the chunks of a PNG, or of the segments and scans of a JPEG; those of a WebP cost no time."""
     if data.startswith(PNG):
         offset = len(PNG)
         while offset + 4 <= len(data):
             yield offset
-            offset += 12 + int.from_bytes(data[offset : offset + 4])
+            offset += 12 + int.from_bytes(data[offset : offset + 4])  # length, type and checksum have 4 bytes each
     elif data.startswith(JPEG):
         offset = len(JPEG)
+        # Before the first scan: a segment is a marker and its length; a byte that is no marker counts as a piece.
         while offset + 4 <= len(data) and not data.startswith(SCAN, offset):
             yield offset
             marked = data[offset] == 0xFF and 0xC0 <= data[offset + 1] < 0xFF
             offset += 2 + int.from_bytes(data[offset + 2 : offset + 4]) if marked else 1
+        # From there on: the scans, which are found by their marker.
         while (offset := data.find(SCAN, offset)) >= 0:
             yield offset
             offset += len(SCAN)
 
 
-def _mode(image: Image.Image, data: bytes, wanted: Wanted) -> str:
-    """The mode to read it in: its own, or the one that it may be converted to."""
+def _mode(image: Image.Image, data: bytes, spec: ImageSpec) -> str:
+    """The mode in which to read the pixels; UnusableImageError if the header shows that the image cannot be used."""
     if getattr(image, "n_frames", 1) > 1:
-        raise ImageError(f"has {getattr(image, 'n_frames', 2)} frames, wanted one still image")
-    if image.width * image.height > wanted.most_pixels:
-        raise ImageError(f"has {image.width:,} x {image.height:,} pixels, more than {wanted.most_pixels:,}")
-    if image.size != (wanted.width, wanted.height):
-        seen = f"{image.width} x {image.height}"
-        raise ImageError(
-            f"is {seen} (width x height), wanted {wanted.width} x {wanted.height}; nothing is resized here"
+        raise UnusableImageError(f"has {getattr(image, 'n_frames', 2)} frames, wanted one still image")
+    if image.width * image.height > spec.most_pixels:
+        raise UnusableImageError(
+            f"has {image.width:,} x {image.height:,} pixels, which is more than {spec.most_pixels:,}"
+        )
+    if image.size != (spec.width, spec.height):
+        size = f"{spec.width} x {spec.height}"
+        raise UnusableImageError(
+            f"is {image.width} x {image.height} (width x height), wanted {size}; the service resizes nothing"
         )
     if (turned := image.getexif().get(ORIENTATION, UPRIGHT)) != UPRIGHT:
-        raise ImageError(f"has EXIF orientation {turned!r}; turn its pixels and remove the tag")
-    if (own := MODES.get(wanted.channels)) is None:
-        raise ImageError(f"is a file, but the ensemble takes {wanted.channels} channels: send a tensor")
-    if wanted.convert == "none" and (kind := _kind(image, data)) != own:
+        raise UnusableImageError(f"has EXIF orientation {turned!r}; rotate its pixels and remove the tag")
+    if (own := MODES.get(spec.channels)) is None:
+        raise UnusableImageError(f"is a file, but the ensemble takes {spec.channels} channels: send a tensor")
+    if spec.convert == "none" and (kind := _kind(image, data)) != own:
         way = "rgb" if own == "RGB" else "grey"
-        raise ImageError(f"is {kind}, wanted {own} with 8 bits; `convert`: {way!r} allows to change that")
-    if wanted.convert != "none" and CONVERSIONS[wanted.convert] != own:
-        raise ImageError(f"cannot be used as {wanted.convert!r}: the ensemble takes {wanted.channels} channels")
+        raise UnusableImageError(f"is {kind}, wanted {own} with 8 bits; `convert`: {way!r} allows to change that")
+    if spec.convert != "none" and CONVERSIONS[spec.convert] != own:
+        raise UnusableImageError(
+            f"cannot be converted to {spec.convert!r}: the ensemble takes {spec.channels} channels"
+        )
     return own
 
 
 def _require_whole(image: Image.Image, data: bytes) -> None:
-    """That a PNG has all of its chunks, and each its checksum: Pillow is content when it has the pixels."""
+    """Refuse a PNG with missing chunks or wrong checksums; Pillow by itself stops when it has the pixels."""
     if image.format == "PNG":
         with Image.open(io.BytesIO(data), formats=("PNG",)) as again:
             again.verify()
 
 
 def _kind(image: Image.Image, data: bytes) -> str:
-    """The mode, and what makes it more than that."""
+    """The mode of an image for people, with what the mode does not say."""
     if _sixteen_bit(image, data):
         return f"{image.mode} with 16 bits"
     return f"{image.mode} with transparency" if image.has_transparency_data else image.mode
 
 
 def _sixteen_bit(image: Image.Image, data: bytes) -> bool:
-    """Pillow gives the high bytes of a 16-bit colour PNG as if there were no others."""
+    """Whether an image has 16 bits per channel; of a colour PNG, Pillow silently drops the low bytes."""
     return image.mode.startswith("I") or (image.format == "PNG" and data[PNG_BIT_DEPTH] == 16)
 
 
 def _pixels(image: Image.Image, mode: str) -> Pixels:
-    """[C, H, W]; of sixteen bits the high byte, as Pillow has it for colours."""
+    """The pixels [C, H, W]; of sixteen bits the high byte, as Pillow does for colours."""
     if image.mode.startswith("I"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode != mode:
-        image = image.convert("RGB").convert(mode)  # by way of RGB, which every mode has a way to
+        image = image.convert("RGB").convert(mode)  # by way of RGB, to which every mode can be converted
     pixels = np.asarray(image)
     return pixels[np.newaxis] if mode == "L" else np.ascontiguousarray(pixels.transpose(2, 0, 1))

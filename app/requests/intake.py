@@ -1,21 +1,22 @@
-"""Taking a request in: from what was posted to its place in the queue."""
+"""From a posted request to its place in the queue."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
+
+from starlette.requests import Request
 
 from app.http import npy
 from app.http.body import Bodies, Share
 from app.http.errors import ProblemError
-from app.redis.queue import Queue, Receipt
-from app.redis.retry_after import Turns, pace
-from app.requests import admission
+from app.redis.queue import Queue, Receipt, Snapshot
+from app.redis.retry_after import RetryAfter, pace
+from app.requests import admission, submission
 from app.requests.admission import Settled
-from app.requests.images import Wanted, decode, decoded_bytes
+from app.requests.images import ImageSpec, decode, decoded_bytes
 from app.requests.submission import Submission
-from app.settings import Settings
+from app.settings import ApiSettings
 from smoothcert.published import EnsembleCard
 from store import bookkeeping
 from store.presence import Offer
@@ -23,71 +24,88 @@ from store.record import Record
 from store.transitions import LONGEST_WAIT
 
 
-@dataclass(frozen=True)
-class Intake:
-    """A request that can be answered, ready for the queue."""
-
-    record: Record
-    pixels: bytes
-    """The images, as one npy file."""
-    idempotency: tuple[str, str] | None
-    """The key, and the digest of what was posted with it."""
-    high: bool
-
-
 def new_id() -> str:
-    """Of a certification: 128 random bits, as nobody can guess it."""
+    """The id of a certification: 128 random bits, so that it cannot be guessed."""
     return f"cert_{secrets.token_hex(16)}"
 
 
-async def admit(
-    certification: str,
-    posted: Submission,
-    offer: Offer,
-    *,
-    owner: str,
-    key: str | None,
-    settings: Settings,
-    bodies: Bodies,
-    share: Share,
-) -> Intake:
-    """ProblemError where the request cannot be answered by this ensemble, or its images are not such as it takes."""
-    card, count = offer.card, len(posted.images)
-    settled = admission.settle(
-        posted.request,
-        card,
-        images=count,
-        most_samples=settings.samples,
-        most_sequential=settings.sequential_samples,
-    )
-    admission.require_labels(settled.request, card, images=count)
-    admission.require_provable(settled)
-    wanted = _wanted(settled, card, settings)
-    _require_room(count, wanted, settings)
-    share.take(size := decoded_bytes(posted.images, wanted))
-    pixels = await bodies.beside(posted.size + size, lambda: npy.write(decode(posted.images, wanted)))
-    idempotency = (key, await bodies.beside(posted.size, posted.digest)) if key else None
-    return Intake(
-        _record(certification, settled, offer, owner, count), pixels, idempotency, settled.request.priority == "high"
-    )
+class Intake:
+    """Takes requests in: reads them, checks them, and puts them into the queue."""
 
+    def __init__(self, settings: ApiSettings, bodies: Bodies, queue: Queue) -> None:
+        self._settings, self._bodies, self._queue = settings, bodies, queue
+        self._retry_after = RetryAfter()
 
-def _wanted(settled: Settled, card: EnsembleCard, settings: Settings) -> Wanted:
-    channels, height, width = card.input_shape
-    return Wanted(channels, height, width, settled.request.convert, settings.image_pixels)
+    async def take(
+        self, request: Request, certification: str, *, owner: str, key: str | None
+    ) -> tuple[Receipt, Snapshot]:
+        """Queue a request under a new id; ProblemError if it cannot be answered, or the queue does not accept it.
 
+        `key` is the Idempotency-Key. Nothing of the body is held any longer when this returns, so that clients that
+        wait for their certificates take no memory.
+        """
+        with self._bodies.share() as share:
+            posted = await submission.read(request, self._settings, share)
+            offer = await self._queue.offer(posted.request.ensemble)
+            settled = self._settle(posted, offer.card)
+            pixels = await self._decode(posted, settled, offer.card, share)
+            idempotency = (key, await share.run(posted.digest)) if key else None
+            record = _record(certification, settled, offer, owner=owner, images=len(posted.images))
+            high = settled.request.priority == "high"
+            receipt = await self._queue.submit(record, pixels, idempotency=idempotency, high=high)
+        await self._require_taken(receipt, offer.pool)
+        return receipt, Snapshot(record, {}, 0 if high else receipt.count)
 
-def _require_room(count: int, wanted: Wanted, settings: Settings) -> None:
-    """That the images, each of the size that is wanted, are not too large together: known before any is decoded."""
-    total, most = count * wanted.height * wanted.width, settings.request_pixels
-    if total > most:
-        size = f"{wanted.width} x {wanted.height}"
-        raise ProblemError(
-            "too_large", f"{count:,} images of {size} have {total:,} pixels, a request may have {most:,}"
+    def _settle(self, posted: Submission, card: EnsembleCard) -> Settled:
+        """The request with nothing left open; ProblemError if the ensemble can never answer it."""
+        count, settings = len(posted.images), self._settings
+        settled = admission.settle(
+            posted.request,
+            card,
+            images=count,
+            most_samples=settings.samples,
+            most_sequential=settings.sequential_samples,
         )
+        admission.require_labels(settled.request, card, images=count)
+        admission.require_provable(settled)
+        return settled
+
+    async def _decode(self, posted: Submission, settled: Settled, card: EnsembleCard, share: Share) -> bytes:
+        """The images as one npy file; ProblemError if one of them is not such as the ensemble takes."""
+        channels, height, width = card.input_shape
+        spec = ImageSpec(channels, height, width, settled.request.convert, self._settings.image_pixels)
+        self._require_room(len(posted.images), spec)
+        share.take(decoded_bytes(posted.images, spec))
+        return await share.run(lambda: npy.write(decode(posted.images, spec)))
+
+    def _require_room(self, count: int, spec: ImageSpec) -> None:
+        """Refuse images that are too large together, before any of them is decoded."""
+        total, most = count * spec.height * spec.width, self._settings.request_pixels
+        if total > most:
+            size = f"{spec.width} x {spec.height}"
+            detail = f"{count:,} images of {size} have {total:,} pixels, at most {most:,} are accepted in a request"
+            raise ProblemError("too_large", detail)
+
+    async def _require_taken(self, receipt: Receipt, pool: str) -> None:
+        """ProblemError if the queue did not accept a request, with a time after which it probably will."""
+        match receipt.outcome:
+            case "conflict":
+                detail = f"the Idempotency-Key was used for another request, {receipt.certification}"
+                raise ProblemError("idempotency_conflict", detail)
+            case "full":
+                most = self._settings.queue_length
+                detail = f"{receipt.count:,} certifications wait, at most {most:,} may"
+                endings = await self._queue.endings(pool)
+                after = self._retry_after.seconds(pool, receipt.count - most + 1, endings)
+                raise ProblemError("queue_full", detail, retry_after=after)
+            case "busy":
+                most = self._settings.active_certifications
+                detail = f"{receipt.count:,} certifications of this key have not ended, at most {most:,} may be active"
+                after = pace(await self._queue.endings(pool))
+                raise ProblemError("too_many_certifications", detail, retry_after=after)
 
 
-def _record(certification: str, settled: Settled, offer: Offer, owner: str, images: int) -> Record:
+def _record(certification: str, settled: Settled, offer: Offer, *, owner: str, images: int) -> Record:
     now, deadline = time.time(), settled.request.deadline_s
     return Record(
         id=certification,
@@ -100,26 +118,8 @@ def _record(certification: str, settled: Settled, offer: Offer, owner: str, imag
         request=settled.request.model_dump_json(),
         images=images,
         slow=int(settled.question.procedure.slow_to_begin),
-        seed=secrets.token_hex(16),  # never the caller's: who chooses it can shop for a lucky certificate
+        seed=secrets.token_hex(16),  # never the client's: a client that chooses it can search for a lucky certificate
         created_at=now,
         expires_at=now + LONGEST_WAIT,
         deadline_at=now + deadline if deadline else 0.0,
     )
-
-
-async def require_taken(receipt: Receipt, queue: Queue, turns: Turns, pool: str, settings: Settings) -> None:
-    """ProblemError where the queue did not take it; with an honest time after which it might."""
-    count = receipt.count
-    match receipt.outcome:
-        case "conflict":
-            detail = f"the Idempotency-Key was used for another request, {receipt.certification}"
-            raise ProblemError("idempotency_conflict", detail)
-        case "full":
-            most = settings.queue_length
-            detail = f"{count:,} certifications wait, no more than {most:,} may"
-            after = turns.seconds(pool, count - most + 1, await queue.endings(pool))
-            raise ProblemError("queue_full", detail, retry_after=after)
-        case "busy":
-            most = settings.active_certifications
-            detail = f"{count:,} of one's certifications have not ended, no more than {most:,} may be active"
-            raise ProblemError("too_many_certifications", detail, retry_after=pace(await queue.endings(pool)))

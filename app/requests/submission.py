@@ -1,4 +1,4 @@
-"""What was posted: a question and its images, in whichever of three ways they came."""
+"""A posted question and its images, in one of three formats: JSON, a multipart form, or an npy array."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from app.http import body, multipart, npy
-from app.http.body import Bodies, Share
+from app.http.body import Share
 from app.http.errors import ProblemError, invalid
 from app.http.npy import Pixels
-from app.requests.images import Sent
-from app.settings import Settings
+from app.requests.images import SentImage
+from app.settings import ApiSettings
 from smoothcert.request import CertificationRequest, PostedRequest, TensorImage
 
 
@@ -22,21 +22,19 @@ class Submission:
     """A question, and the images as they were sent."""
 
     request: CertificationRequest
-    images: Sequence[Sent] | Pixels
-    size: int
-    """Bytes of the body."""
+    images: Sequence[SentImage] | Pixels
 
     def digest(self) -> str:
-        """Of all that was asked, however it was wrapped: a form that is sent again has another boundary."""
+        """A digest of question and images, not of the body: a form that is sent again has another boundary."""
         sha = hashlib.sha256(self.request.model_dump_json().encode())
         for image in self.images:
-            sent = _bytes(image)
-            sha.update(b"\0%d\0" % len(sent))
-            sha.update(sent)
+            data = _bytes(image)
+            sha.update(b"\0%d\0" % len(data))
+            sha.update(data)
         return sha.hexdigest()
 
 
-def _bytes(image: Sent) -> bytes:
+def _bytes(image: SentImage) -> bytes:
     match image:
         case str():
             return image.encode()
@@ -48,52 +46,53 @@ def _bytes(image: Sent) -> bytes:
             return f"{image.dtype.str}{image.shape}".encode() + image.tobytes()
 
 
-async def read(request: Request, settings: Settings, bodies: Bodies, share: Share) -> Submission:
-    """What was posted; ProblemError where it cannot be understood."""
-    kind = body.content_type(request, body.JSON, multipart.MEDIA_TYPE, npy.MEDIA_TYPE)
+async def read(request: Request, settings: ApiSettings, share: Share) -> Submission:
+    """The submission in a request; ProblemError if it cannot be parsed or has too many images."""
+    media_type = body.content_type(request, body.JSON, multipart.MEDIA_TYPE, npy.MEDIA_TYPE)
     data = await body.read(request, settings, share)
 
     def parse() -> Submission:
-        match kind:
+        match media_type:
             case body.JSON:
-                parsed = _from_json(data)
+                submission = _from_json(data)
             case multipart.MEDIA_TYPE:
-                parsed = _from_form(data, request.headers["content-type"], most=settings.request_images)
+                submission = _from_form(data, request.headers["content-type"], most=settings.request_images)
             case _:
-                parsed = _from_npy(data, request.query_params.get("request", "{}"))
-        _require_count(len(parsed.images), most=settings.request_images)
-        return parsed
+                submission = _from_npy(data, request.query_params.get("request", "{}"))
+        _require_count(len(submission.images), most=settings.request_images)
+        return submission
 
-    return await bodies.beside(len(data), parse)
+    return await share.run(parse)
 
 
 def _require_count(count: int, *, most: int) -> None:
     if not count:
         raise invalid("images", "there must be at least one, got 0")
     if count > most:
-        raise ProblemError("too_many_images", f"a request may have {most:,} images, got {count:,}")
+        raise ProblemError("too_many_images", f"a request may have {most:,} images at most, got {count:,}")
 
 
 def _from_json(data: bytes) -> Submission:
     posted = body.parse(data, PostedRequest)
-    said = {name: getattr(posted, name) for name in CertificationRequest.model_fields}
-    return Submission(CertificationRequest.model_construct(**said), posted.images, len(data))
+    fields = {name: getattr(posted, name) for name in CertificationRequest.model_fields}
+    return Submission(CertificationRequest.model_construct(**fields), posted.images)
 
 
 def _from_form(data: bytes, content_type: str, *, most: int) -> Submission:
     parts = multipart.parse(data, content_type, most=most + 1)
     named = {name: [part.data for part in parts if part.name == name] for name in ("request", "images")}
-    if odd := [part.name for part in parts if part.name not in named]:
-        raise invalid(odd[0][:100], "is no part of this form; it has one `request` and any number of `images`")
+    if unknown := [part.name for part in parts if part.name not in named]:
+        raise invalid(
+            unknown[0][:100], "is not a part of this form, which has one `request` and any number of `images`"
+        )
     if len(named["request"]) != 1:
         raise invalid("request", f"the form must have this part once, got it {len(named['request'])} times")
-    return Submission(body.parse(named["request"][0], CertificationRequest), named["images"], len(data))
+    return Submission(body.parse(named["request"][0], CertificationRequest), named["images"])
 
 
 def _from_npy(data: bytes, question: str) -> Submission:
     request = body.parse(question.encode(errors="replace"), CertificationRequest)
     array = npy.read(data)
     if array.ndim != 4:
-        shape = list(array.shape)
-        raise invalid("images", f"the array has shape {shape}, wanted four axes: [N, C, H, W] or [N, H, W, C]")
-    return Submission(request, array, len(data))
+        raise invalid("images", f"the array must have four axes, [N, C, H, W] or [N, H, W, C]; got {list(array.shape)}")
+    return Submission(request, array)

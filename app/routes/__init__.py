@@ -1,1 +1,1 @@
-"""The routes, one file for each thing that they are about."""
+"""The operations of the API, one file for each group."""

@@ -1,4 +1,4 @@
-"""The ensembles that can be asked."""
+"""The ensembles that the service offers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1/ensembles", tags=["ensembles"], dependencies=[AUT
 
 @router.get("", operation_id="list_ensembles")
 async def list_(service: TheService) -> Response:
-    """All ensembles that are served, or were lately."""
+    """All ensembles that are served now or were lately."""
     roster = await service.queue.roster()
     served = EnsembleList(data=tuple(roster.served(offer) for offer in roster.offers))
     return Response(served.model_dump_json(), media_type="application/json")
@@ -22,7 +22,7 @@ async def list_(service: TheService) -> Response:
 
 @router.get("/{name}", operation_id="get_ensemble")
 async def get(name: str, service: TheService) -> Response:
-    """One of them."""
+    """One ensemble by its name."""
     offer = await service.offer(name)
     served = (await service.queue.roster()).served(offer)
     return Response(served.model_dump_json(), media_type="application/json")

@@ -1,4 +1,4 @@
-"""For operators: does it live, is it ready, what does it do, what is it?"""
+"""For operators: health, readiness, metrics and version."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ router = APIRouter(tags=["operation"])
 @router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", operation_id="health")
 async def health() -> Response:
-    """This process answers."""
+    """Whether this process answers."""
     return Response(Health(status="ok").model_dump_json(), media_type="application/json")
 
 
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", operation_id="readiness")
 async def readiness(service: TheService) -> Response:
-    """Redis answers, and at least one worker is alive."""
+    """Whether Redis answers and at least one worker is alive."""
     workers = len((await service.queue.roster(fresh=True)).workers)
     if not workers:
-        raise ProblemError("not_ready", "no worker is alive; what is posted waits for one", retry_after=1)
+        raise ProblemError("not_ready", "no worker is alive; requests wait until one is", retry_after=1)
     return Response(Readiness(status="ready", workers=workers).model_dump_json(), media_type="application/json")
 
 
 @router.get("/metrics", operation_id="metrics", dependencies=[AUTHORISED])
 async def prometheus(service: TheService) -> Response:
-    """Metrics for Prometheus; also while Redis is away, which is when they are looked at."""
+    """Metrics for Prometheus, also while Redis does not answer."""
     try:
         statistics = await service.queue.statistics()
     except UnavailableError:
         statistics = None
-    return Response(service.traffic.text() + metrics.shared(statistics), media_type=metrics.MEDIA_TYPE)
+    return Response(service.request_metrics.text() + metrics.shared(statistics), media_type=metrics.MEDIA_TYPE)
 
 
 @router.get("/v1/version", operation_id="version")
 async def version() -> Response:
-    """What is running."""
-    said = Version(smoothcert=__version__, api="1", certificate=Certificate.model_fields["format"].default)
-    return Response(said.model_dump_json(), media_type="application/json")
+    """The versions of the package, of the API and of the certificate format."""
+    versions = Version(smoothcert=__version__, api="1", certificate=Certificate.model_fields["format"].default)
+    return Response(versions.model_dump_json(), media_type="application/json")

@@ -1,4 +1,4 @@
-"""For people: the page, its sample images, and the documentation; nothing is loaded from other hosts."""
+"""The page, its sample images and the documentation, which load nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -23,31 +23,30 @@ _files = {path.name: path for path in PAGE.iterdir() if path.suffix in KINDS}
 
 @router.get("/")
 async def index(request: Request) -> Response:
-    """The page."""
     return _file("index.html", request)
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
-    """The OpenAPI document, to be read."""
+    """The OpenAPI document as a page."""
     return _file("docs.html", request)
 
 
 @router.get("/page/{name}")
 async def part(name: str, request: Request) -> Response:
-    """What the pages need."""
+    """A script, style or picture of the pages."""
     return _file(name, request)
 
 
 @router.get("/samples")
 async def sample_list() -> Response:
-    """The images that come with the service: their shape and classes."""
+    """The shape and classes of the sample images."""
     return Response(samples().to_json(), media_type="application/json")
 
 
 @router.get("/samples/{name}")
 async def sample(name: str) -> Response:
-    """One of them."""
+    """A sample image."""
     match = re.fullmatch(r"([0-9]{1,6})\.png", name)
     if match is None or int(match[1]) >= len(samples().labels):
         raise ProblemError("not_found", f"there is no sample image {shown(name)}")
@@ -56,7 +55,6 @@ async def sample(name: str) -> Response:
 
 @router.get("/openapi.json")
 async def document(request: Request) -> Response:
-    """The OpenAPI document."""
     return JSONResponse(openapi.document(request.app))
 
 

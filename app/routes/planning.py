@@ -15,7 +15,8 @@ from smoothcert.published import Expectation, LookPlan, PlanAnswer, Seconds
 from smoothcert.request import PlanRequest
 
 SHARES = (-1.0, -0.5, -0.1, 0.1, 0.5, 0.9)
-"""Of the way from the least p_A that proves the radius to one: from hopeless images to easy ones."""
+"""Where expectations are computed, as shares of the way from the least p_A that proves the radius to one: from hopeless
+images to easy ones."""
 
 router = APIRouter(prefix="/v1/plan", tags=["planning"], dependencies=[AUTHORISED])
 
@@ -23,17 +24,17 @@ router = APIRouter(prefix="/v1/plan", tags=["planning"], dependencies=[AUTHORISE
 @router.post("", operation_id="plan")
 async def create(request: Request, service: TheService) -> Response:
     """Whether a radius can be proved at all, with how many samples, and in what time."""
-    asked = await body.read_json(request, service.settings, service.bodies, PlanRequest)
-    offer = await service.offer(asked.ensemble)
+    posted = await body.read_json(request, service.settings, service.bodies, PlanRequest)
+    offer = await service.offer(posted.ensemble)
     settled = admission.settle(
-        asked,
+        posted,
         offer.card,
-        images=asked.image_count,
+        images=posted.image_count,
         most_samples=service.settings.samples,
         most_sequential=service.settings.sequential_samples,
     )
-    if asked.procedure.targeted:
-        admission.require_target(asked)
+    if posted.procedure.targeted:
+        admission.require_target(posted)
     rate = (await service.queue.roster()).rate(offer)
     members = len(offer.card.members)
     planned = await service.planner.run(lambda: _answer(settled, members=members, rate=rate))
@@ -42,9 +43,12 @@ async def create(request: Request, service: TheService) -> Response:
 
 def _answer(settled: Settled, *, members: int, rate: float | None) -> PlanAnswer:
     request, question = settled.request, settled.question
-    # a fixed procedure has no target: any radius at all will do
+    # a procedure without a target is planned for radius 0: what it can reach does not depend on it
     planned = plan(question.procedure, question.noise, request.radius or 0.0, alpha=question.alpha, beta=request.beta)
     return PlanAnswer(
+        alpha=question.alpha,
+        pooled=question.procedure.pooled,
+        look_count=question.procedure.look_count,
         feasible=planned.feasible,
         reason=planned.reason,
         radius=planned.radius,

@@ -11,18 +11,20 @@ from app.http.errors import ProblemError
 from app.requests.admission import require_quick
 from app.service import TheService
 from smoothcert.certificate import Certificate
+from smoothcert.certification import Look
 from smoothcert.errors import CertificateError
 from smoothcert.published import FieldProblem, VerificationAnswer
 from smoothcert.verification import verify
 
-MOST_SAID = 2000
+MOST_DETAIL = 2000
+"""The most characters of a problem's detail: what is wrong with a certificate may be as long as the certificate."""
 
 router = APIRouter(prefix="/v1/verify", tags=["verification"], dependencies=[AUTHORISED])
 
 
 @router.post("", operation_id="verify")
 async def create(request: Request, service: TheService) -> Response:
-    """Recompute the digest and all that the counts determine; say which fields are wrong."""
+    """Recompute the digest and everything that follows from the counts; say which fields are wrong."""
     body.content_type(request, body.JSON)
     with service.bodies.share() as share:
         data = await body.read(request, service.settings, share)
@@ -37,6 +39,13 @@ def _answer(data: bytes, most_sequential: int) -> VerificationAnswer:
         require_quick(certificate.procedure, most_sequential)
         found = verify(certificate)
     except CertificateError as error:
-        raise ProblemError("invalid_certificate", str(error)[:MOST_SAID]) from None
+        raise ProblemError("invalid_certificate", str(error)[:MOST_DETAIL]) from None
     problems = tuple(FieldProblem(field=each.field, message=each.message) for each in found.problems)
-    return VerificationAnswer(consistent=found.consistent, problems=problems)
+    looks = _looks(certificate) if found.consistent else ()
+    return VerificationAnswer(consistent=found.consistent, problems=problems, looks=looks)
+
+
+def _looks(certificate: Certificate) -> tuple[Look, ...]:
+    counts = [stage.count for stage in certificate.stages]
+    sizes = [stage.n for stage in certificate.stages]
+    return Look.at(certificate.procedure, counts, sizes, alpha=certificate.alpha)

@@ -1,4 +1,4 @@
-"""A whole service on this machine, for a benchmark: embedded server, API, workers; real processes, loopback."""
+"""A whole service on this machine for a benchmark: embedded server, API and workers, in processes of their own."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ from models.registry import ZOO
 from store import bookkeeping
 
 TRIVIAL = "trivial"
+"""The name of an ensemble that costs almost nothing, so that the time around it can be measured."""
 SHAPE = (3, 8, 8)
+"""The input shape of the trivial ensemble."""
 START_S = 120.0
+"""The seconds within which the service must be ready; loading torch in several processes takes most of them."""
 
 
 class Deployment:
-    """Running while the context is; `settings` are those of the API and the workers, without SMOOTHCERT_."""
+    """A context manager around a running service. `settings` are those of API and workers, without SMOOTHCERT_."""
 
     def __init__(self, *, workers: int = 1, **settings: object) -> None:
         self._stack = ExitStack()
@@ -39,14 +42,14 @@ class Deployment:
 
     @property
     def url(self) -> str:
-        """Of the API."""
+        """The address of the API."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Deployment:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="smoothcert-")))
         self._server = self._stack.enter_context(EmbeddedServer(folder / "server"))
-        said = {"redis_url": self._server.url, "zoo": make_zoo(folder / "zoo"), "port": self.port, **self._settings}
-        environment = {**os.environ, **{f"SMOOTHCERT_{name.upper()}": str(value) for name, value in said.items()}}
+        config = {"redis_url": self._server.url, "zoo": make_zoo(folder / "zoo"), "port": self.port, **self._settings}
+        environment = {**os.environ, **{f"SMOOTHCERT_{name.upper()}": str(value) for name, value in config.items()}}
         self._start("API", ["-m", "app"], environment, folder)
         for number in range(self._workers):
             self._start(f"worker {number}", ["-m", "workers"], environment, folder)
@@ -60,18 +63,18 @@ class Deployment:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the server, the API and the workers."""
+        """The process ids of the server, the API and the workers, by name."""
         with Redis.from_url(self._server.url) as redis:
-            server = redis.info("server")["process_id"]  # its own: what was started is its guard
+            server = redis.info("server")["process_id"]  # not that of the process we started, which is its guard
         return {"server": server, **{name: process.pid for name, process in self.processes.items()}}
 
     def waiting(self) -> int:
-        """Certifications that no worker has taken yet."""
+        """The number of certifications that no worker has taken yet."""
         with Redis.from_url(self._server.url) as redis:
             return int(redis.llen(bookkeeping.waiting_key(bookkeeping.queue_name("default"))))
 
     def resident_bytes(self, name: str) -> int:
-        """The memory that a process has now."""
+        """The resident memory of a process now."""
         status = Path(f"/proc/{self.pids[name]}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
@@ -98,7 +101,7 @@ class Deployment:
 
 
 def make_zoo(folder: Path) -> Path:
-    """The shipped ensembles, and one that is almost nothing, so that the time around it can be seen."""
+    """Make a zoo of the shipped ensembles and the trivial one, which tells dark images from light ones."""
     folder.mkdir()
     for entry in ZOO.iterdir():
         if entry.is_dir():
@@ -111,13 +114,13 @@ def make_zoo(folder: Path) -> Path:
         linear.bias.copy_(torch.tensor([1.0, -1.0]) * linear.in_features / 2)
     program = folder.parent / "linear.pt"
     torch.jit.save(torch.jit.script(nn.Sequential(nn.Flatten(), linear)), str(program))
-    told = Addition(classes=("dark", "light"), input_shape=SHAPE, sigma=0.25, method="by hand")
-    add(TRIVIAL, [program], told, zoo=folder)
+    addition = Addition(classes=("dark", "light"), input_shape=SHAPE, sigma=0.25, method="by hand")
+    add(TRIVIAL, [program], addition, zoo=folder)
     return folder
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port on which no process listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

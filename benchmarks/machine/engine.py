@@ -1,4 +1,4 @@
-"""The engine against the bare networks it runs: efficiency, packing, consensus, and repeatability across shapes."""
+"""The engine compared with the bare networks it runs: efficiency, packing, consensus, repeatability across shapes."""
 
 from __future__ import annotations
 
@@ -12,44 +12,47 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from benchmarks.report import Figure, Report
+from benchmarks.result import Figure, Result
 from models.data import load_images
 from models.registry import ZOO, load
 from models.resnet import resnet20
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, assemble
-from smoothcert.engine.sampling import NoiseStream
+from smoothcert.engine.sampling import NoisyImage
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Procedure, Sequential
 from smoothcert.procedures.protocol import draw
+from smoothcert.question import Question
 from smoothcert.verdict import Verdict
 
 SHAPE = (3, 32, 32)
 CLASSES = tuple("0123456789")
-SIGMA = 0.25
+NOISE = Gaussian(0.25)
 SHIPPED = "cifar10-resnet20-gaussian-0.25"
 ROUNDS = 5
-"""Both sides of a ratio take turns, and the best round of each counts: other work on a machine only ever adds time."""
+"""The rounds in which both sides of a ratio take turns; the best of each counts, since other work only adds time."""
+RADIUS = 0.25
 beside = ThreadPoolExecutor(1)
 console = Console(stderr=True, highlight=False)
 
+Row = tuple[str, object, object, object]
+Measured = tuple[list[Row], list[Figure]]
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """How long to measure."""
     parser.add_argument("--samples", type=int, default=2_000, help="samples of each timed round")
     parser.add_argument("--device", default="cpu", help="cpu, cuda:0, ...")
 
 
-def run(options: argparse.Namespace) -> Report:
-    """Every part; each ratio is between neighbours in time."""
-    rows: list[tuple[str, object, object, object]] = []
+def run(options: argparse.Namespace) -> Result:
+    rows: list[Row] = []
     figures: list[Figure] = []
     for part in (efficiency, optimisation, packing, consensus, repeatability):
         console.print(f"measuring {part.__name__} ...", style="dim")
         more_rows, more_figures = part(options)
         rows += more_rows
         figures += more_figures
-    return Report(
+    return Result(
         name="engine",
         compares="the engine with the bare forward passes it is made of",
         columns=("what", "this", "that", "ratio"),
@@ -62,9 +65,6 @@ def run(options: argparse.Namespace) -> Report:
     )
 
 
-Part = tuple[list[tuple[str, object, object, object]], list[Figure]]
-
-
 def networks(k: int) -> list[nn.Module]:
     """ResNet20s with random weights: their speed is that of trained ones."""
     made: list[nn.Module] = []
@@ -75,12 +75,11 @@ def networks(k: int) -> list[nn.Module]:
 
 
 def ensemble_of(made: list[nn.Module], options: argparse.Namespace, batch: int = 256) -> Ensemble:
-    """Ready to run."""
     return assemble(made, classes=CLASSES, input_shape=SHAPE, name="benchmark", batch=batch, device=options.device)
 
 
-def efficiency(options: argparse.Namespace) -> Part:
-    """Samples per second of the engine, noise and counting included, against forward passes on one ready batch."""
+def efficiency(options: argparse.Namespace) -> Measured:
+    """The samples per second of the engine with noise and counting, compared with forward passes on one ready batch."""
     ensemble = ensemble_of(networks(5), options)
     batch = torch.rand(256, *SHAPE, device=ensemble.device)
     batches = max(1, options.samples // 256)
@@ -96,15 +95,15 @@ def efficiency(options: argparse.Namespace) -> Part:
 
 
 def member_passes(ensemble: Ensemble, batch: Tensor, times: int) -> None:
-    """Every member's forward pass, and nothing else."""
+    """Run the forward pass of every member, and nothing else."""
     for _ in range(times):
         for member in ensemble.members:
             member.form(batch)
     synchronise(ensemble.device)
 
 
-def optimisation(options: argparse.Namespace) -> Part:
-    """The optimised form of a member against the plain eager network."""
+def optimisation(options: argparse.Namespace) -> Measured:
+    """The optimised form of a member, compared with the plain eager network."""
     network = networks(1)[0]
     member = ensemble_of([network], options).members[0]
     plain = network.eval().to(options.device)
@@ -124,14 +123,14 @@ def optimisation(options: argparse.Namespace) -> Part:
 
     eager()
     optimised()
-    rows: list[tuple[str, object, object, object]] = []
+    rows: list[Row] = []
     ratios = []
     for where, timed in (("as a script runs them", seconds_here), ("in a thread, as the engine runs them", seconds)):
         pairs = [(count * 256 / timed(optimised), count * 256 / timed(eager)) for _ in range(ROUNDS)]
         fast, slow = (max(column) for column in zip(*pairs, strict=True))
         ratios.append(fast / slow)
-        said = f"images/s, {member.form.kind} form, plain eager, {where}"
-        rows.append((said, round(fast), round(slow), round(fast / slow, 3)))
+        what = f"images/s, {member.form.kind} form, plain eager, {where}"
+        rows.append((what, round(fast), round(slow), round(fast / slow, 3)))
     return rows, [
         Figure("optimised form / plain eager, as a script runs them", ratios[0], at_least=1.5),
         Figure("optimised form / plain eager, in a thread", ratios[1]),
@@ -154,14 +153,14 @@ class HalfSpace(nn.Module):
 
 
 def margins(n: int) -> list[float]:
-    """As ResNets have them on CIFAR-10 at sigma .25: a tenth on the wrong side, the others spread up to 1."""
+    """The distances of n images to the plane, as ResNets have them on CIFAR-10: a tenth negative, the rest up to 1."""
     return [-0.1 + 1.1 * (i + 0.5) / n for i in range(n)]
 
 
-def packing(options: argparse.Namespace) -> Part:
-    """How full the batches are with sequential procedures at r = .25."""
+def packing(options: argparse.Namespace) -> Measured:
+    """The fill of the batches with sequential procedures."""
     network = HalfSpace()
-    rows: list[tuple[str, object, object, object]] = []
+    rows: list[Row] = []
     figures = []
     goals = {(64, 256, False): 0.85, (64, 256, True): 0.80}
     for count, batch, callers in (
@@ -176,22 +175,22 @@ def packing(options: argparse.Namespace) -> Part:
         with Engine(made, batch=batch) as engine:
             submit_all(engine, images, from_callers=callers)
             fill = engine.workload.fill
-            said = f"{count} images, batch {batch}" + (", a caller each" if callers else "")
-            rows.append((f"fill, {said}", engine.workload.rows, engine.workload.capacity, round(fill, 3)))
-        figures.append(Figure(f"mean fill, {said}", fill, at_least=goals.get((count, batch, callers))))
+            what = f"{count} images, batch {batch}" + (", a caller each" if callers else "")
+            rows.append((f"fill, {what}", engine.workload.rows, engine.workload.capacity, round(fill, 3)))
+        figures.append(Figure(f"mean fill, {what}", fill, at_least=goals.get((count, batch, callers))))
     return rows, figures
 
 
 def submit_all(engine: Engine, images: list[Tensor], *, from_callers: bool) -> None:
-    """All at once from one caller, or each from a thread of its own."""
+    """Submit all images from one thread, or each from a thread of its own, and wait."""
 
     def certify(i: int) -> None:
-        engine.submit(procedure(), images[i], SIGMA, f"seed {i}").result()
+        engine.submit(procedure(), images[i], NOISE, f"seed {i}").result()
 
     def procedure() -> Procedure:
-        return Sequential().start(Gaussian(SIGMA), 0.25, alpha=0.001, beta=0.001)
+        return Question(NOISE, Sequential(), RADIUS).start()
 
-    procedure()  # boundaries are built once and cached
+    procedure()  # builds the boundaries, which are then cached
     if from_callers:
         threads = [threading.Thread(target=certify, args=(i,)) for i in range(len(images))]
         for thread in threads:
@@ -199,12 +198,15 @@ def submit_all(engine: Engine, images: list[Tensor], *, from_callers: bool) -> N
         for thread in threads:
             thread.join()
     else:
-        for handle in [engine.submit(procedure(), image, SIGMA, f"seed {i}") for i, image in enumerate(images)]:
+        for handle in [engine.submit(procedure(), image, NOISE, f"seed {i}") for i, image in enumerate(images)]:
             handle.result()
 
 
 class Agreeing(nn.Module):
-    """The cost of a ResNet20 with answers that mostly agree: a shared linear read-out, and a jitter of its own."""
+    """A network with the cost of a ResNet20 whose answers mostly agree with those of other seeds.
+
+    The answers come from a linear read-out that all seeds share, with a small jitter of its own.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -219,8 +221,8 @@ class Agreeing(nn.Module):
         return (x - 0.5).flatten(1) @ self.readout + 0.0 * self.network(x)  # type: ignore[no-any-return]
 
 
-def consensus(options: argparse.Namespace) -> Part:
-    """What K-consensus saves of the members' evaluations, and of the time."""
+def consensus(options: argparse.Namespace) -> Measured:
+    """The share of the members' evaluations, and of the time, that K-consensus saves."""
     full = ensemble_of([Agreeing(seed) for seed in range(10)], options)
     five = full.with_(consensus=5)
     each = options.samples // 8
@@ -236,7 +238,7 @@ def consensus(options: argparse.Namespace) -> Part:
     saved, predicted = 1 - evaluations / (10 * total), kcr * 5 / 10
     times = [round(min(column), 2) for column in zip(*pairs, strict=True)]
     time_saved = 1 - times[0] / times[1]
-    rows: list[tuple[str, object, object, object]] = [
+    rows: list[Row] = [
         ("evaluations, k = 10: K = 5, all", evaluations, 10 * total, round(1 - saved, 3)),
         ("seconds, k = 10: K = 5, all", *times, round(1 - time_saved, 3)),
     ]
@@ -248,19 +250,19 @@ def consensus(options: argparse.Namespace) -> Part:
 
 
 def agreement(ensemble: Ensemble, images: int, samples: int) -> float:
-    """The share of the samples of `drive` on which the first K members agree, counted without the engine."""
+    """The share of the samples of `drive` on which the first K members agree, computed without the engine."""
     agreed = 0
     for i, image in enumerate(fixed_images(ensemble, images)):
         noisy = torch.empty(samples, *SHAPE, device=ensemble.device)
-        NoiseStream("seed", i, SHAPE, ensemble.device).perturb(noisy, image.to(ensemble.device), SIGMA, 0)
+        NoisyImage(NOISE, image.to(ensemble.device), "seed", i).sample(noisy, 0)
         outputs = ensemble.logits(noisy)[: ensemble.leading]
         classes = outputs.argmax(-1)
         agreed += int((classes == classes[0]).all(0).sum())
     return agreed / (images * samples)
 
 
-def repeatability(options: argparse.Namespace) -> Part:
-    """Samples whose class depends on the shape they are evaluated in: arithmetic, a handful in a million."""
+def repeatability(options: argparse.Namespace) -> Measured:
+    """The samples whose class depends on the shape of the slices, by rounding: a handful in a million."""
     noisy = noisy_samples(10 * options.samples)
     found, slices = {}, {}
     for batch in (32, 128, 256):
@@ -268,7 +270,7 @@ def repeatability(options: argparse.Namespace) -> Part:
         slices[batch] = member.members[0].form.shape[0]
         found[batch] = torch.cat([member.classify(part).classes for part in torch.split(noisy, batch)])
     differ = {batch: int((found[batch] != found[256]).sum()) for batch in (32, 128)}
-    rows: list[tuple[str, object, object, object]] = [
+    rows: list[Row] = [
         (
             f"classes that differ, slices of {slices[batch]} (batch {batch}) and {slices[256]} (256)",
             count,
@@ -282,48 +284,47 @@ def repeatability(options: argparse.Namespace) -> Part:
 
 
 def noisy_samples(count: int) -> Tensor:
-    """Shipped images under noise, as many of each."""
+    """At most `count` noisy copies of the shipped images, equally many of each."""
     images = load_images(ZOO / "cifar10-test-100.json")
     each = count // len(images)
     noisy = torch.empty(each * len(images), *SHAPE)
     for i, pixels in enumerate(torch.from_numpy(images.pixels).float() / 255):
-        NoiseStream("repeatability", i, SHAPE, noisy.device).perturb(noisy[i * each : (i + 1) * each], pixels, SIGMA, 0)
+        NoisyImage(NOISE, pixels, "repeatability", i).sample(noisy[i * each : (i + 1) * each], 0)
     return noisy
 
 
 def drive(engine: Engine, images: int, samples: int, ensemble: Ensemble | None = None) -> list[int]:
-    """Draw samples for several images at once; gives each one's evaluations."""
+    """Draw samples for several images at once; return the evaluations of each."""
 
     def draw_only() -> Procedure:
         counts = yield from draw(samples)
         return Verdict(None, 0.0, None, samples, "exhausted", (), counts)
 
     handles = [
-        engine.submit(draw_only(), image, SIGMA, "seed", index=i, ensemble=ensemble)
+        engine.submit(draw_only(), image, NOISE, "seed", index=i, ensemble=ensemble)
         for i, image in enumerate(fixed_images(engine.ensemble, images))
     ]
     return [handle.result().evaluations for handle in handles]
 
 
 def fixed_images(ensemble: Ensemble, count: int) -> list[Tensor]:
-    """Random colours, always the same."""
+    """Images of random colours, the same for every call."""
     torch.manual_seed(1)
     return list(torch.rand(count, *ensemble.input_shape))
 
 
 def seconds_here(work: Callable[[], object]) -> float:
-    """How long it takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long it takes in a thread of its own, as the engine is: there the allocator keeps its memory."""
+    """The time in a thread of its own, like that of the engine: there the allocator keeps its memory."""
     return seconds_here(lambda: beside.submit(work).result())
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for a GPU."""
+    """Wait until a GPU has done its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""The whole service under more than it can do, for minutes: bounded, honest about it, nothing lost."""
+"""The whole service under more load than it can take, for minutes: queue and memory stay bounded, nothing is lost."""
 
 from __future__ import annotations
 
@@ -16,79 +16,81 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from benchmarks.machine.connection import Answer, Connection
+from benchmarks.machine.connection import HttpAnswer, HttpConnection
 from benchmarks.machine.deployment import Deployment
-from benchmarks.machine.traffic import Errand, Traffic
-from benchmarks.report import Figure, Report
+from benchmarks.machine.requests import ClientRequest, RequestStream
+from benchmarks.result import Figure, Result
 from smoothcert.certification import ENDED
 
 CLOSED_CLIENTS = 48
-"""Clients that ask one after the other: more than a worker has slots, so that it is busy and its queue is short."""
+"""The clients that measure the capacity: more than a worker has slots, so that it is busy and its queue is short."""
 TRIES = 3
-"""So often a client asks while others keep coming, then it gives up."""
+"""The requests after which a client gives up, while others keep coming."""
 LOOK_SECONDS = 10.0
+"""The time after which a client looks again at its certification."""
 LATE_CLIENTS = 60
-"""Come together at the very end, to a full queue and with nobody after them: do they get in when they were told?"""
+"""The clients that come together at the end, to a full queue, and must get in at the time of their Retry-After."""
 ANSWER_SECONDS = 60.0
-"""Without an answer for so long, a request hangs."""
+"""The time after which a request without an answer counts as hanging."""
 END_SECONDS = 1800.0
-"""What was accepted and has not ended by then is lost."""
+"""The time after which a certification that was accepted and has not ended counts as lost."""
 RESULT_TTL = 30
-"""Seconds: results are forgotten early enough for a steady state by the middle of the run."""
+"""The seconds for which results are kept: few enough for a steady state by the middle of the run."""
 REPORT_SECONDS = 15.0
+"""The time between two lines of progress, and two measurements of memory."""
 MEGABYTE = 1 << 20
 GROWTH = 1.10
-"""Of the memory in the last fifth of the run, against the one in the middle, when the queue has long been full."""
+"""The goal for memory in the last fifth of the run over that in its middle, when the queue has long been full."""
 TIMES = ("created_at", "started_at", "finished_at")
 console = Console(stderr=True, highlight=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """How long, and how much."""
-    parser.add_argument("--minutes", type=float, default=10.0, help="for so long clients come")
-    parser.add_argument("--times", type=float, default=2.0, help="so many times the capacity that was measured before")
+    parser.add_argument("--minutes", type=float, default=10.0, help="the time during which clients come")
+    parser.add_argument("--times", type=float, default=2.0, help="the rate of clients, in capacities of the service")
     parser.add_argument("--queue", type=int, default=300, help="certifications that may wait")
     parser.add_argument("--seed", type=int, default=1)
 
 
-def run(options: argparse.Namespace) -> Report:
-    """Measure the capacity, overload, let it finish."""
+def run(options: argparse.Namespace) -> Result:
     console.print("starting a server, the API and a worker ...", style="dim")
     with Deployment(queue_length=options.queue, result_ttl=RESULT_TTL) as deployment:
-        load = Load(deployment, Traffic(options.seed))
+        load = Load(deployment, RequestStream(options.seed))
         asyncio.run(load.run(options.minutes * 60, options.times, options.queue))
         return load.report(options)
 
 
 @dataclass
 class Load:
-    """One run, and what was seen."""
+    """One run and its observations."""
 
     deployment: Deployment
-    traffic: Traffic
+    stream: RequestStream
     capacity: float = 0.0
     answers: Counter[int] = field(default_factory=Counter)
-    """By status."""
+    """The number of answers by status."""
     wrong: list[str] = field(default_factory=list)
-    """Whatever is not as it must be, in a sentence each."""
+    """Everything that must not happen, in a sentence each."""
     ended: Counter[str] = field(default_factory=Counter)
-    """Accepted certifications by how they ended."""
+    """The number of accepted certifications by final status."""
     accepted: int = 0
     refused: int = 0
     given_up: int = 0
     asked_again: list[int] = field(default_factory=list)
-    """How often, until they got in, by those who were refused when nobody else came any more."""
+    """The refusals of each late client until it was accepted, for clients that were refused at all."""
     waits: list[float] = field(default_factory=list)
     durations: list[float] = field(default_factory=list)
     longest_queue: int = 0
     memory: list[dict[str, int]] = field(default_factory=list)
     coming: bool = True
     """Whether new clients come."""
-    _idle: list[Connection] = field(default_factory=list)
+    _idle: list[HttpConnection] = field(default_factory=list)
 
     async def run(self, seconds: float, times: float, queue: int) -> None:
-        """The story."""
+        """Measure the capacity, send more than that, then a last wave, and wait for every certification."""
         self.capacity = await self._measure_capacity(min(60.0, seconds))
+        if not self.capacity:
+            raise ValueError("no request ended while the capacity was measured: give more --minutes")
         rate = times * self.capacity
         console.print(f"capacity {self.capacity:.1f} requests/s; now {rate:.1f} for {seconds:.0f} s", style="dim")
         self.answers.clear()
@@ -96,23 +98,23 @@ class Load:
         async with asyncio.TaskGroup() as clients:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
-                clients.create_task(self._client(next(self.traffic)))
-                await asyncio.sleep(self.traffic.pause(rate))
+                clients.create_task(self._client(next(self.stream)))
+                await asyncio.sleep(self.stream.pause(rate))
             self.coming = False
-            console.print(f"a last {LATE_CLIENTS} come, all at once; then all who came are waited for", style="dim")
-            for errand in islice((each for each in self.traffic if each.kind == "certify"), LATE_CLIENTS):
-                clients.create_task(self._client(errand))
+            console.print(f"a last {LATE_CLIENTS} come, all at once; then all certifications are awaited", style="dim")
+            for request in islice((each for each in self.stream if each.kind == "certify"), LATE_CLIENTS):
+                clients.create_task(self._client(request))
         watching.cancel()
 
     async def _measure_capacity(self, seconds: float) -> float:
-        """Requests per second of a service that is busy and not overloaded, once it has become so."""
+        """The requests per second of a service that is busy and not overloaded; the first third is left out."""
         begun, done = time.monotonic(), 0
         busy, end = begun + seconds / 3, begun + seconds
 
         async def client() -> None:
             nonlocal done
             while time.monotonic() < end:
-                await self._client(next(self.traffic), look=0.05)
+                await self._client(next(self.stream), look=0.05)
                 done += busy < time.monotonic() < end
 
         async with asyncio.TaskGroup() as clients:
@@ -125,29 +127,29 @@ class Load:
 
     # --- one client
 
-    async def _client(self, errand: Errand, look: float = LOOK_SECONDS) -> None:
-        if errand.kind == "bad":
-            answer = await self._ask("POST", "/v1/certifications", errand.body)
+    async def _client(self, request: ClientRequest, look: float = LOOK_SECONDS) -> None:
+        if request.kind == "bad":
+            answer = await self._ask("POST", "/v1/certifications", request.body)
             if not 400 <= answer.status < 500:
                 self.wrong.append(f"a bad request was answered with {answer.status}")
             return
         key = f"Idempotency-Key: {uuid.uuid4()}\r\n"
-        posted = await self._submit(errand.body, key)
+        posted = await self._submit(request.body, key)
         if posted is None:
             self.given_up += 1
             return
         self.accepted += 1
-        if errand.kind == "repeat":
-            again = await self._ask("POST", "/v1/certifications", errand.body, key)
-            if again.status not in (200, 202) or again.said["id"] != posted["id"]:
-                self.wrong.append(f"the same Idempotency-Key gave {again.status} {again.said.get('id')}")
-        if errand.kind == "cancel":
+        if request.kind == "repeat":
+            again = await self._ask("POST", "/v1/certifications", request.body, key)
+            if again.status not in (200, 202) or again.payload["id"] != posted["id"]:
+                self.wrong.append(f"the same Idempotency-Key gave {again.status} {again.payload.get('id')}")
+        if request.kind == "cancel":
             await asyncio.sleep(min(look, 2.0))
             await self._ask("POST", f"/v1/certifications/{posted['id']}/cancel")
         self._note(await self._at_its_end(posted, look))
 
     async def _submit(self, body: bytes, key: str) -> Any | None:
-        """The certification, or None where the client gave up; asks again when it was told to."""
+        """The certification, or None if the client gave up; a refused client asks again after its Retry-After."""
         tries, refused_late = 0, 0
         while True:
             answer = await self._ask("POST", "/v1/certifications", body, key)
@@ -155,9 +157,9 @@ class Load:
             if answer.status in (200, 202):
                 if refused_late:
                     self.asked_again.append(refused_late)
-                return answer.said
+                return answer.payload
             if answer.status != 429 or "retry-after" not in answer.headers:
-                self.wrong.append(f"a good request was answered with {answer.status}: {answer.said}")
+                self.wrong.append(f"a good request was answered with {answer.status}: {answer.payload}")
                 return None
             self.refused += 1
             refused_late += not self.coming
@@ -165,40 +167,41 @@ class Load:
                 return None
             await asyncio.sleep(int(answer.headers["retry-after"]))
 
-    async def _at_its_end(self, said: Any, look: float) -> Any:
+    async def _at_its_end(self, certification: Any, look: float) -> Any:
         deadline = time.monotonic() + END_SECONDS
-        while said["status"] not in ENDED and time.monotonic() < deadline:
+        while certification["status"] not in ENDED and time.monotonic() < deadline:
             await asyncio.sleep(look)
-            answer = await self._ask("GET", f"/v1/certifications/{said['id']}")
+            answer = await self._ask("GET", f"/v1/certifications/{certification['id']}")
             if answer.status != 200:
-                self.wrong.append(f"{said['id']} was accepted, then {answer.status}")
-                return said
-            said = answer.said
-        return said
+                self.wrong.append(f"{certification['id']} was accepted, then {answer.status}")
+                return certification
+            certification = answer.payload
+        return certification
 
-    def _note(self, said: Any) -> None:
-        self.ended[said["status"]] += 1
-        if said["status"] == "succeeded" and len(said["certificates"]) != said["progress"]["images_total"]:
-            self.wrong.append(f"{said['id']} has {len(said['certificates'])} certificates")
-        moments = [said[name] and datetime.fromisoformat(said[name]) for name in TIMES]
+    def _note(self, certification: Any) -> None:
+        self.ended[certification["status"]] += 1
+        certificates, images = len(certification["certificates"]), certification["progress"]["images_total"]
+        if certification["status"] == "succeeded" and certificates != images:
+            self.wrong.append(f"{certification['id']} has {certificates} certificates for {images} images")
+        moments = [certification[name] and datetime.fromisoformat(certification[name]) for name in TIMES]
         if all(moments):
             created, started, finished = moments
             self.waits.append((started - created).total_seconds())
             self.durations.append((finished - started).total_seconds())
 
-    async def _ask(self, method: str, path: str, body: bytes = b"", headers: str = "") -> Answer:
-        connection = self._idle.pop() if self._idle else await Connection.open(self.deployment.port)
+    async def _ask(self, method: str, path: str, body: bytes = b"", headers: str = "") -> HttpAnswer:
+        connection = self._idle.pop() if self._idle else await HttpConnection.open(self.deployment.port)
         async with asyncio.timeout(ANSWER_SECONDS):
             try:
                 answer = await connection.ask(method, path, body, headers)
-            except (asyncio.IncompleteReadError, ConnectionError):  # closed while it was idle
-                connection = await Connection.open(self.deployment.port)
+            except (asyncio.IncompleteReadError, ConnectionError):  # the service closed it while it was idle
+                connection = await HttpConnection.open(self.deployment.port)
                 answer = await connection.ask(method, path, body, headers)
         self._idle.append(connection)
         self.answers[answer.status] += 1
         return answer
 
-    # --- what is watched meanwhile
+    # --- measurements meanwhile
 
     async def _watch(self, most: int) -> None:
         begun = time.monotonic()
@@ -208,19 +211,16 @@ class Load:
             waiting = self.deployment.waiting()
             self.longest_queue = max(self.longest_queue, waiting)
             if waiting > most:
-                self.wrong.append(f"{waiting} wait where {most} may")
-            said = ", ".join(f"{status}: {count}" for status, count in sorted(self.answers.items()))
+                self.wrong.append(f"{waiting} certifications wait, and at most {most} may")
+            answers = ", ".join(f"{status}: {count}" for status, count in sorted(self.answers.items()))
             ended = sum(self.ended.values())
-            console.print(
-                f"{time.monotonic() - begun:4.0f} s  {waiting} wait, {self.accepted} accepted, {ended} ended; {said}",
-                style="dim",
-            )
+            counts = f"{waiting} wait, {self.accepted} accepted, {ended} ended"
+            console.print(f"{time.monotonic() - begun:4.0f} s  {counts}; {answers}", style="dim")
             await asyncio.sleep(REPORT_SECONDS)
 
-    # --- what it comes to
+    # --- the result
 
-    def report(self, options: argparse.Namespace) -> Report:
-        """The table."""
+    def report(self, options: argparse.Namespace) -> Result:
         errors = sum(count for status, count in self.answers.items() if status >= 500)
         lost = self.accepted - sum(self.ended[status] for status in ENDED)
         rows: list[tuple[str, object, object]] = [
@@ -247,7 +247,7 @@ class Load:
             ),
             *(Figure(f"memory of the {name}, end / middle", b / a, at_most=GROWTH) for name, (a, b) in growths.items()),
         ]
-        return Report(
+        return Result(
             name="load",
             compares=f"{options.minutes:g} minutes of mixed requests at {options.times:g} times the capacity",
             columns=("what", "mean or number", "more"),
@@ -265,7 +265,7 @@ class Load:
         return ", ".join(f"{count:,} x {status}" for status, count in sorted(self.answers.items()))
 
     def _growth(self, name: str) -> tuple[float, float]:
-        """Megabytes in the middle and at the end."""
+        """The mean megabytes in a fifth of the run in its middle, and in its last fifth."""
         seen = np.array([each[name] for each in self.memory]) / MEGABYTE
         fifth = max(1, len(seen) // 5)
         middle = len(seen) // 2

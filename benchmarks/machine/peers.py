@@ -1,7 +1,7 @@
 """The same weights, images and n through our engine, IBM's ART and a transcription of Cohen's loop.
 
 ART is optional: `pip install --constraint constraints.txt --group peers`. Each contestant runs in a process of its own,
-so that its peak memory is its own.
+so that the peak memory is that of one contestant alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from benchmarks.report import Figure, Report
+from benchmarks.result import Figure, Result
 from models.resnet import resnet20
 from smoothcert.bounds import lower_bound
 from smoothcert.engine.case import certify
@@ -35,7 +35,6 @@ console = Console(stderr=True, highlight=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """How much to draw."""
     parser.add_argument("--n", type=int, default=2_000, help="samples per image where time is compared")
     parser.add_argument("--images", type=int, default=2)
     parser.add_argument("--memory-n", type=int, default=100_000, help="samples of one image where memory is compared")
@@ -43,8 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contestant", help=argparse.SUPPRESS)
 
 
-def run(options: argparse.Namespace) -> Report:
-    """Every contestant at n, and the peak memory at two sizes."""
+def run(options: argparse.Namespace) -> Result:
     if options.contestant:
         print(json.dumps(contest(options)))
         raise SystemExit(0)
@@ -80,7 +78,7 @@ def run(options: argparse.Namespace) -> Report:
     growth = Figure(
         f"smoothcert: memory grown from n = 1,000 to {options.memory_n:,}, MB", megabytes["smoothcert"], at_most=20
     )
-    return Report(
+    return Result(
         name="peers",
         compares=f"ResNet20, {options.images} images, n0 = {N0}, n = {options.n:,}, batch {BATCH}, on {options.device}",
         columns=(
@@ -92,14 +90,16 @@ def run(options: argparse.Namespace) -> Report:
         ),
         rows=rows,
         figures=[*figures, growth],
-        notes=("Memory is measured on a linear classifier of the same images: it is the samples' that grows, or not.",),
+        notes=(
+            "Memory is measured on a linear classifier of the same images: only the memory of the samples can grow.",
+        ),
     )
 
 
 def child(
     name: str, n: int, images: int, options: argparse.Namespace, *, linear: bool = False
 ) -> dict[str, float] | None:
-    """Run one contestant in its own process; None where it is not installed."""
+    """Run one contestant in its own process; None if it is not installed."""
     command = [sys.executable, "-m", "benchmarks", "peers", "--contestant", name + ("/linear" if linear else "")]
     command += ["--n", str(n), "--images", str(images), "--device", options.device]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -107,12 +107,12 @@ def child(
         if "No module named 'art'" in done.stderr:
             return None
         raise SystemExit(f"{name} ended with exit code {done.returncode}:\n{done.stderr[-2000:]}")
-    said: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def contest(options: argparse.Namespace) -> dict[str, float]:
-    """Time and peak memory of one contestant."""
+    """The time and the peak memory of one contestant, measured in this process."""
     name, _, linear = options.contestant.partition("/")
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)) if linear else resnet20()
@@ -125,10 +125,11 @@ def contest(options: argparse.Namespace) -> dict[str, float]:
 
 
 Certifier = Callable[[np.ndarray, int], object]
+"""Certifies images [N, C, H, W] with n samples each."""
 
 
 def ours(network: nn.Module, options: argparse.Namespace) -> Certifier:
-    """All images in one engine."""
+    """Our engine, with all images at once."""
     ensemble = assemble([network], classes=CLASSES, input_shape=(3, 32, 32), batch=BATCH, device=options.device)
 
     def certified(images: np.ndarray, n: int) -> object:
@@ -139,7 +140,7 @@ def ours(network: nn.Module, options: argparse.Namespace) -> Certifier:
 
 
 def cohen(network: nn.Module, options: argparse.Namespace) -> Certifier:
-    """One image at a time: repeat it, add noise, run the eager network, count on the host."""
+    """Cohen's loop, one image at a time: repeat it, add noise, run the eager network, count on the host."""
     network.to(options.device)
 
     @torch.no_grad()

@@ -19,9 +19,9 @@ import torch
 from PIL import Image
 from rich.console import Console
 
-from benchmarks.machine.connection import Connection
+from benchmarks.machine.connection import HttpConnection
 from benchmarks.machine.deployment import SHAPE, TRIVIAL, Deployment
-from benchmarks.report import Figure, Report
+from benchmarks.result import Figure, Result
 from models.data import load_images
 from models.registry import ZOO, load
 from smoothcert.engine.case import certify
@@ -31,26 +31,28 @@ from smoothcert.procedures import Fixed
 from smoothcert.question import Question
 
 SHIPPED = "cifar10-resnet20-gaussian-0.25"
+NOISE = Gaussian(0.25)
+"""The noise of the shipped ensemble."""
 ROUNDS = 5
+"""The rounds of each measurement; the best one counts, since other work on the machine only adds time."""
 CLIENTS = 32
+"""The clients that measure the throughput at once."""
 MEGABYTE = 1 << 20
 EASY_SAMPLES = 400
-"""Images that take at most so many are much the same work with every seed."""
+"""The most samples of an image whose work is much the same with every seed."""
 console = Console(stderr=True, highlight=False)
 
 Row = tuple[str, object, object, object]
-Part = tuple[list[Row], list[Figure]]
+Measured = tuple[list[Row], list[Figure]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """How long to measure."""
     parser.add_argument("--requests", type=int, default=200, help="requests of one client for the overhead")
     parser.add_argument("--burst", type=int, default=2_000, help="certifications of a throughput round")
     parser.add_argument("--samples", type=int, default=4_000, help="samples of the long request")
 
 
-def run(options: argparse.Namespace) -> Report:
-    """Every part, on one deployment."""
+def run(options: argparse.Namespace) -> Result:
     rows: list[Row] = []
     figures: list[Figure] = []
     console.print("starting a server, the API and a worker ...", style="dim")
@@ -59,7 +61,7 @@ def run(options: argparse.Namespace) -> Report:
         memory = deployment.resident_bytes("API") / MEGABYTE
         rows.append(("memory of the idle API, MB", round(memory), "", ""))
         figures.append(Figure("idle memory of the API, MB", memory, at_most=150))
-        parts: dict[str, Callable[[], Part]] = {
+        parts: dict[str, Callable[[], Measured]] = {
             "overhead": lambda: overhead(deployment, options.requests),
             "throughput": lambda: throughput(deployment, options.burst),
             "packing": lambda: packing(deployment),
@@ -72,7 +74,7 @@ def run(options: argparse.Namespace) -> Report:
             figures += more_figures
         after = deployment.resident_bytes("API") / MEGABYTE
         rows.append(("memory of the API after all of it, MB", round(after), "", ""))
-    return Report(
+    return Result(
         name="service",
         compares="requests over HTTP, through the queue and a worker process, with the engine alone",
         columns=("what", "this", "that", "ratio"),
@@ -85,16 +87,16 @@ def run(options: argparse.Namespace) -> Report:
     )
 
 
-def overhead(deployment: Deployment, requests: int) -> Part:
-    """What one request costs beyond the engine's own time, by the times in its certificate."""
+def overhead(deployment: Deployment, requests: int) -> Measured:
+    """The time of one request beyond that of the engine, which its certificate tells."""
 
     async def ask() -> list[float]:
-        connection = await Connection.open(deployment.port)
+        connection = await HttpConnection.open(deployment.port)
         spent = []
         for _ in range(requests + 20):
             begun = time.perf_counter()
-            said = await certification(connection, LIGHT)
-            spent.append(time.perf_counter() - begun - engine_seconds(said))
+            answer = await certification(connection, LIGHT)
+            spent.append(time.perf_counter() - begun - engine_seconds(answer))
         connection.close()
         return spent[20:]
 
@@ -104,11 +106,11 @@ def overhead(deployment: Deployment, requests: int) -> Part:
     return [row], [Figure("overhead of a request, ms: median of the best of five rounds", min(medians), at_most=10)]
 
 
-def throughput(deployment: Deployment, burst: int) -> Part:
-    """Certifications per second of 32 clients; every one is answered, or it is an error."""
+def throughput(deployment: Deployment, burst: int) -> Measured:
+    """The certifications per second of 32 clients. Those that do not succeed count as lost."""
 
     async def client(requests: int) -> int:
-        connection = await Connection.open(deployment.port)
+        connection = await HttpConnection.open(deployment.port)
         answered = 0
         for _ in range(requests):
             answered += (await certification(connection, LIGHT))["status"] == "succeeded"
@@ -118,14 +120,14 @@ def throughput(deployment: Deployment, burst: int) -> Part:
     async def all_clients() -> int:
         return sum(await asyncio.gather(*(client(burst // CLIENTS) for _ in range(CLIENTS))))
 
-    rates, lost, asked = [], 0, burst // CLIENTS * CLIENTS
+    rates, lost, sent = [], 0, burst // CLIENTS * CLIENTS
     for _ in range(ROUNDS):
         seconds, answered = timed(all_clients())
-        rates.append(asked / seconds)
-        lost += asked - answered
+        rates.append(sent / seconds)
+        lost += sent - answered
     rows: list[Row] = [
         (f"{CLIENTS} clients, trivial ensemble: certifications/s, best and median", max(rates), median(rates), ""),
-        ("certifications lost", lost, ROUNDS * asked, ""),
+        ("certifications lost", lost, ROUNDS * sent, ""),
     ]
     figures = [
         Figure("certifications per second, best of five rounds", max(rates), at_least=250),
@@ -134,15 +136,15 @@ def throughput(deployment: Deployment, burst: int) -> Part:
     return rows, figures
 
 
-def packing(deployment: Deployment) -> Part:
-    """16 clients with an image each against one request with the same 16 images."""
+def packing(deployment: Deployment) -> Measured:
+    """16 clients with an image each, compared with one request with the same 16 images."""
     images = [png(image) for image in asyncio.run(easy_images(deployment, 16))]
 
     async def one(images: list[str]) -> int:
-        connection = await Connection.open(deployment.port)
-        said = await certification(connection, body(SHIPPED, images, procedure="sequential", radius=0.25))
+        connection = await HttpConnection.open(deployment.port)
+        answer = await certification(connection, body(SHIPPED, images, procedure="sequential", radius=0.25))
         connection.close()
-        return sum(each["evaluations"] for each in said["certificates"])
+        return sum(each["evaluations"] for each in answer["certificates"])
 
     async def apart() -> int:
         return sum(await asyncio.gather(*(one([image]) for image in images)))
@@ -161,36 +163,36 @@ def packing(deployment: Deployment) -> Part:
 
 
 async def easy_images(deployment: Deployment, count: int) -> npt.NDArray[np.uint8]:
-    """Of the shipped ones."""
+    """The first `count` shipped images that take at most EASY_SAMPLES samples, [count, C, H, W]."""
     pixels = load_images(ZOO / "cifar10-test-100.json").pixels
-    connection, found = await Connection.open(deployment.port), []
+    connection, found = await HttpConnection.open(deployment.port), []
     for start in range(0, len(pixels), 10):
         images = [png(image) for image in pixels[start : start + 10]]
-        asked = body(SHIPPED, images, procedure={"name": "sequential", "max_samples": 2_000}, radius=0.25)
-        said = await certification(connection, asked)
-        found += [start + each["index"] for each in said["certificates"] if each["samples"] <= EASY_SAMPLES]
+        request = body(SHIPPED, images, procedure={"name": "sequential", "max_samples": 2_000}, radius=0.25)
+        answer = await certification(connection, request)
+        found += [start + each["index"] for each in answer["certificates"] if each["samples"] <= EASY_SAMPLES]
         if len(found) >= count:
             break
     connection.close()
     return pixels[found[:count]]
 
 
-def efficiency(deployment: Deployment, samples: int) -> Part:
-    """Evaluations per second of one long request, against the engine in this process; the worker rests meanwhile."""
+def efficiency(deployment: Deployment, samples: int) -> Measured:
+    """The time of one long request, compared with the engine in this process while the worker rests."""
     pixels = load_images(ZOO / "cifar10-test-100.json").pixels[:4]
     images, n = [png(image) for image in pixels], samples // 4
-    question = Question(Gaussian(0.25), Fixed(n=n))
+    question = Question(NOISE, Fixed(n=n))
 
     async def ask() -> None:
-        connection = await Connection.open(deployment.port)
-        said = await certification(connection, body(SHIPPED, images, procedure={"name": "fixed", "n": n}))
-        if said["status"] != "succeeded":
-            raise ValueError(f"the long request ended as {said['status']}: {said['error']}")
+        connection = await HttpConnection.open(deployment.port)
+        answer = await certification(connection, body(SHIPPED, images, procedure={"name": "fixed", "n": n}))
+        if answer["status"] != "succeeded":
+            raise ValueError(f"the long request ended as {answer['status']}: {answer['error']}")
         connection.close()
 
     through, alone = [], []
     with Engine(load(SHIPPED)) as engine:
-        certify(engine, torch.from_numpy(pixels[:1]), Question(Gaussian(0.25), Fixed(n=200)))
+        certify(engine, torch.from_numpy(pixels[:1]), Question(NOISE, Fixed(n=200)))
         for _ in range(ROUNDS):
             through.append(timed(ask())[0])
             begun = time.perf_counter()
@@ -201,41 +203,41 @@ def efficiency(deployment: Deployment, samples: int) -> Part:
     return [row], [Figure("efficiency of the service on a long request", ratio, at_least=0.85)]
 
 
-async def certification(connection: Connection, asked: bytes) -> Any:
-    """Post and wait until it has ended."""
-    status, said = await connection.post("/v1/certifications", asked, "Prefer: wait=60\r\n")
+async def certification(connection: HttpConnection, request: bytes) -> Any:
+    """Post a request and wait for the certification at its end; ValueError if that takes more than 60 s."""
+    status, payload = await connection.post("/v1/certifications", request, "Prefer: wait=60\r\n")
     if status not in (200, 202):
-        raise ValueError(f"HTTP {status}: {said}")
+        raise ValueError(f"HTTP {status}: {payload}")
     if status == 202:
-        raise ValueError(f"no answer within 60 s: {said['status']}, {said['progress']}")
-    return said
+        raise ValueError(f"no result within 60 s: {payload['status']}, {payload['progress']}")
+    return payload
 
 
-def engine_seconds(said: Any) -> float:
-    """By the certificate's own times."""
-    times = said["certificates"][0]["provenance"]
+def engine_seconds(answer: Any) -> float:
+    """The time from start to finish that the first certificate states."""
+    times = answer["certificates"][0]["provenance"]
     begun, ended = (datetime.fromisoformat(times[name]) for name in ("started_at", "finished_at"))
     return (ended - begun).total_seconds()
 
 
-def body(ensemble: str, images: list[Any], **asked: Any) -> bytes:
+def body(ensemble: str, images: list[Any], **fields: Any) -> bytes:
     """A request as JSON."""
-    return json.dumps({"ensemble": ensemble, "images": images, **asked}).encode()
+    return json.dumps({"ensemble": ensemble, "images": images, **fields}).encode()
 
 
 def png(image: npt.NDArray[np.uint8]) -> str:
-    """An image [C, H, W] as base64 of a PNG file."""
+    """An image [C, H, W] as a PNG file in base64."""
     file = io.BytesIO()
     Image.fromarray(image.transpose(1, 2, 0)).save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()
 
 
 LIGHT = body(TRIVIAL, [png(np.full(SHAPE, 200, np.uint8))], procedure="sequential", radius=0.25)
-"""Takes few samples."""
+"""A request that takes few samples of a trivial ensemble."""
 
 
 def timed(work: Coroutine[Any, Any, int] | Coroutine[Any, Any, None]) -> tuple[float, int]:
-    """Seconds, and what it gives."""
+    """The seconds that a coroutine takes, and its value (0 for None)."""
     begun = time.perf_counter()
-    given = asyncio.run(work)
-    return time.perf_counter() - begun, given or 0
+    value = asyncio.run(work)
+    return time.perf_counter() - begun, value or 0

@@ -1,4 +1,4 @@
-"""Where two procedures decide differently about one radius, and whether chance had its place there."""
+"""Images on which two procedures decide differently about one radius, and whether chance explains it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smoothcert.evaluation import disagreements
 
 @dataclass(frozen=True)
 class Disagreement:
-    """The images on which two settings disagree about a radius, by their places, and p_A there by the best estimate."""
+    """The images on which two settings disagree about a radius: their places, and the best estimate of p_A for each."""
 
     one: Evaluated
     other: Evaluated
@@ -25,13 +25,14 @@ class Disagreement:
 
     @cached_property
     def between(self) -> int:
-        """Of these images, those whose p_A lies between the boundaries of the two."""
+        """The number of these images whose p_A lies between the boundaries of the two."""
         return sum(self.may_differ(p) for p in self.p_a.values())
 
     def may_differ(self, p: float) -> bool:
-        """Whether p lies between the boundaries: not both almost surely certify there, nor do both almost surely not.
+        """Whether p lies between the boundaries of the two, so that chance can make them disagree.
 
-        Almost surely is with a probability of at least 1 - beta and at most alpha, exactly, by the boundaries.
+        It does unless both certify with a probability of at least 1 - beta, or both with one of at most alpha. The
+        probabilities follow exactly from the boundaries.
         """
         chances = [self._chance(each, p) for each in (self.one, self.other)]
         question = self.one.setting.question
@@ -46,7 +47,7 @@ class Disagreement:
 
 
 def all_disagreements(evaluated: Sequence[Evaluated]) -> Iterator[Disagreement]:
-    """One for each two settings that decide the same radius for the same base classifier, empty ones included."""
+    """One for each pair of settings that decide the same radius for the same base classifier, even if they agree."""
     for one, other in itertools.combinations(evaluated, 2):
         radii = {each.setting.question.radius for each in (one, other)} - {None}
         if one.setting.classifier == other.setting.classifier and len(radii) == 1:
@@ -55,7 +56,7 @@ def all_disagreements(evaluated: Sequence[Evaluated]) -> Iterator[Disagreement]:
 
 
 def disagreement(one: Evaluated, other: Evaluated, radius: float, alike: Sequence[Evaluated]) -> Disagreement:
-    """Of two settings; `alike` are all settings with their base classifier, whose samples estimate p_A together."""
+    """Compare two settings. The samples of `alike`, all settings with their base classifier, estimate p_A."""
     pairs = zip(one.judged, other.judged, strict=True)
     places = [place for place, (a, b) in enumerate(pairs) if disagreements([a], [b], radius)]
     estimates = {place: estimate([each.judged[place].certificate for each in alike]) for place in places}
@@ -70,11 +71,11 @@ def estimate(certificates: Sequence[Certificate]) -> float:
         for counts in (each.selection, *(stage.counts for stage in each.stages))
     ]
     total = np.sum(drawn, axis=0)
-    return float(total[:-1].max() / total.sum())  # the last place is for no class
+    return float(total[:-1].max() / total.sum())  # the last entry counts samples without a class
 
 
 def longest(certificates: Sequence[Certificate]) -> list[Certificate]:
-    """Of those with the same noise the one with most samples: the others' are among them, and none counts twice."""
+    """The certificate with most samples for each stream of noise: it contains the samples of the others."""
     by_noise: dict[object, Certificate] = {}
     for place, each in enumerate(certificates):
         sampling = each.provenance and each.provenance.sampling
@@ -84,13 +85,13 @@ def longest(certificates: Sequence[Certificate]) -> list[Certificate]:
 
 
 def as_notes(found: Sequence[Disagreement]) -> list[str]:
-    """A note that counts them for each radius and base classifier; none where nothing was compared."""
+    """One note that counts them for each radius and base classifier, or no note if nothing was compared."""
     alike: dict[str, list[str]] = {}
     for each in found:
         pair = f"{each.one.setting.name} and {each.other.setting.name} {len(each.p_a)} ({each.between})"
         alike.setdefault(f"{each.one.setting.voters}, r = {each.radius:g}", []).append(pair)
     counted = " ".join(f"{where}: {', '.join(pairs)}." for where, pairs in alike.items())
-    said = (
+    heading = (
         "Images on which two procedures disagree, and in brackets those of them where p_A, by the best estimate, lies "
     )
-    return [f"{said}between the boundaries of the two. {counted}"] if found else []
+    return [f"{heading}between the boundaries of the two. {counted}"] if found else []

@@ -1,4 +1,4 @@
-"""An evaluation as a picture."""
+"""The pictures of an evaluation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.paper.evaluation import largest
 from benchmarks.paper.setting import Evaluated
 from smoothcert.evaluation import average_certified_radius, certified_accuracy
 from smoothcert.plot import draw_accuracy, draw_samples, finish, pyplot
@@ -22,7 +21,7 @@ MARKERS = {"fixed": "", "adaptive": "s", "kept": "D", "strict": "o", "lost": "^"
 
 
 def plot(evaluated: list[Evaluated], path: Path) -> None:
-    """Certified accuracy over radius; ACR over k, where there are several; samples per image, where they differ."""
+    """Draw certified accuracy over radius; ACR over k if there are several; samples per image if they differ."""
     panels: list[Callable[[Axes, list[Evaluated]], None]] = [plot_accuracy]
     if len({each.k for each in evaluated}) > 1:
         panels.append(plot_acr)
@@ -37,18 +36,18 @@ def plot(evaluated: list[Evaluated], path: Path) -> None:
 
 
 def plot_accuracy(axes: Axes, evaluated: list[Evaluated]) -> None:
-    """A curve for Certify; for a procedure with a target, a point at it."""
+    """Draw a curve for Certify, and a point at the target radius for a procedure that has one."""
     for each, line in lines(evaluated):
         target = each.setting.question.radius
         if target is None:
-            draw_accuracy(axes, each.judged, largest(each.setting.question), **line)
+            draw_accuracy(axes, each.judged, each.setting.question.largest_radius, **line)
         else:
             line |= {"linestyle": "none", "marker": MARKERS[each.setting.name], "markersize": 7, "fillstyle": "none"}
             axes.plot([target], [certified_accuracy(each.judged, target)], **line)
 
 
 def plot_acr(axes: Axes, evaluated: list[Evaluated]) -> None:
-    """A line for each procedure and radius, and the members alone beside it."""
+    """Draw a line for each procedure and radius, and crosses for the members alone."""
     for (name, alone), same in grouped(evaluated).items():
         points = sorted((each.k, average_certified_radius(each.judged)) for each in same)
         axes.plot(*zip(*points, strict=True), "x" if alone else "o-", label=f"{name}, each alone" if alone else name)
@@ -56,20 +55,23 @@ def plot_acr(axes: Axes, evaluated: list[Evaluated]) -> None:
 
 
 def plot_samples(axes: Axes, evaluated: list[Evaluated]) -> None:
-    """A curve for each setting."""
     for each, line in lines(evaluated):
         draw_samples(axes, each.judged, **line)
 
 
 def lines(evaluated: list[Evaluated]) -> Iterator[tuple[Evaluated, dict[str, Any]]]:
-    """Each setting with its line. The colour tells the procedure, or the members where there is but one procedure; the
-    dashes tell the radius; members alone are thin and grey.
+    """Each setting with the style of its line.
+
+    The colour stands for the procedure, or for the members if there is only one procedure. The dashes stand for the
+    radius. Members alone are thin and grey.
     """
     procedures = list(dict.fromkeys(each.setting.name for each in evaluated))
     radii = list(dict.fromkeys(each.setting.question.radius for each in evaluated if not each.fixed))
     voters = list(dict.fromkeys(each.setting.voters for each in evaluated if not each.setting.alone))
     several = len(procedures) > 1
-    lonely = itertools.chain(["each member alone"], itertools.repeat("_"))  # one entry of the legend for all of them
+    lonely = itertools.chain(
+        ["each member alone"], itertools.repeat("_")
+    )  # matplotlib leaves labels with _ out of the legend
     for each in evaluated:
         if each.setting.alone:
             yield each, {"color": GREY, "linewidth": 0.8, "label": next(lonely)}
@@ -81,7 +83,7 @@ def lines(evaluated: list[Evaluated]) -> Iterator[tuple[Evaluated, dict[str, Any
 
 
 def grouped(evaluated: list[Evaluated]) -> dict[tuple[str, bool], list[Evaluated]]:
-    """Settings that share a line of the plot of ACR over k: one procedure and radius."""
+    """Group the settings that share a line in the plot of ACR over k: one procedure and radius."""
     groups: dict[tuple[str, bool], list[Evaluated]] = {}
     for each in evaluated:
         radius = each.setting.question.radius

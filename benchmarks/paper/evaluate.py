@@ -1,12 +1,12 @@
 """The paper's tables for an ensemble: certify images through the engine and judge the certificates.
 
 Each combination of procedure, radius and members is a row of the table and a file of certificates, one JSON line for
-each image, in FOLDER. A second run goes on where the first one stopped and ends with the same certificates.
+each image, in FOLDER. A second run continues where the first one stopped and ends with the same certificates.
 
 With --tape, the members see each sample once for all settings (see `benchmarks.paper.tape`), and later runs with other
-settings find it on the tapes: ask for --k and --alone first, and for --consensus after that. --record only fills the
-tapes, which several processes can do, each with its own --images; a run without it then makes the table and computes
-nothing. The counts are the engine's. The time of a setting is computed, from its evaluations and what one takes.
+settings find it on the tapes: run --k and --alone first, and --consensus after that. --record only fills the tapes,
+which several processes can do, each with its own --images; a run without it then makes the table and runs no member.
+The counts are those of the engine. The time of a setting is computed from its evaluations and the time of one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ import torch
 
 from benchmarks.paper.drawing import plot
 from benchmarks.paper.evaluation import report, write_csv
+from benchmarks.paper.noise import add_noise_options, chosen_noise
 from benchmarks.paper.playback import Spent, play, record
 from benchmarks.paper.setting import Evaluated, Setting, alone
 from benchmarks.paper.tape import Tapes
 from benchmarks.progress import bar, console
-from benchmarks.report import Report
+from benchmarks.result import Result
 from models.data import Images, load_images
 from models.errors import DataError
 from models.ranking import refuse_holdout
@@ -42,16 +43,16 @@ from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.evaluation import Judged
 from smoothcert.ledger import Ledger
-from smoothcert.noise import Gaussian
+from smoothcert.noise import Noise
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
 from smoothcert.question import Question
 
 SHIPPED = ZOO / "cifar10-test-100.json"
 IN_FLIGHT = 64
+"""The number of images in the engine at once: enough to fill its batches until the last of them."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """What to certify, how, and where the certificates go."""
     parser.add_argument("--ensemble", default="cifar10-resnet20-gaussian-0.25")
     parser.add_argument("--zoo", type=Path, default=ZOO)
     parser.add_argument(
@@ -65,27 +66,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alone", action="store_true", help="also every member on its own")
     parser.add_argument("--consensus", type=int, help="K; by default the full vote")
     parser.add_argument("--voting", default="soft")
-    parser.add_argument("--sigma", type=float, help="by default that of the ensemble's training")
+    add_noise_options(parser)
     parser.add_argument("--alpha", type=float, default=0.001)
     parser.add_argument("--beta", type=float, default=0.001)
     parser.add_argument("--n", type=int, default=100_000, help="samples of the fixed procedure")
     parser.add_argument(
         "--stages", default="100,1000,10000,120000", help="of the adaptive procedure; the sequential ones get their sum"
     )
-    parser.add_argument("--timed", type=int, default=2_000, help="samples that measure what one of Certify's costs")
+    parser.add_argument("--timed", type=int, default=2_000, help="samples that measure the cost of one of Certify's")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--tape", type=Path, metavar="FOLDER", help="let the settings share recordings kept here")
     parser.add_argument("--record", action="store_true", help="only fill the tapes: no certificates, no table")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the certificates")
-    parser.add_argument("--name", default="evaluate", help="of the table, and of its files (default: %(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the certificates")
+    parser.add_argument("--name", default="evaluate", help="name of the table and of its files (default: %(default)s)")
 
 
 PROCEDURES = ("fixed", "adaptive", "kept", "strict", "lost")
+"""The short names of the procedures, which also name their rows and files."""
 
 
 def procedure_of(name: str, n: int, stages: tuple[int, ...]) -> AnyProcedure:
-    """A procedure by its short name."""
     match name:
         case "fixed":
             return Fixed(n=n)
@@ -95,11 +96,10 @@ def procedure_of(name: str, n: int, stages: tuple[int, ...]) -> AnyProcedure:
             return Sequential(max_samples=sum(stages), abandon="strict")
         case "lost":
             return Sequential(max_samples=sum(stages), abandon="lost-certificate")
-    raise SystemExit(f"--procedure {name!r} is none of {', '.join(PROCEDURES)}")
+    raise SystemExit(f"--procedure must be one or more of {', '.join(PROCEDURES)}; got {name!r}")
 
 
-def run(options: argparse.Namespace) -> Report:
-    """Every setting, then the table."""
+def run(options: argparse.Namespace) -> Result:
     check_destination(options)
     description = describe(options.ensemble, zoo=options.zoo)
     images = chosen_images(options.images)
@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> Report:
     if options.tape is None:
         evaluated = through_engine(options, ensemble, chosen, images)
     else:
-        tapes = Tapes(options.tape, ensemble, chosen[0].question.noise.sigma, options.batch)
+        tapes = Tapes(options.tape, ensemble, chosen_noise(options, ensemble), options.batch)
         if options.record:
             return record(tapes, chosen, images, options.name)
         evaluated = from_tapes(options, tapes, chosen, images)
@@ -123,14 +123,14 @@ def run(options: argparse.Namespace) -> Report:
     made = report(evaluated, images, description, options.name)
     if options.tape is None:
         return made
-    said = f"Seed of the noise: `{tapes.seed}`; as the file `seed` of an empty folder of tapes it gives these counts."
-    return replace(made, notes=[*made.notes, said])
+    note = f"Seed of the noise: `{tapes.seed}`; as the file `seed` of an empty folder of tapes it gives these counts."
+    return replace(made, notes=[*made.notes, note])
 
 
 def check_destination(options: argparse.Namespace) -> None:
-    """Refuse, before anything is computed, options that contradict each other."""
+    """Refuse options that contradict each other before anything is computed."""
     if options.record and (options.tape is None or options.write or options.check):
-        raise SystemExit("error: --record only fills the tapes: it needs --tape, and has no use for --write or --check")
+        raise SystemExit("error: --record only fills the tapes: it needs --tape and does not take --write or --check")
     if options.out is None and not options.record:
         raise SystemExit("error: --out FOLDER is needed, for the certificates")
 
@@ -147,16 +147,17 @@ def chosen_images(spec: str) -> Images:
 def through_engine(
     options: argparse.Namespace, ensemble: Ensemble, chosen: list[Setting], images: Images
 ) -> list[Evaluated]:
-    """Each setting by itself, one after the other."""
+    """Certify with one setting after the other."""
     with Engine(ensemble, batch=options.batch) as engine:
         sizes = sorted({len(setting.ensemble.members) for setting in chosen})
-        costs = {k: certify_seconds_per_sample(engine, ensemble.first_k(k), options.timed) for k in sizes}
+        noise = chosen_noise(options, ensemble)
+        costs = {k: certify_seconds_per_sample(engine, ensemble.first_k(k), noise, options.timed) for k in sizes}
         return [evaluate(engine, setting, images, options.out / f"{setting.label}.jsonl", costs) for setting in chosen]
 
 
 def from_tapes(options: argparse.Namespace, tapes: Tapes, chosen: list[Setting], images: Images) -> list[Evaluated]:
-    """All settings together, image by image."""
-    pace = seconds_per_evaluation(tapes.ensemble, options)
+    """Certify with all settings together, image by image."""
+    pace = seconds_per_evaluation(tapes, options)
     with ExitStack() as stack:
         ledgers = []
         for setting in chosen:
@@ -167,7 +168,7 @@ def from_tapes(options: argparse.Namespace, tapes: Tapes, chosen: list[Setting],
         for i, j, certificate in play(tapes, chosen, images, done=[len(ledger) for ledger in ledgers], spent=spent):
             seconds = (certificate.evaluations or 0) * ledgers[j].once["evaluation_seconds"]
             ledgers[j].append(line_of(images, i, seconds, certificate))
-        console.print(f"{spent.evaluations:,} evaluations that were on no tape", style="dim")
+        console.print(f"{spent.evaluations:,} evaluations that were not on the tapes", style="dim")
         return [
             computed(setting, ledger, ledger.once["evaluation_seconds"])
             for setting, ledger in zip(chosen, ledgers, strict=True)
@@ -175,15 +176,15 @@ def from_tapes(options: argparse.Namespace, tapes: Tapes, chosen: list[Setting],
 
 
 def computed(setting: Setting, lines: Iterable[dict[str, Any]], pace: float) -> Evaluated:
-    """A setting whose time follows from its evaluations, at so many seconds each."""
+    """A setting whose time follows from its evaluations, at `pace` seconds each."""
     judged = judged_of(lines)
     evaluations = sum(each.certificate.evaluations or 0 for each in judged)
     return Evaluated(setting, judged, evaluations * pace, len(setting.ensemble.members) * pace, pace)
 
 
 def settings(options: argparse.Namespace, ensemble: Ensemble) -> Iterator[Setting]:
-    """Every combination asked for; the fixed procedure appears once for each choice of members."""
-    noise = Gaussian(options.sigma or ensemble.sigma or 0.0)
+    """Every combination of the options; the fixed procedure appears once for each choice of members."""
+    noise = chosen_noise(options, ensemble)
     stages = tuple(int(n) for n in options.stages.split(","))
     for (members, view), name in itertools.product(views(options, ensemble).items(), options.procedure.split(",")):
         radii = [None] if name == "fixed" else [float(r) for r in options.radius.split(",")]
@@ -197,7 +198,7 @@ def views(options: argparse.Namespace, ensemble: Ensemble) -> dict[str, Ensemble
     members = len(ensemble.members)
     sizes = [int(k) for k in options.k.split(",")] if options.k else [members]
     found = {f"k{k}": ensemble.first_k(k).with_(consensus=options.consensus) for k in sizes}
-    if options.alone:  # of which the first is k1, where that is asked for
+    if options.alone:  # the first member alone is k1 already, if that is among the sizes
         found |= {f"member{i + 1}": alone(ensemble, i) for i in range(1 if 1 in sizes else 0, members)}
     return found
 
@@ -220,18 +221,17 @@ def evaluate(engine: Engine, setting: Setting, images: Images, path: Path, costs
 
 
 def line_of(images: Images, i: int, seconds: float, certificate: Certificate) -> dict[str, object]:
-    """The line of an image in a ledger."""
-    said = {"image": int(images.indices[i]), "label": int(images.labels[i]), "seconds": round(seconds, 4)}
-    return {**said, "certificate": certificate.model_dump(mode="json")}
+    """The line of image i in a ledger."""
+    line = {"image": int(images.indices[i]), "label": int(images.labels[i]), "seconds": round(seconds, 4)}
+    return {**line, "certificate": certificate.model_dump(mode="json")}
 
 
 def judged_of(lines: Iterable[dict[str, Any]]) -> list[Judged]:
-    """The certificates of a ledger."""
     return [Judged(Certificate.model_validate(line["certificate"]), line["label"]) for line in lines]
 
 
 def run_of(setting: Setting, images: Images) -> dict[str, object]:
-    """What makes a ledger that of this setting and no other."""
+    """Everything that tells the ledger of this setting from that of another run."""
     question, ensemble = setting.question, setting.ensemble
     return {
         "ensemble": ensemble.digest,
@@ -239,7 +239,7 @@ def run_of(setting: Setting, images: Images) -> dict[str, object]:
         "consensus": ensemble.consensus,
         "precision": ensemble.precision,
         "images": images.digest,
-        "noise": vars(question.noise),
+        "noise": question.noise.parameters(),
         "procedure": question.procedure.model_dump(mode="json"),
         "radius": question.radius,
         "alpha": question.alpha,
@@ -251,30 +251,31 @@ def run_of(setting: Setting, images: Images) -> dict[str, object]:
 def certified(
     engine: Engine, setting: Setting, images: Images, seed: str, first: int
 ) -> Iterator[tuple[int, Certificate]]:
-    """The certificates of the images from `first` on, in order, with a window of them in flight."""
+    """Yield (place, certificate) for the images from `first` on, in order, with IN_FLIGHT of them in the engine."""
     flying: deque[tuple[int, Case]] = deque()
     for i in range(first, len(images)):
         pixels = torch.from_numpy(images.pixels[i])
         flying.append((i, start(engine, pixels, setting.question, seed=seed, index=i, ensemble=setting.ensemble)))
         if len(flying) == IN_FLIGHT:
-            place, certification = flying.popleft()
-            yield place, certification.result()
-    for place, certification in flying:
-        yield place, certification.result()
+            place, case = flying.popleft()
+            yield place, case.result()
+    for place, case in flying:
+        yield place, case.result()
 
 
-def certify_seconds_per_sample(engine: Engine, ensemble: Ensemble, samples: int) -> float:
-    """What a sample of Certify costs in this very run: the full vote, in full batches."""
-    question = Question(Gaussian(0.25), Fixed(n=samples))
+def certify_seconds_per_sample(engine: Engine, ensemble: Ensemble, noise: Noise, samples: int) -> float:
+    """The time of one sample of Certify in this very run: the full vote, in full batches."""
+    question = Question(noise, Fixed(n=samples))
     pixels = torch.full(ensemble.input_shape, 0.5)
-    start(engine, pixels, Question(Gaussian(0.25), Fixed(n=1)), seed="warm", ensemble=ensemble).result()
+    start(engine, pixels, Question(noise, Fixed(n=1)), seed="warm", ensemble=ensemble).result()
     began = time.monotonic()
     start(engine, pixels, question, seed="time", ensemble=ensemble).result()
     return (time.monotonic() - began) / (samples + question.procedure.n0)
 
 
-def seconds_per_evaluation(ensemble: Ensemble, options: argparse.Namespace) -> float:
-    """What it takes the engine to run one member on one sample, here and now: the best of three rounds."""
+def seconds_per_evaluation(tapes: Tapes, options: argparse.Namespace) -> float:
+    """The time in which the engine runs one member on one sample, here and now: the best of three rounds."""
+    ensemble = tapes.ensemble
     with Engine(ensemble, batch=options.batch) as engine:
-        rounds = [certify_seconds_per_sample(engine, ensemble, options.timed) for _ in range(3)]
+        rounds = [certify_seconds_per_sample(engine, ensemble, tapes.noise, options.timed) for _ in range(3)]
     return min(rounds) / len(ensemble.members)

@@ -1,4 +1,4 @@
-"""What an evaluation says: the table of the paper, figures with goals, notes and CSV."""
+"""The result of an evaluation: the table of the paper, figures with goals, notes and CSV."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.paper import published as paper
 from benchmarks.paper.disagreement import Disagreement, all_disagreements, as_notes
 from benchmarks.paper.setting import Evaluated
-from benchmarks.report import Figure, Report
+from benchmarks.result import Figure, Result
 from models.data import Images
 from models.description import Description
 from smoothcert.evaluation import (
@@ -22,17 +22,17 @@ from smoothcert.evaluation import (
     stage_shares,
 )
 from smoothcert.procedures import Fixed
-from smoothcert.question import Question
 
 RADII = (0.0, 0.25, 0.5, 0.75)
+"""The radii at which the paper's table has certified accuracies."""
 GAIN = 1.08
-"""What an ensemble's ACR is to be, in ACRs of its best member; the paper has 1.15 at k = 5."""
+"""The goal for the ACR of an ensemble over that of its best member; the paper has 1.15 at k = 5."""
 ALONE = 55.0
-"""Percent that every member alone is to certify at r = .25."""
+"""The goal for the certified accuracy of every member alone at r = .25, in percent."""
 
 
-def report(evaluated: list[Evaluated], images: Images, description: Description, name: str) -> Report:
-    """The table of the paper, beside its own rows where it has them, and how often two procedures disagree."""
+def report(evaluated: list[Evaluated], images: Images, description: Description, name: str) -> Result:
+    """Our table beside the rows that the paper has for it, and how often two procedures disagree."""
     accuracies = [f"r={r:g}" for r in RADII]
     paces = [each.evaluation_seconds for each in evaluated if each.evaluation_seconds is not None]
     time, factor = ("s/image, computed", "TimeRF, computed") if paces else ("s/image", "TimeRF")
@@ -44,7 +44,7 @@ def report(evaluated: list[Evaluated], images: Images, description: Description,
             percents = [theirs.accuracies[r] for r in RADII]
             rows.append((f"the paper, k = {each.k}", theirs.acr, *percents, *[""] * len(costs)))
     disagreed = list(all_disagreements(evaluated))
-    return Report(
+    return Result(
         name=name,
         compares=f"the certificates of {evaluated[0].setting.ensemble.name} by procedure, radius and members",
         columns=("setting", "ACR", *accuracies, *costs),
@@ -62,7 +62,6 @@ def report(evaluated: list[Evaluated], images: Images, description: Description,
 
 
 def row(each: Evaluated) -> tuple[object, ...]:
-    """One line of the table."""
     judged, certificates = each.judged, each.certificates
     target = each.setting.question.radius
     accuracies = [round(certified_accuracy(judged, r), 1) if target is None or r <= target else "" for r in RADII]
@@ -83,7 +82,7 @@ def row(each: Evaluated) -> tuple[object, ...]:
 
 
 def member_figures(evaluated: Sequence[Evaluated], members: int) -> list[Figure]:
-    """What the ensemble adds to its best member, where Certify judged all of them together and each alone."""
+    """How much the ensemble adds to its best member; empty unless Certify judged it and every member alone."""
     fixed = [each for each in evaluated if each.fixed]
     alone, together = ([each for each in fixed if each.k == k] for k in (1, members))
     if not len(alone) == members > 1 or not together:
@@ -98,7 +97,7 @@ def member_figures(evaluated: Sequence[Evaluated], members: int) -> list[Figure]
 
 
 def disagreement_figures(found: Sequence[Disagreement]) -> list[Figure]:
-    """All pairs of procedures together."""
+    """The sums over all pairs of procedures."""
     if not found:
         return []
     disagreed, between = sum(len(each.p_a) for each in found), sum(each.between for each in found)
@@ -109,7 +108,7 @@ def disagreement_figures(found: Sequence[Disagreement]) -> list[Figure]:
 
 
 def about(images: Images) -> str:
-    """What the columns mean."""
+    """A note that explains the columns."""
     return (
         f"{len(images)} images of {images.name}; certified accuracy in percent of all images; samples, evaluations and "
         f"seconds are means over the images; SampleRF and TimeRF are against Certify with n = {paper.N:,} and the full "
@@ -119,7 +118,7 @@ def about(images: Images) -> str:
 
 
 def tape_notes(paces: Sequence[float]) -> list[str]:
-    """Where the counts and the times of settings that share tapes come from; `paces` are seconds per evaluation."""
+    """A note on the counts and times of settings that share tapes; `paces` are seconds per evaluation."""
     if not paces:
         return []
     spread = " to ".join(dict.fromkeys(f"{1000 * pace:.3g}" for pace in (min(paces), max(paces))))
@@ -133,7 +132,7 @@ def tape_notes(paces: Sequence[float]) -> list[str]:
 
 
 def budget(description: Description) -> str:
-    """What the members' training cost, by their own records."""
+    """A note on the cost of the members' training, from their own records."""
     records = [member.training for member in description.members]
     if not all({"preset", "epochs", "seconds"} <= set(record) for record in records):
         return "The records of the members do not tell their training budget."
@@ -146,24 +145,19 @@ def budget(description: Description) -> str:
 
 
 def cap_notes(evaluated: Sequence[Evaluated]) -> list[str]:
-    """How far n samples reach, and how far the paper's do."""
+    """A note on the largest radius that n samples can prove, ours and the paper's."""
     ours = next((each.setting.question for each in evaluated if each.fixed), None)
     if ours is None:
         return []
     theirs = replace(ours, procedure=Fixed(n=paper.N))
     return [
-        f"No radius above {largest(ours):.3f} can be proved with n = {ours.procedure.most_samples:,}, and none above "
-        f"{largest(theirs):.3f} with the paper's n = {paper.N:,}."
+        f"No radius above {ours.largest_radius:.3f} can be proved with n = {ours.procedure.most_samples:,}, "
+        f"and none above {theirs.largest_radius:.3f} with the paper's n = {paper.N:,}."
     ]
 
 
-def largest(question: Question) -> float:
-    """The largest radius within reach of a question."""
-    return question.procedure.largest_radius(question.noise, alpha=question.alpha)
-
-
 def write_csv(evaluated: list[Evaluated], images: Images, path: Path) -> None:
-    """One row for each image and setting."""
+    """Write a CSV file with one row for each image and setting."""
     columns = ("class_index", "radius", "samples", "evaluations", "stop_reason")
     with path.open("w", newline="") as file:
         table = csv.writer(file)

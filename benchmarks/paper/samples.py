@@ -1,9 +1,9 @@
 """Samples per image of each procedure, computed exactly on published per-image logs.
 
-The logs are the `data/certify` folder of the repository locuslab/smoothing (Cohen et al., 2019), which holds, for each
-of 500 images, the radius that Certify reached with n = 100,000 and alpha = .001. Each radius is turned back into the
-count it came from and so into p_A; an abstention counts as p_A = .4. Nothing is simulated: for each p_A the expected
-samples and the probability of a certificate follow exactly from the boundaries of each procedure.
+The logs are the `data/certify` folder of the repository locuslab/smoothing (Cohen et al., 2019). They hold, for each
+of 500 images, the radius that Certify reached with n = 100,000 and alpha = .001 under Gaussian noise. Each radius is
+turned back into the count it came from and so into p_A; an abstention counts as p_A = .4. Nothing is simulated: for
+each p_A the expected samples and the probability of a certificate follow exactly from the boundaries of each procedure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.progress import track
 
-from benchmarks.report import Figure, Report
+from benchmarks.result import Figure, Result
 from smoothcert.bounds import lower_bound
 from smoothcert.noise import Gaussian
 from smoothcert.plan import plan
@@ -34,9 +34,12 @@ SETTINGS = {
     ("imagenet", 0.5): (1.0, 1.5),
     ("imagenet", 1.0): (2.0, 2.5, 3.0, 3.5),
 }
+"""The target radii for each data set and sigma of the logs."""
 NETWORKS = {"cifar10": "resnet110", "imagenet": "resnet50"}
+"""The network of each data set, which is a folder in the logs' repository."""
 ALPHA = BETA = 0.001
 ABSTAINED_P_A = 0.4
+"""The p_A of an image on which the log has an abstention: it is unknown there, and certainly proves no radius."""
 PROCEDURES: dict[str, AnyProcedure] = {
     "Certify": Fixed(),
     "CertifyAdp": Adaptive(),
@@ -45,10 +48,11 @@ PROCEDURES: dict[str, AnyProcedure] = {
     "sequential lost": Sequential(abandon="lost-certificate"),
 }
 REFERENCE = "CertifyAdp"
+"""The procedure with which the others are compared."""
 
 
 @dataclass(frozen=True)
-class Image:
+class LoggedImage:
     """One row of a log: the probability of the chosen class, and whether that class is right."""
 
     p_a: float
@@ -57,7 +61,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one procedure does in one setting, averaged over the images."""
+    """The behaviour of one procedure in one setting, averaged over the images."""
 
     samples: float
     accuracy: float
@@ -69,7 +73,6 @@ class Cost:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Where the logs are."""
     parser.add_argument(
         "--logs",
         type=Path,
@@ -78,8 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> Report:
-    """All settings and procedures."""
+def run(options: argparse.Namespace) -> Result:
     pairs = [(dataset, sigma, r) for (dataset, sigma), radii in SETTINGS.items() for r in radii]
     costs = {
         pair: costs_of(read_log(options.logs, pair[0], pair[1]), Gaussian(pair[1]), pair[2])
@@ -91,13 +93,13 @@ def run(options: argparse.Namespace) -> Report:
     return report(costs)
 
 
-def costs_of(images: list[Image], noise: Gaussian, radius: float) -> dict[str, Cost]:
+def costs_of(images: list[LoggedImage], noise: Gaussian, radius: float) -> dict[str, Cost]:
     """The exact cost of each procedure on these images."""
     return {name: cost(procedure, images, noise, radius) for name, procedure in PROCEDURES.items()}
 
 
-def cost(procedure: AnyProcedure, images: list[Image], noise: Gaussian, radius: float) -> Cost:
-    """Averages over the images, each outcome exact."""
+def cost(procedure: AnyProcedure, images: list[LoggedImage], noise: Gaussian, radius: float) -> Cost:
+    """The averages over the images; the outcome of each image is exact."""
     planned = plan(procedure, noise, radius, alpha=ALPHA, beta=BETA)
     expected = cache(planned.expected)
     outcomes = [(image, expected(image.p_a)) for image in images]
@@ -109,8 +111,8 @@ def cost(procedure: AnyProcedure, images: list[Image], noise: Gaussian, radius: 
     )
 
 
-def report(costs: dict[tuple[str, float, float], dict[str, Cost]]) -> Report:
-    """One row for each setting and procedure, and the ratios between procedures."""
+def report(costs: dict[tuple[str, float, float], dict[str, Cost]]) -> Result:
+    """The table, with one row for each setting and procedure, and the ratios between procedures."""
     columns = ("setting", "procedure", "samples", "x fewer", "certified %", "false at p0", "false rate")
     rows = [
         (
@@ -145,7 +147,7 @@ def report(costs: dict[tuple[str, float, float], dict[str, Cost]]) -> Report:
         Figure("CertifyAdp, kept, times fewer samples", gain(settings, "CertifyAdp, kept")),
         Figure("Certify, times fewer samples", gain(settings, "Certify")),
     ]
-    return Report(
+    return Result(
         name="samples",
         compares="exact mean samples per image (n0 = 100 included) on published logs, against CertifyAdp's defaults",
         columns=columns,
@@ -164,37 +166,37 @@ def gain(settings: Iterable[dict[str, Cost]], name: str) -> float:
     return math.exp(math.fsum(logs) / len(logs))
 
 
-def read_log(folder: Path, dataset: str, sigma: float) -> list[Image]:
-    """The images of one log, in either layout."""
+def read_log(folder: Path, dataset: str, sigma: float) -> list[LoggedImage]:
+    """The images of one log, in either of the two layouts of `--logs`."""
     names = (
         folder / f"{dataset}-sigma_{sigma:.2f}.tsv",
         folder / dataset / NETWORKS[dataset] / f"noise_{sigma:.2f}" / "test" / f"sigma_{sigma:.2f}",
     )
     path = next((name for name in names if name.is_file()), None)
     if path is None:
-        raise SystemExit(f"no log of {dataset} at sigma {sigma}: looked for {names[0]} and {names[1]}")
+        raise SystemExit(f"there is no log of {dataset} at sigma {sigma}: looked for {names[0]} and {names[1]}")
     with path.open(newline="") as file:
         return [read_row(row, sigma) for row in csv.DictReader(file, delimiter="\t")]
 
 
-def read_row(row: dict[str, str], sigma: float) -> Image:
-    """A log's row; -1 is its mark for an abstention."""
+def read_row(row: dict[str, str], sigma: float) -> LoggedImage:
+    """One row of a log; the class -1 stands for an abstention."""
     if int(row["predict"]) == -1:
-        return Image(ABSTAINED_P_A, correct=False)
-    return Image(p_a_from(float(row["radius"]), sigma), correct=row["correct"] == "1")
+        return LoggedImage(ABSTAINED_P_A, correct=False)
+    return LoggedImage(p_a_from(float(row["radius"]), sigma), correct=row["correct"] == "1")
 
 
 @cache
 def p_a_from(radius: float, sigma: float, n: int = 100_000) -> float:
     """count / n for the count whose lower bound comes closest to the radius."""
-    wanted = Gaussian(sigma).probability(radius)
-    above = bisect_left(range(n + 1), wanted, key=lambda k: lower_bound(k, n, ALPHA))
-    closest = min((above - 1, above), key=lambda k: abs(lower_bound(min(k, n), n, ALPHA) - wanted))
+    p_lower = Gaussian(sigma).probability(radius)
+    above = bisect_left(range(n + 1), p_lower, key=lambda k: lower_bound(k, n, ALPHA))
+    closest = min((above - 1, above), key=lambda k: abs(lower_bound(min(k, n), n, ALPHA) - p_lower))
     return min(closest, n) / n
 
 
 def plot(costs: dict[tuple[str, float, float], dict[str, Cost]], path: Path) -> None:
-    """Mean samples of each setting, a mark for each procedure."""
+    """Draw the mean samples of each setting, with a mark for each procedure."""
     figure, axes = pyplot().subplots(figsize=(9, 5.5), layout="constrained")
     labels = [f"{dataset} σ={sigma:g} r={r:g}" for dataset, sigma, r in costs]
     for (name, colour), marker in zip(zip(PROCEDURES, COLOURS, strict=False), "sovD^", strict=True):

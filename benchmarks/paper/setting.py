@@ -1,4 +1,4 @@
-"""What is certified, with which classifier, and what came of it."""
+"""A setting of an evaluation, a question to a classifier, and its certificates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """Names the row and its file."""
+        """The name of the row and of its file."""
         radius = "" if self.question.radius is None else f"-r{self.question.radius:g}"
         return f"{self.name}{radius}-{self.voters}"
 
@@ -32,12 +32,12 @@ class Setting:
 
     @property
     def alone(self) -> bool:
-        """Whether it is one member on its own, and not the k best."""
+        """Whether one member votes on its own, not the k best."""
         return self.members.startswith("member")
 
     @property
     def classifier(self) -> tuple[str, str, int | None]:
-        """What p_A depends on, beside the image and the noise."""
+        """Everything that p_A depends on, except the image and the noise."""
         return self.ensemble.digest, self.ensemble.voting, self.ensemble.consensus
 
 
@@ -49,26 +49,25 @@ class Evaluated:
     judged: list[Judged]
     seconds: float
     certify_seconds: float
-    """What a sample of Certify with the full vote of the same members took when the run began."""
+    """The time of one sample of Certify with the full vote of the same members, measured when the run began."""
     evaluation_seconds: float | None = None
-    """What one evaluation took, where both times are computed from it: settings that share a tape have no own time."""
+    """The time of one evaluation, if both times above are computed from it, as for settings that share a tape."""
 
     @property
     def fixed(self) -> bool:
-        """Whether it is Certify, which has no target."""
+        """Whether the procedure is Certify, which has no target radius."""
         return self.setting.question.radius is None
 
     @property
     def k(self) -> int:
-        """Members."""
+        """The number of members."""
         return len(self.setting.ensemble.members)
 
     @property
     def certificates(self) -> list[Certificate]:
-        """Without the labels."""
         return [each.certificate for each in self.judged]
 
 
 def alone(ensemble: Ensemble, place: int) -> Ensemble:
-    """One member, who has nobody to vote with."""
+    """The ensemble of one member. With a single voter, every rule gives the same vote, so it is called soft."""
     return replace(ensemble, members=(ensemble.members[place],), weights=None, voting="soft")

@@ -1,16 +1,16 @@
-"""A tape: how the members of an ensemble classify the samples of one image, recorded once for all who ask.
+"""A tape: the classes that the members of an ensemble give to the samples of one image, recorded once.
 
 The noise of a sample is a pure function of (seed, image, sample), and every procedure reads its samples from the first
-on. So the k best members, each member alone and every K-consensus can be answered for from one pass over the samples.
-A tape holds, for each sample, the class that each member gives alone and the class of the full vote of the k best, for
-each k, in a byte each; members that nobody needed for a sample have not seen it. It grows when it is asked for more.
+on. So one pass over the samples answers for the k best members, each member alone and every K-consensus. A tape holds
+one byte for each sample and voter: the class that each member gives alone, and the class of the full vote of the k
+best, for each k. Members that no setting needed for a sample have not seen it. A tape grows when more is read from it.
 
 The counts are those of the engine, to the last sample: the same noise, the same forms in slices of the same shape, the
 same votes. `tests/unit/test_tape.py` compares the certificates.
 
-On disk a tape is a line of JSON that says what it is a recording of, and the bytes. It is written whole or not at all,
-so a run that is killed loses seconds. Two processes may fill one folder, best with images of their own: on the same
-image both do the same work, and the file is that of whoever wrote last.
+On disk a tape is a line of JSON that says what was recorded, followed by the bytes. The file is replaced as a whole, so
+a run that is killed loses seconds. Two processes may fill one folder, best with different images: on the same image
+both do the same work, and the file of the last one to write stays.
 """
 
 from __future__ import annotations
@@ -34,37 +34,39 @@ import torch
 from torch import Tensor
 
 from benchmarks.paper.setting import alone
-from benchmarks.paper.view import UNKNOWN, Heard, View
+from benchmarks.paper.tapeview import UNKNOWN, TapeView, Votes
 from smoothcert.engine.case import VERSIONS, new_seed
 from smoothcert.engine.ensemble import Ensemble
-from smoothcert.engine.pixels import check_image, pixels_sha256
-from smoothcert.engine.sampling import SCHEME, NoiseStream
+from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.sampling import NoisyImage
 from smoothcert.errors import DomainError, LedgerError, require_count
+from smoothcert.noise import Noise
 
 Places = npt.NDArray[np.int64]
-FORMAT = 1
+FORMAT = 2
+"""The version of the file format; format 1 named the noise by `sigma` alone."""
 SAVE_SECONDS = 10.0
-"""How much work a killed run loses, at most."""
+"""The time between two saves of a tape, and so the most work that a killed run loses."""
 
 
 @dataclass(frozen=True)
 class Tapes:
-    """A folder of tapes, one file for each image, with one seed for all of them, drawn by whoever comes first."""
+    """A folder of tapes, one file for each image. All share one seed, which the first process draws."""
 
     folder: Path
     ensemble: Ensemble
     """All members, best first; its voting rule is that of every full vote."""
-    sigma: float
+    noise: Noise
     batch: int = 256
 
     def __post_init__(self) -> None:
         require_count("batch", self.batch)
         if len(self.ensemble.classes) >= UNKNOWN:
-            raise DomainError(f"a tape has room for {UNKNOWN - 1} classes, not for {len(self.ensemble.classes)}")
+            raise DomainError(f"a tape takes at most {UNKNOWN - 1} classes, got {len(self.ensemble.classes)}")
 
     @cached_property
     def seed(self) -> str:
-        """Of all the noise."""
+        """The seed of all noise in this folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "seed"
         if not path.exists():
@@ -76,24 +78,24 @@ class Tapes:
         return path.read_text().strip()
 
     def open(self, image: Tensor, index: int) -> Tape:
-        """The tape of an image [C, H, W], by its index in its data set; use it as a context manager."""
+        """The tape of an image [C, H, W], named by its index in its data set. Use it as a context manager."""
         return Tape(self, image, index)
 
-    def view(self, ensemble: Ensemble) -> View:
-        """Where a tape has the answers of this ensemble, which must be the k best members or one of them alone."""
+    def view(self, ensemble: Ensemble) -> TapeView:
+        """Where a tape holds the votes of this ensemble, which must be the k best members or one of them alone."""
         row = self._rows.get((ensemble.digest, ensemble.voting))
         if row is None:
             raise DomainError(
-                f"a tape of {self.ensemble.name} has the {self.ensemble.voting} votes of its best members and each of "
-                f"them alone, not {len(ensemble.members)} others with {ensemble.voting} votes"
+                f"a tape of {self.ensemble.name} has the {self.ensemble.voting} votes of its best members and those of "
+                f"each member alone; got {len(ensemble.members)} other members or {ensemble.voting} votes"
             )
-        n = len(self.ensemble.members)
-        depth = row + 1 if row < n else row + 1 - n
-        return View(row, len(ensemble.members), depth, ensemble.consensus)
+        # Row i is member i alone, row n + i the vote of the members 0, ..., i: both need the first i + 1 members.
+        depth = row % len(self.ensemble.members) + 1
+        return TapeView(row, len(ensemble.members), depth, ensemble.consensus)
 
     @cached_property
     def voters(self) -> tuple[Ensemble, ...]:
-        """Whose votes are in the rows of a tape: each member alone, then the k best for each k."""
+        """The voter of each row of a tape: each member alone, then the k best for each k."""
         full, n = self.ensemble.with_(consensus=None), len(self.ensemble.members)
         return (*(alone(full, i) for i in range(n)), *(full.first_k(k) for k in range(1, n + 1)))
 
@@ -106,50 +108,49 @@ class Tapes:
 
 
 class Tape:
-    """The recording of one image."""
+    """The recorded classes of one image."""
 
     def __init__(self, tapes: Tapes, image: Tensor, index: int) -> None:
         ensemble = tapes.ensemble
         self.tapes, self.index = tapes, index
-        self.pixels = check_image(image, ensemble.input_shape)
+        self.pixels = Pixels.of(image, ensemble.input_shape)
         self.evaluations = 0
-        """Made since it was opened."""
+        """The forward passes made since the tape was opened."""
         self.path = tapes.folder / f"{index:06}.tape"
-        self._device_pixels = self.pixels.to(ensemble.device)
-        self._stream = NoiseStream(tapes.seed, index, ensemble.input_shape, ensemble.device)
-        self._none = len(ensemble.classes)  # the index of no class
+        self._noisy = NoisyImage(tapes.noise, self.pixels.values.to(ensemble.device), tapes.seed, index)
+        self._no_class = len(ensemble.classes)  # the index that stands for "no class"
         self._classes = self._load()
         self._saved_at, self._changed = time.monotonic(), False
 
     @property
     def samples(self) -> int:
-        """Samples that some member has seen."""
+        """The number of samples that some member has seen."""
         return len(self._classes[0])
 
     @property
     def rows(self) -> int:
-        """The rows that go through a network at once."""
+        """The number of rows that go through a network at once."""
         return self.tapes.ensemble.members[0].form.shape[0]
 
-    def hear(self, view: View, start: int, stop: int) -> Heard:
-        """What a view says of the samples start, ..., stop - 1; those not on the tape yet are recorded."""
-        if stop > self.samples or not self._heard(view, slice(start, stop)).known.all():
+    def votes(self, view: TapeView, start: int, stop: int) -> Votes:
+        """The votes of a view on the samples start, ..., stop - 1. Those not on the tape yet are recorded first."""
+        if stop > self.samples or not self._votes(view, slice(start, stop)).known.all():
             self._record(view, start, stop)
-        return self._heard(view, slice(start, stop))
+        return self._votes(view, slice(start, stop))
 
     def save(self) -> None:
-        """Write the file anew, whole or not at all."""
+        """Replace the file as a whole, or leave it as it is and raise LedgerError."""
         body = self._classes.tobytes()
-        said = {**self._identity, "samples": self.samples, "sha256": hashlib.sha256(body).hexdigest()}
+        header = {**self._identity, "samples": self.samples, "sha256": hashlib.sha256(body).hexdigest()}
         partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
         try:
             with partial.open("wb") as file:
-                file.write(json.dumps(said).encode() + b"\n" + body)
+                file.write(json.dumps(header).encode() + b"\n" + body)
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self.path)
         except OSError as error:
-            raise LedgerError(f"cannot write {self.path}: {error}; what was there before is unharmed") from error
+            raise LedgerError(f"cannot write {self.path}: {error}; the previous tape is unharmed") from error
         finally:
             partial.unlink(missing_ok=True)
         self._saved_at, self._changed = time.monotonic(), False
@@ -165,7 +166,7 @@ class Tape:
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        """All that the classes depend on."""
+        """Everything that the recorded classes depend on."""
         tapes = self.tapes
         return {
             "format": FORMAT,
@@ -174,11 +175,11 @@ class Tape:
             "precision": tapes.ensemble.precision,
             "device": tapes.ensemble.device.type,
             "slice": list(tapes.ensemble.members[0].form.shape),
-            "pixels": pixels_sha256(self.pixels),
-            "sigma": tapes.sigma,
+            "pixels": self.pixels.sha256,
+            "noise": tapes.noise.parameters(),
+            "scheme": tapes.noise.scheme,
             "seed": tapes.seed,
             "image": self.index,
-            "scheme": SCHEME,
             "torch": VERSIONS["torch"],
             "cpu": VERSIONS["cpu"],
         }
@@ -189,39 +190,48 @@ class Tape:
             return np.empty((rows, 0), np.uint8)
         first, _, body = self.path.read_bytes().partition(b"\n")
         try:
-            said = dict(json.loads(first))
-            samples, sha256 = int(said["samples"]), said["sha256"]
+            header = dict(json.loads(first))
+            samples, sha256 = int(header["samples"]), header["sha256"]
         except (ValueError, KeyError, TypeError) as error:
             raise LedgerError(f"{self.path} is damaged: {error!r}; remove it") from error
-        other = {key: said.get(key) for key, value in self._identity.items() if said.get(key) != value}
+        expected = json.loads(json.dumps(self._identity))  # as JSON reads it back
+        other = {key: header.get(key) for key, value in expected.items() if header.get(key) != value}
         if other:
             raise LedgerError(f"{self.path} is the tape of something else, with {other}; name another folder")
         if hashlib.sha256(body).hexdigest() != sha256 or len(body) != rows * samples:
-            raise LedgerError(f"{self.path} is damaged: its {len(body)} bytes are not those written; remove it")
+            raise LedgerError(
+                f"{self.path} is damaged: its {len(body)} bytes are not those that were written; remove it"
+            )
         return np.frombuffer(body, np.uint8).reshape(rows, samples).copy()
 
-    def _heard(self, view: View, places: slice | Places) -> Heard:
+    def _votes(self, view: TapeView, places: slice | Places) -> Votes:
+        """What the tape holds of a view now; UNKNOWN where it has not been recorded."""
         full = self._classes[view.row, places]
         if view.leading is None:
-            return Heard(view, full, np.zeros(len(full), np.bool_))
+            return Votes(view, full, np.zeros(len(full), np.bool_))
+        # The first K members decide where they agree on a class, and also where one of them has no class: then the
+        # sample has none. Their rows are 0, ..., K - 1.
         first = self._classes[: view.leading, places]
-        sound, unsound = (first < self._none).all(0), (first == self._none).any(0)
-        decided = np.where(sound, (first == first[0]).all(0), unsound)
-        return Heard(view, np.where(decided, np.where(sound, first[0], self._none), full).astype(np.uint8), decided)
+        all_have_one, one_has_none = (first < self._no_class).all(0), (first == self._no_class).any(0)
+        decided = np.where(all_have_one, (first == first[0]).all(0), one_has_none)
+        by_first = np.where(all_have_one, first[0], self._no_class)
+        return Votes(view, np.where(decided, by_first, full).astype(np.uint8), decided)
 
-    def _record(self, view: View, start: int, stop: int) -> None:
-        """Run the members that the view needs on those of the samples start, ..., stop - 1 that it lacks, or more."""
-        if view.cheap:  # more rows without consensus fill a slice better, however little is asked for at a time
+    def _record(self, view: TapeView, start: int, stop: int) -> None:
+        """Run the members that the view needs on the samples start, ..., stop - 1 that it lacks, or on more."""
+        # 1. Round the samples up to whole slices. With consensus, take a whole batch: then more rows without
+        #    consensus come together and fill their slices better, even if few samples are read at a time.
+        if view.cheap:
             stop = max(stop, start + self.tapes.batch)
         stop = -(-stop // self.rows) * self.rows
         self._make_room(stop)
-        lacking = start + np.flatnonzero(~self._heard(view, slice(start, stop)).known)
-        waiting: list[Seen] = []  # rows without consensus
+        lacking = start + np.flatnonzero(~self._votes(view, slice(start, stop)).known)
+        waiting: list[NoisySamples] = []  # samples without consensus, until they fill a slice
         for places in np.split(lacking, range(self.tapes.batch, len(lacking), self.tapes.batch)):
-            images = self._perturbed(places)
-            seen = self._run(range(view.first), Seen(places, images, None))
-            left = np.flatnonzero(~self._heard(view, places).known)
-            waiting.append(seen.pick(left))
+            # 2. The first members see every sample of the batch.
+            samples = self._run(range(view.first), NoisySamples(places, self._perturbed(places), None))
+            # 3. The others see those that remain unknown, as many as fill whole slices.
+            waiting.append(samples.pick(np.flatnonzero(~self._votes(view, places).known)))
             if sum(map(len, waiting)) >= self.rows:
                 together = join(waiting)
                 full = len(together) - len(together) % self.rows
@@ -229,6 +239,7 @@ class Tape:
                 waiting = [together.pick(slice(full, None))]
             if time.monotonic() - self._saved_at > SAVE_SECONDS:
                 self.save()
+        # 4. The last of them run in a slice that is not full.
         if any(map(len, waiting)):
             self._run(range(view.first, view.depth), join(waiting))
 
@@ -237,34 +248,37 @@ class Tape:
         self._classes = np.pad(self._classes, ((0, 0), (0, more)), constant_values=UNKNOWN)
 
     def _perturbed(self, places: Places) -> Tensor:
-        """The noisy images of these samples."""
-        shape = (len(places), *self._device_pixels.shape)
-        images = torch.empty(shape, device=self._device_pixels.device, dtype=torch.float32)
-        gaps = np.flatnonzero(np.diff(places) != 1) + 1
+        """The noisy images [N, C, H, W] of these samples, which are in ascending order."""
+        pixels = self._noisy.pixels
+        images = torch.empty((len(places), *pixels.shape), device=pixels.device, dtype=torch.float32)
+        gaps = np.flatnonzero(np.diff(places) != 1) + 1  # where a run of consecutive samples begins
         for begin, end in pairwise([0, *gaps.tolist(), len(places)]):
-            self._stream.perturb(images[begin:end], self._device_pixels, self.tapes.sigma, int(places[begin]))
+            self._noisy.sample(images[begin:end], int(places[begin]))
         return images
 
-    def _run(self, members: range, seen: Seen) -> Seen:
-        """Run these members on samples that all members before them have seen, and note every vote that can be had."""
-        found = [self.tapes.ensemble.members[place].form(seen.images) for place in members]
-        outputs = torch.stack(found) if seen.outputs is None else torch.cat([seen.outputs, torch.stack(found)])
-        self.evaluations += len(members) * len(seen)
+    def _run(self, members: range, samples: NoisySamples) -> NoisySamples:
+        """Run these members on samples that all members before them have seen, and record every vote that follows."""
+        new = torch.stack([self.tapes.ensemble.members[place].form(samples.images) for place in members])
+        outputs = new if samples.outputs is None else torch.cat([samples.outputs, new])
+        self.evaluations += len(members) * len(samples)
         n = len(self.tapes.ensemble.members)
         for place in range(len(outputs)):
             by_itself, best = self.tapes.voters[place], self.tapes.voters[n + place]
             for row, votes in (
-                (place, by_itself.rest(seen.images, outputs[place : place + 1])),
-                (n + place, best.rest(seen.images, outputs[: place + 1])),
+                (place, by_itself.rest(samples.images, outputs[place : place + 1])),
+                (n + place, best.rest(samples.images, outputs[: place + 1])),
             ):
-                self._classes[row, seen.places] = votes.to(torch.uint8).cpu().numpy()
+                self._classes[row, samples.places] = votes.to(torch.uint8).cpu().numpy()
         self._changed = True
-        return Seen(seen.places, seen.images, outputs)
+        return NoisySamples(samples.places, samples.images, outputs)
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Samples by their places, their noisy images [N, C, H, W], and the logits [m, N, classes] of the first m."""
+class NoisySamples:
+    """Samples by their places, their noisy images [N, C, H, W], and the logits [m, N, classes] of the first m members.
+
+    The logits are None before the first member has run.
+    """
 
     places: Places
     images: Tensor
@@ -273,14 +287,14 @@ class Seen:
     def __len__(self) -> int:
         return len(self.places)
 
-    def pick(self, rows: slice | Places) -> Seen:
-        """Some of them."""
+    def pick(self, rows: slice | Places) -> NoisySamples:
         chosen = rows if isinstance(rows, slice) else torch.from_numpy(rows).to(self.images.device)
-        return Seen(self.places[rows], self.images[chosen], None if self.outputs is None else self.outputs[:, chosen])
+        outputs = None if self.outputs is None else self.outputs[:, chosen]
+        return NoisySamples(self.places[rows], self.images[chosen], outputs)
 
 
-def join(several: Sequence[Seen]) -> Seen:
-    """All of them, which the same members have seen."""
+def join(several: Sequence[NoisySamples]) -> NoisySamples:
+    """All samples of several groups that the same members have seen."""
     outputs = [each.outputs for each in several if each.outputs is not None]
     places = np.concatenate([each.places for each in several])
-    return Seen(places, torch.cat([each.images for each in several]), torch.cat(outputs, dim=1))
+    return NoisySamples(places, torch.cat([each.images for each in several]), torch.cat(outputs, dim=1))

@@ -9,6 +9,7 @@ import typer
 
 from models import addition
 from models.architectures import ARCHITECTURES
+from models.commands.options import AllowImport, NoiseText, Sigma, Zoo, chosen_noise
 from models.registry import ZOO
 from smoothcert.engine.ensemble import MAX_CLASSES
 from smoothcert.engine.normalisation import Normalisation
@@ -25,25 +26,29 @@ def add(
     ] = None,
     classes: Annotated[str, typer.Option(help="cifar10, a number, or names like cat,dog")] = "cifar10",
     input_shape: Annotated[str, typer.Option(help="channels, height, width")] = "3,32,32",
-    sigma: Annotated[float | None, typer.Option(help="the noise of training")] = None,
+    sigma: Sigma = None,
+    noise: NoiseText = None,
     method: Annotated[str | None, typer.Option(help="the method of training")] = None,
     mean: Annotated[str | None, typer.Option(help="normalisation in front, like .485,.456,.406")] = None,
     std: Annotated[str | None, typer.Option(help="normalisation in front, like .229,.224,.225")] = None,
     evaluation: Annotated[str, typer.Option(help="test images kept for evaluation")] = "0::20",
-    allow_import: Annotated[list[str] | None, typer.Option(help="a module:callable that may be imported")] = None,
-    zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
+    allow_import: AllowImport = None,
+    zoo: Zoo = ZOO,
 ) -> None:
-    """Make an ensemble of the files of its members."""
-    told = addition.Addition(
+    """Make an ensemble of the files of its members.
+
+    The noise is that of training; without --sigma or --noise it is taken from the training records in the files.
+    """
+    properties = addition.Addition(
         classes=_classes(classes),
         input_shape=_shape(input_shape),
         architecture=architecture,
-        sigma=sigma,
+        noise=chosen_noise(noise, sigma),
         method=method,
         normalisation=_normalisation(mean, std),
         evaluation=evaluation,
     )
-    ensemble = addition.add(name, files, told, zoo=zoo, allowed_imports=frozenset(allow_import or ()))
+    ensemble = addition.add(name, files, properties, zoo=zoo, allowed_imports=frozenset(allow_import or ()))
     typer.echo(f"{name}: {len(ensemble.members)} members, digest {ensemble.digest}")
 
 
@@ -52,8 +57,8 @@ def _classes(text: str) -> tuple[str, ...]:
         return CIFAR10
     if not text.isdecimal():
         return tuple(text.split(","))
-    if len(text) > len(str(MAX_CLASSES)) or int(text) > MAX_CLASSES:  # nor are thousands of digits read
-        raise typer.BadParameter(f"--classes {text}: at most {MAX_CLASSES}")
+    if len(text) > len(str(MAX_CLASSES)) or int(text) > MAX_CLASSES:  # Python refuses to read thousands of digits
+        raise typer.BadParameter(f"--classes must be at most {MAX_CLASSES}, got {text}")
     return tuple(map(str, range(int(text))))
 
 
@@ -69,7 +74,7 @@ def _shape(text: str) -> tuple[int, int, int]:
     try:
         channels, height, width = (int(part) for part in text.split(","))
     except ValueError as error:
-        raise typer.BadParameter(f"--input-shape {text!r} is not like 3,32,32") from error
+        raise typer.BadParameter(f"--input-shape must be like 3,32,32, got {text!r}") from error
     return channels, height, width
 
 
@@ -77,4 +82,4 @@ def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a list of numbers") from error
+        raise typer.BadParameter(f"--mean and --std must be lists of numbers like .5,.5,.5, got {text!r}") from error

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from models import ranking
+from models.commands.options import AllowImport, Cifar, Device, NoiseText, Sigma, Zoo, chosen_noise
 from models.commands.show import show
 from models.data import load_cifar10
 from models.registry import ZOO, describe, load, rewrite
@@ -16,24 +16,23 @@ from models.selection import Selection
 
 def rank(
     name: Annotated[str, typer.Argument(help="the ensemble")],
-    data: Annotated[Path, typer.Option(help="CIFAR-10: torchvision's folder or a folder of sheets")],
+    data: Cifar,
     holdout: Annotated[str, typer.Option(help="test images for the ranking, like 1::20")] = "1::20",
-    sigma: Annotated[float | None, typer.Option(help="the noise; by default that of training")] = None,
+    sigma: Sigma = None,
+    noise: NoiseText = None,
     draws: Annotated[int, typer.Option(help="draws of noise for each image")] = 4,
-    seed: Annotated[int, typer.Option(help="of the noise")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda:0, ...")] = "cpu",
-    allow_import: Annotated[list[str] | None, typer.Option(help="a module:callable that may be imported")] = None,
-    zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
+    seed: Annotated[int, typer.Option(help="seed of the noise")] = 0,
+    device: Device = "cpu",
+    allow_import: AllowImport = None,
+    zoo: Zoo = ZOO,
 ) -> None:
-    """Order the members by their accuracy under noise on a hold-out, and fit the voting weights there."""
+    """Order the members by their accuracy under noise on a hold-out, and fit the voting weights there.
+
+    The noise is by default that of training.
+    """
     description = describe(name, zoo=zoo)
-    images = ranking.HoldOut(
-        load_cifar10(data, train=False),
-        Selection(holdout),
-        description.sigma if sigma is None else sigma,
-        draws,
-        seed,
-    )
+    ranked_under = chosen_noise(noise, sigma) or description.noise
+    images = ranking.HoldOut(load_cifar10(data, train=False), Selection(holdout), ranked_under, draws, seed)
     images.refuse_overlap(Selection(description.evaluation))  # before the networks are loaded
     ensemble = load(name, zoo=zoo, device=device, allowed_imports=frozenset(allow_import or ()))
     rewrite(name, ranking.rank(ensemble, description, images), zoo=zoo)

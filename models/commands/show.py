@@ -9,50 +9,51 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
+from models.commands.options import Zoo
 from models.description import Description
-from models.errors import ModelError
 from models.registry import ZOO, describe, names
+from smoothcert.errors import SmoothcertError
 
 
 def show(
     name: Annotated[str | None, typer.Argument(help="one ensemble; without a name, all of them")] = None,
-    zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
+    zoo: Zoo = ZOO,
 ) -> None:
     """Show the ensembles, or the members of one; every file is compared with its digest.
 
-    A bad ensemble is named after the good ones, and the exit code is 1.
+    Ensembles that cannot be read are named after the others, and the exit code is then 1.
     """
     if name is not None:
         Console().print(_one(name, describe(name, zoo=zoo)))
         return
     good, bad = _described(zoo)
-    for each, said in good.items():
-        typer.echo(f"{each}\n  {_line(said)}")
+    for each, description in good.items():
+        typer.echo(f"{each}\n  {_line(description)}")
     for error in bad:
         typer.echo(f"error: {error}", err=True)
     if bad:
         raise typer.Exit(1)
 
 
-def _described(zoo: Path) -> tuple[dict[str, Description], list[ModelError]]:
+def _described(zoo: Path) -> tuple[dict[str, Description], list[SmoothcertError]]:
     good, bad = {}, []
     for name in names(zoo=zoo):
         try:
             good[name] = describe(name, zoo=zoo)
-        except ModelError as error:
+        except SmoothcertError as error:
             bad.append(error)
     return good, bad
 
 
-def _line(said: Description) -> str:
-    shape = " x ".join(map(str, said.input_shape))
+def _line(description: Description) -> str:
+    shape = " x ".join(map(str, description.input_shape))
     return (
-        f"{len(said.members)} members, {said.architecture}, {len(said.classes)} classes, {shape}, "
-        f"sigma {said.sigma:g}, {said.method}, digest {said.digest[:12]}"
+        f"{len(description.members)} members, {description.architecture}, {len(description.classes)} classes, {shape}, "
+        f"noise {description.noise.label}, method {description.method}, digest {description.digest[:12]}"
     )
 
 
-def _one(name: str, said: Description) -> Table:
+def _one(name: str, description: Description) -> Table:
     table = Table(
         "rank",
         Column("file", no_wrap=True),
@@ -60,11 +61,11 @@ def _one(name: str, said: Description) -> Table:
         "seed",
         "under noise",
         "weight",
-        title=f"{name}  {said.digest}",
+        title=f"{name}  {description.digest}",
     )
-    for place, member in enumerate(said.members):
-        accuracy = said.ranking.accuracies[member.sha256] if said.ranking else None
-        weight = said.weights[member.sha256] if said.weights else None
+    for place, member in enumerate(description.members):
+        accuracy = description.ranking.accuracies[member.sha256] if description.ranking else None
+        weight = description.weights[member.sha256] if description.weights else None
         table.add_row(
             str(place + 1),
             member.file,
@@ -73,13 +74,15 @@ def _one(name: str, said: Description) -> Table:
             "" if accuracy is None else f"{accuracy:.3f}",
             "" if weight is None else f"{weight:.3f}",
         )
-    table.caption = _caption(said)
+    table.caption = _caption(description)
     return table
 
 
-def _caption(said: Description) -> str:
+def _caption(description: Description) -> str:
     order = "not ranked"
-    if said.ranking:
-        by = said.ranking
-        order = f"ranked on {by.data} {by.holdout} ({by.images} images x {by.draws} draws, sigma {by.sigma:g})"
-    return f"{said.architecture}, sigma {said.sigma:g}, {said.method}, evaluation {said.evaluation}, {order}"
+    if by := description.ranking:
+        order = f"ranked on {by.data} {by.holdout} ({by.images} images x {by.draws} draws, {by.noise.label})"
+    return (
+        f"{description.architecture}, noise {description.noise.label}, method {description.method}, "
+        f"evaluation {description.evaluation}, {order}"
+    )

@@ -13,50 +13,84 @@ import typer
 
 from models.addition import Addition, add, require_free
 from models.architectures import ARCHITECTURES
+from models.commands.options import Cifar, Device, NoiseText, Zoo, chosen_noise
 from models.data import load_cifar10
 from models.errors import TrainingError
 from models.registry import ZOO, writing
 from models.training.loop import PRESETS
 from models.training.members import METHODS, Task, train_members
+from smoothcert.noise import Noise
+
+DEFAULT_SIGMA = 0.25
+"""The standard deviation of the Gaussian noise of training, unless the command names another noise."""
 
 
 def train(
-    data: Annotated[Path, typer.Option(help="CIFAR-10: torchvision's folder or a folder of sheets")],
+    data: Cifar,
     out: Annotated[Path, typer.Option(help="folder for weights and checkpoints")],
     seeds: Annotated[str, typer.Option(help="one seed for each member, like 0,1,2")] = "0",
-    sigma: Annotated[float, typer.Option(help="standard deviation of the noise, in pixels of [0, 1]")] = 0.25,
+    sigma: Annotated[
+        float | None,
+        typer.Option(
+            help=f"short for Gaussian noise of this standard deviation, in pixels of [0, 1]; 0 trains without noise  "
+            f"[default: {DEFAULT_SIGMA}]"
+        ),
+    ] = None,
+    noise: NoiseText = None,
     method: Annotated[str, typer.Option(help=", ".join(METHODS))] = "gaussian",
     architecture: Annotated[str, typer.Option(help=", ".join(ARCHITECTURES))] = "cifar-resnet20",
     preset: Annotated[str, typer.Option(help=", ".join(PRESETS))] = "paper",
     jobs: Annotated[int, typer.Option(help="members trained at the same time")] = 1,
-    device: Annotated[str, typer.Option(help="cpu, cuda:0, ...")] = "cpu",
+    device: Device = "cpu",
     resume: Annotated[bool, typer.Option(help="go on from what --out holds, or refuse to")] = True,
     ensemble: Annotated[str | None, typer.Option(help="make an ensemble of this name of the trained members")] = None,
-    zoo: Annotated[Path, typer.Option(help="folder of all ensembles")] = ZOO,
+    zoo: Zoo = ZOO,
 ) -> None:
     """Train members; a second call goes on from the last checkpoints."""
     for name, value, known in (("method", method, METHODS), ("preset", preset, PRESETS)):
         if value not in known:
-            raise TrainingError(f"--{name} {value!r} is none of {', '.join(known)}")
-    if not (math.isfinite(sigma) and sigma >= 0) or jobs < 1:
-        raise TrainingError(f"--sigma {sigma} --jobs {jobs}: sigma must be a finite number >= 0, jobs at least 1")
+            raise TrainingError(f"--{name} must be one of {', '.join(known)}; got {value!r}")
+    if jobs < 1:
+        raise TrainingError(f"--jobs must be at least 1, got {jobs}")
+    trained_under = _training_noise(noise, sigma)
+    METHODS[method](trained_under)  # refuses a noise that the method is not defined for
     if ensemble:
-        require_free(ensemble, zoo)  # before the hours of training
+        _require_possible(ensemble, zoo, trained_under)  # before the hours of training
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    tasks = [Task(data, out, architecture, method, sigma, preset, seed, threads, device) for seed in _seeds(seeds)]
+    tasks = [
+        Task(data, out, architecture, method, trained_under, preset, seed, threads, device) for seed in _seeds(seeds)
+    ]
     if not resume:
         _require_new(tasks)
     train_members(tasks, jobs=jobs)
     if ensemble:
-        made = Addition(classes=load_cifar10(data, train=False).classes)
-        added = add(ensemble, [task.weights for task in tasks], made, zoo=zoo)
+        properties = Addition(classes=load_cifar10(data, train=False).classes)
+        added = add(ensemble, [task.weights for task in tasks], properties, zoo=zoo)
         typer.echo(f"{ensemble}: {len(added.members)} members, digest {added.digest}")
 
 
+def _training_noise(noise: str | None, sigma: float | None) -> Noise | None:
+    """The noise to train under; None for `--sigma 0`, which trains without noise."""
+    if sigma is not None and not (math.isfinite(sigma) and sigma >= 0):
+        raise TrainingError(f"--sigma must be zero or more and finite, got {sigma}")
+    if noise is None and sigma is None:
+        sigma = DEFAULT_SIGMA
+    return None if noise is None and sigma == 0 else chosen_noise(noise, sigma)
+
+
+def _require_possible(ensemble: str, zoo: Path, noise: Noise | None) -> None:
+    require_free(ensemble, zoo)
+    if noise is None:
+        raise TrainingError(
+            f"--ensemble {ensemble} needs the noise under which it is to be certified, and --sigma 0 trains without "
+            f"noise: leave --ensemble out, and make the ensemble by `models add` with --sigma or --noise"
+        )
+
+
 def _require_new(tasks: Sequence[Task]) -> None:
-    """Hours of training are never overwritten."""
+    """Refuse to overwrite hours of training."""
     for file in (file for task in tasks for file in (task.weights, task.checkpoint)):
         if file.exists():
             raise TrainingError(f"{file} exists: go on from it with --resume, or choose another --out")
@@ -64,7 +98,7 @@ def _require_new(tasks: Sequence[Task]) -> None:
 
 def _seeds(text: str) -> list[int]:
     if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise TrainingError(f"--seeds {text!r} is not like 0,1,2")
+        raise TrainingError(f"--seeds must be like 0,1,2, got {text!r}")
     seeds = [int(seed) for seed in text.split(",")]
     if len(set(seeds)) != len(seeds):
         raise TrainingError(f"--seeds {text!r} has a seed twice")

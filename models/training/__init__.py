@@ -1,1 +1,1 @@
-"""Training of base classifiers that withstand noise: one shared loop, one file for each method."""
+"""Training of base classifiers that withstand noise: one shared loop, and one file for each method."""

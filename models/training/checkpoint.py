@@ -1,4 +1,4 @@
-"""Weights in files: written whole or not at all, with what is to be said of them in the header, never pickled."""
+"""Weights in safetensors files with a JSON record in the header: written whole or not at all, never pickled."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from models.errors import TrainingError
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """Where one run of training stands; `run` says which run, and no other may go on from it."""
+class TrainingCheckpoint:
+    """The state of one run of training after an epoch."""
 
     path: Path
     run: Mapping[str, Any]
+    """Everything that identifies the run; no other run may resume from its checkpoint."""
 
     def save(self, network: nn.Module, optimiser: torch.optim.SGD, *, epoch: int, seconds: float) -> None:
-        """Keep the network and the momentum after so many epochs."""
+        """Write the network and the momentum after this many epochs."""
         tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
         for name, parameter in network.named_parameters():
             tensors[f"momentum.{name}"] = optimiser.state[parameter]["momentum_buffer"]
         write_safetensors(self.path, tensors, {"run": dict(self.run), "epoch": epoch, "seconds": seconds})
 
     def resume(self, network: nn.Module, optimiser: torch.optim.SGD) -> tuple[int, float]:
-        """Put network and momentum back; gives the epochs and seconds spent, (0, 0.0) where there is no file."""
+        """Restore network and momentum; return the epochs and seconds spent, (0, 0.0) if there is no file."""
         if not self.path.exists():
             return 0, 0.0
-        said, tensors = read_safetensors(self.path)
-        if said.get("run") != json.loads(json.dumps(dict(self.run))):
-            raise TrainingError(f"{self.path} is the checkpoint of another run: {said.get('run')}")
+        record, tensors = read_safetensors(self.path)
+        if record.get("run") != json.loads(json.dumps(dict(self.run))):
+            raise TrainingError(f"{self.path} is the checkpoint of another run: {record.get('run')}")
         weights = {k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")}
         try:
             network.load_state_dict(weights)
@@ -45,14 +46,16 @@ class Checkpoint:
         for name, parameter in network.named_parameters():
             momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])  # in the parameter's layout
             optimiser.state[parameter]["momentum_buffer"] = momentum
-        return int(said["epoch"]), float(said["seconds"])
+        return int(record["epoch"]), float(record["seconds"])
 
 
-def write_safetensors(path: Path, tensors: Mapping[str, Tensor], said: Mapping[str, Any]) -> None:
-    """Write the file whole or not at all, with `said` as JSON in its header."""
+def write_safetensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
+    """Write the file whole or not at all, with `record` as JSON in its header."""
     partial = path.with_name(path.name + ".partial")
     try:
-        save_file({k: t.detach().cpu().contiguous() for k, t in tensors.items()}, partial, {"record": json.dumps(said)})
+        save_file(
+            {k: t.detach().cpu().contiguous() for k, t in tensors.items()}, partial, {"record": json.dumps(record)}
+        )
         partial.replace(path)
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"cannot write {path}: {error}; what was there before is unharmed") from error
@@ -61,10 +64,10 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], said: Mapping[s
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What the header says, and the tensors."""
+    """The record in the header, and the tensors."""
     try:
         with safe_open(path, "pt") as file:
-            said = json.loads((file.metadata() or {}).get("record", "{}"))
-            return said, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            record = json.loads((file.metadata() or {}).get("record", "{}"))
+            return record, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise TrainingError(f"{path} is damaged: {error}") from error

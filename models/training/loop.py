@@ -1,7 +1,7 @@
 """The loop that every training method shares.
 
 Everything random in an epoch (order, crops, flips, noise) follows from (seed, epoch), and a checkpoint is written at
-the end of each epoch: a run that is killed and resumed gives the same member as one that was left alone.
+the end of each epoch: a run that is killed and resumed gives the same member as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -12,35 +12,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from models.data import Images
-from models.training.checkpoint import Checkpoint
-
-
-class Method(Protocol):
-    """A training method is a loss; a frozen dataclass of its parameters."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def name(self) -> str:
-        """As it is chosen on the command line."""
-
-    @property
-    def sigma(self) -> float:
-        """Of the noise it trains under."""
-
-    def loss(self, network: nn.Module, x: Tensor, y: Tensor, *, epoch: int) -> tuple[Tensor, Tensor]:
-        """The loss of a batch and its logits under noise."""
+from models.training.checkpoint import TrainingCheckpoint
+from models.training.method import Method, recorded
+from smoothcert.noise import Noise
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How long to train and at what rate: SGD with Nesterov momentum .9."""
+    """How long to train, and at what learning rate, with SGD and Nesterov momentum .9."""
 
     epochs: int
     batch: int
@@ -50,9 +35,9 @@ class Preset:
 
     def rate_at(self, progress: float) -> float:
         """The learning rate after a share `progress` in [0, 1) of all steps."""
-        if self.schedule == "steps":  # the paper's: a tenth after every third of the run
+        if self.schedule == "steps":  # the paper's schedule: a tenth after every third of the run
             return self.rate * 0.1 ** int(3 * progress)
-        warm = 0.25  # one cycle: up from a twentieth to the peak, then down to zero
+        warm = 0.25  # one cycle: up from a twentieth of the rate to the rate, then down to zero
         return self.rate * (0.05 + 0.95 * progress / warm if progress < warm else (1 - progress) / (1 - warm))
 
 
@@ -63,8 +48,8 @@ PRESETS = {
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Where a member's training stands; `accuracy` is under noise, on the batch or, at an epoch's end, the hold-out."""
+class TrainingProgress:
+    """The progress of a member. `accuracy` is under noise: on the batch or, at an epoch's end, on the hold-out."""
 
     epoch: int
     epochs: int
@@ -77,12 +62,12 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Record:
-    """What a trained member says of its own making; it travels in the header of the weights' file."""
+class TrainingRecord:
+    """How a member was trained. The record travels in the header of the file of its weights."""
 
     architecture: str
     method: str
-    sigma: float
+    noise: Noise | None
     seed: int
     preset: str
     epochs: int
@@ -91,6 +76,13 @@ class Record:
     seconds: float
     holdout: str
     holdout_accuracy: float
+
+    def header(self) -> dict[str, Any]:
+        """The record as JSON, with the noise as `recorded` states it."""
+        fields: dict[str, Any] = {}
+        for key in self.__dataclass_fields__:
+            fields.update(recorded(self.noise) if key == "noise" else {key: getattr(self, key)})
+        return fields
 
 
 def train(
@@ -102,36 +94,36 @@ def train(
     *,
     seed: int,
     checkpoint: Path,
-    report: Callable[[Progress], None],
+    report: Callable[[TrainingProgress], None],
     device: str = "cpu",
 ) -> tuple[float, float]:
-    """Train `network` in place; gives the seconds spent and the accuracy under noise on the hold-out.
+    """Train `network` in place; return the seconds spent and the accuracy under noise on the hold-out.
 
-    Goes on from `checkpoint` if it exists.
+    The training resumes from `checkpoint` if that exists.
     """
     network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.SGD(
         network.parameters(), lr=preset.rate, momentum=0.9, nesterov=True, weight_decay=preset.weight_decay
     )
-    run = {"preset": asdict(preset), "method": asdict(method), "seed": seed, "data": images.digest}
-    progress = Checkpoint(checkpoint, run)
-    first, spent = progress.resume(network, optimiser)
+    run = {"preset": asdict(preset), "method": method.parameters(), "seed": seed, "data": images.digest}
+    kept = TrainingCheckpoint(checkpoint, run)
+    first, spent = kept.resume(network, optimiser)
     pixels = torch.from_numpy(images.pixels).to(device)
     labels = torch.from_numpy(images.labels).to(device)
     steps = len(images) // preset.batch
-    told = partial(Progress, epochs=preset.epochs, images_total=preset.epochs * steps * preset.batch)
-    accuracy = accuracy_under_noise(network, holdout, method.sigma, seed=0, device=device)
+    progress = partial(TrainingProgress, epochs=preset.epochs, images_total=preset.epochs * steps * preset.batch)
+    accuracy = accuracy_under_noise(network, holdout, method.noise, seed=0, device=device)
     for epoch in range(first, preset.epochs):
         began = time.monotonic()
         torch.manual_seed(epoch_seed(seed, epoch))
         for step, loss, right in _epoch(network, method, preset, optimiser, pixels, labels, epoch):
             if step % 10 == 0 or step == steps:
                 seen, seconds = (epoch * steps + step) * preset.batch, spent + time.monotonic() - began
-                latest = told(epoch, images=seen, loss=loss.item(), accuracy=right.item(), seconds=seconds)
+                latest = progress(epoch, images=seen, loss=loss.item(), accuracy=right.item(), seconds=seconds)
                 report(latest)
         spent += time.monotonic() - began
-        accuracy = accuracy_under_noise(network, holdout, method.sigma, seed=0, device=device)
-        progress.save(network, optimiser, epoch=epoch + 1, seconds=spent)
+        accuracy = accuracy_under_noise(network, holdout, method.noise, seed=0, device=device)
+        kept.save(network, optimiser, epoch=epoch + 1, seconds=spent)
         report(replace(latest, epoch=epoch + 1, accuracy=accuracy, seconds=spent, holdout_accuracy=accuracy))
     return spent, accuracy
 
@@ -145,7 +137,7 @@ def _epoch(
     labels: Tensor,
     epoch: int,
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Once through the images in a random order: the number of each step, its loss, and its share of right classes."""
+    """Go once through the images in a random order; yield the number of each step, its loss and its accuracy."""
     network.train()
     order = torch.randperm(len(pixels)).to(pixels.device)
     steps = len(pixels) // preset.batch
@@ -162,15 +154,17 @@ def _epoch(
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
-    """A seed of its own for every (member, epoch): hashed, since torch's CPU generator keeps only 32 bits."""
+    """The seed of one epoch of one member, hashed because torch's CPU generator keeps only 32 bits of a seed."""
     return int.from_bytes(hashlib.sha256(f"train/{seed}/{epoch}".encode()).digest()[:4], "big")
 
 
 def augment(pixels: Tensor) -> Tensor:
-    """Random crops after padding by four, and random mirror images; uint8 [N, C, H, W] to float in [0, 1]."""
+    """Random crops after padding by four pixels, half of them mirrored; uint8 [N, C, H, W] to float32 in [0, 1]."""
     n, channels, height, width = pixels.shape
     padded = nn.functional.pad(pixels, (4, 4, 4, 4))
     device = pixels.device
+    # Index arrays that broadcast to [N, C, H, W]: image, channel, row [N, 1, H, 1] and column [N, 1, 1, W] of each
+    # pixel. A mirrored image reads its columns backwards.
     top = torch.randint(0, 9, (n, 1, 1), device=device)
     left = torch.randint(0, 9, (n, 1, 1), device=device)
     rows = (top + torch.arange(height, device=device).view(1, -1, 1)).unsqueeze(1)
@@ -185,16 +179,16 @@ def augment(pixels: Tensor) -> Tensor:
 
 @torch.no_grad()
 def accuracy_under_noise(
-    network: nn.Module, images: Images, sigma: float, *, seed: int, device: str = "cpu", batch: int = 250
+    network: nn.Module, images: Images, noise: Noise | None, *, seed: int, device: str = "cpu", batch: int = 250
 ) -> float:
-    """The share of images classified right under one draw of noise each."""
+    """The share of images classified correctly under one draw of noise each, or as they are for None."""
     network.eval()
     generator = torch.Generator(device).manual_seed(seed)
     right = 0
     for start in range(0, len(images), batch):
         part = images.pick(slice(start, start + batch))
         x = torch.from_numpy(part.pixels).to(device).float() / 255
-        x = x + sigma * torch.randn(x.shape, generator=generator, device=device)
+        x = x if noise is None else noise.perturb(x, generator)
         x = x.contiguous(memory_format=torch.channels_last)
         right += int((network(x).argmax(1).cpu() == torch.from_numpy(part.labels)).sum())
     return right / len(images)

@@ -1,22 +1,25 @@
-"""MACER (Zhai et al., 2020): maximise a surrogate of the certified radius of the images that are right."""
+"""MACER (Zhai et al., 2020): maximise a surrogate of the certified radius of correctly classified images."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.training.copies import noisy_copies, per_image
+from models.training.method import gaussian_noise, gaussian_sigma
+from smoothcert.noise import Noise
 
 
 @dataclass(frozen=True)
 class Macer:
-    """loss = NLL of the mean prediction + lambda sigma / 2 * max(gamma - margin, 0) on the images that are right.
+    """loss = NLL of the mean prediction + lambda sigma / 2 * max(gamma - margin, 0) on correctly classified images.
 
     margin = Phi^-1(p_y) - Phi^-1(largest other p), of the mean softmax at inverse temperature beta; only margins
-    below gamma count.
+    below gamma count. The margin is the certified radius under Gaussian noise, in units of sigma / 2.
     """
 
     sigma: float
@@ -27,9 +30,17 @@ class Macer:
     name = "macer"
 
     @classmethod
-    def at(cls, sigma: float) -> Macer:
-        """With the authors' lambda: 12 at sigma .25 and 1, 4 at .5."""
+    def at(cls, noise: Noise | None) -> Macer:
+        """The method with the authors' lambda: 12 at sigma .25 and 1, 4 at .5."""
+        sigma = gaussian_sigma(noise, method=cls.name)
         return cls(sigma, 4.0 if sigma == 0.5 else 12.0)
+
+    @property
+    def noise(self) -> Noise | None:
+        return gaussian_noise(self.sigma)
+
+    def parameters(self) -> dict[str, Any]:
+        return asdict(self)
 
     def loss(self, network: nn.Module, x: Tensor, y: Tensor, *, epoch: int) -> tuple[Tensor, Tensor]:
         """The loss and the logits [N, classes] of the first noisy copy."""
@@ -38,7 +49,7 @@ class Macer:
         return fit + self.lambda_ * self.sigma / 2 * self.shortfall(logits, y).sum() / len(y), logits[0]
 
     def shortfall(self, logits: Tensor, y: Tensor) -> Tensor:
-        """max(gamma - margin, 0) of each image that is right, zero for the others; from logits [copies, N, classes]."""
+        """max(gamma - margin, 0) of correctly classified images, 0 for others, [N]; logits are [copies, N, classes]."""
         sharp = (self.beta * logits).softmax(-1).mean(0)
         of_y = sharp.gather(1, y.unsqueeze(1)).squeeze(1)
         other = sharp.scatter(1, y.unsqueeze(1), 0.0).amax(1)
@@ -48,6 +59,6 @@ class Macer:
 
 
 def _quantile(p: Tensor) -> Tensor:
-    """Phi^-1, kept where its gradient is finite."""
+    """Phi^-1 of p clamped to where the gradient is finite."""
     quantile: Tensor = torch.special.ndtri(p.clamp(1e-6, 1 - 1e-6))
     return quantile

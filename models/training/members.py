@@ -1,13 +1,14 @@
-"""The training of several members at a time: a process for each, and a board that shows how they get on."""
+"""The training of several members at a time: a process for each, and a board that shows their progress."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import queue
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing.context import SpawnProcess
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -15,29 +16,32 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from models.architectures import build
 from models.data import load_cifar10
-from models.errors import ModelError, TrainingError
+from models.errors import TrainingError
+from models.training.augmentation import Augmentation
 from models.training.checkpoint import read_safetensors, write_safetensors
 from models.training.consistency import Consistency
-from models.training.gaussian import Gaussian
-from models.training.loop import PRESETS, Method, Progress, Record, train
+from models.training.loop import PRESETS, TrainingProgress, TrainingRecord, train
 from models.training.macer import Macer
+from models.training.method import Method, recorded
 from models.training.smoothadv import SmoothAdv
+from smoothcert.errors import SmoothcertError
+from smoothcert.noise import Noise
 
-METHODS: dict[str, Callable[[float], Method]] = {
-    "gaussian": Gaussian,
+METHODS: dict[str, Callable[[Noise | None], Method]] = {
+    "gaussian": Augmentation.gaussian,
+    "augmentation": Augmentation,
     "consistency": Consistency.at,
     "smoothadv": SmoothAdv.at,
     "macer": Macer.at,
 }
-"""Each takes sigma and gives the method with its published parameters."""
+"""Each takes the noise and returns the method with its published parameters; TrainingError for an unsuitable noise."""
 
-Report = Progress | ModelError
-"""From a member: how far it is, or what ended it."""
+Message = TrainingProgress | SmoothcertError
+"""What the process of a member sends: its progress, or the error that ended it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Task:
     out: Path
     architecture: str
     method: str
-    sigma: float
+    noise: Noise | None
     preset: str
     seed: int
     threads: int
@@ -56,36 +60,37 @@ class Task:
 
     @property
     def weights(self) -> Path:
-        """Where the trained member will be."""
+        """The file of the trained member."""
         return self.out / f"{self.method}-{self.seed}.safetensors"
 
     @property
     def checkpoint(self) -> Path:
-        """Where it is after the last finished epoch."""
+        """The file with its state after the last finished epoch."""
         return self.weights.with_suffix(".checkpoint")
 
     @property
     def finished(self) -> bool:
-        """Whether its weights are there; those of another run are refused, not taken for its own."""
+        """Whether its weights exist; TrainingError if the file holds the weights of another run."""
         if not self.weights.exists():
             return False
-        said, _ = read_safetensors(self.weights)
-        wanted = {key: getattr(self, key) for key in ("architecture", "method", "sigma", "preset", "seed")}
-        other = {key: said.get(key) for key, value in wanted.items() if said.get(key) != value}
+        record, _ = read_safetensors(self.weights)
+        expected = {key: getattr(self, key) for key in ("architecture", "method", "preset", "seed")}
+        expected |= {"sigma": None, "noise": None, **json.loads(json.dumps(recorded(self.noise)))}
+        other = {key: record.get(key) for key, value in expected.items() if record.get(key) != value}
         if other:
             raise TrainingError(f"{self.weights} holds the weights of another run, with {other}; name another folder")
         return True
 
-    def run(self, reports: Queue[tuple[int, Report]]) -> None:
-        """Train in a process of its own; bad input ends it with a report, not with a traceback."""
+    def run(self, messages: Queue[tuple[int, Message]]) -> None:
+        """Train in a process of its own; an error of ours is sent to the parent instead of printed as a traceback."""
         try:
-            self.train(reports)
-        except ModelError as error:
-            reports.put((self.seed, error))
+            self.train(messages)
+        except SmoothcertError as error:
+            messages.put((self.seed, error))
             sys.exit(1)
 
-    def train(self, reports: Queue[tuple[int, Report]]) -> None:
-        """Train, and leave the weights with their record in the header."""
+    def train(self, messages: Queue[tuple[int, Message]]) -> None:
+        """Train, and write the weights with their record in the header."""
         torch.set_num_threads(self.threads)
         images = load_cifar10(self.data, train=True)
         holdout = load_cifar10(self.data, train=False).pick(slice(1, None, 20))
@@ -94,19 +99,19 @@ class Task:
         network = build(self.architecture, classes=len(images.classes))
         seconds, accuracy = train(
             network,
-            METHODS[self.method](self.sigma),
+            METHODS[self.method](self.noise),
             preset,
             images,
             holdout,
             seed=self.seed,
             checkpoint=self.checkpoint,
-            report=lambda progress: reports.put((self.seed, progress)),
+            report=lambda progress: messages.put((self.seed, progress)),
             device=self.device,
         )
-        record = Record(
+        record = TrainingRecord(
             architecture=self.architecture,
             method=self.method,
-            sigma=self.sigma,
+            noise=self.noise,
             seed=self.seed,
             preset=self.preset,
             epochs=preset.epochs,
@@ -116,38 +121,38 @@ class Task:
             holdout="cifar10-test 1, 21, 41, ...",
             holdout_accuracy=accuracy,
         )
-        write_safetensors(self.weights, network.state_dict(), asdict(record))
+        write_safetensors(self.weights, network.state_dict(), record.header())
 
 
 def train_members(tasks: list[Task], *, jobs: int) -> None:
-    """Train every member whose weights are not there yet, `jobs` at a time, each on its share of the cores."""
+    """Train every member whose weights do not exist yet, `jobs` at a time, each on its share of the cores."""
     waiting = [task for task in tasks if not task.finished]
     context = multiprocessing.get_context("spawn")
-    reports: Queue[tuple[int, Report]] = context.Queue()
+    messages: Queue[tuple[int, Message]] = context.Queue()
     running: dict[int, SpawnProcess] = {}
     try:
         with Board() as board:
             while waiting or running:
                 while waiting and len(running) < jobs:
                     task = waiting.pop(0)
-                    running[task.seed] = context.Process(target=task.run, args=(reports,), daemon=True)
+                    running[task.seed] = context.Process(target=task.run, args=(messages,), daemon=True)
                     running[task.seed].start()
                 with suppress(queue.Empty):
-                    board.take(*reports.get(timeout=1))
-                for seed in [seed for seed, process in running.items() if not process.is_alive() and reports.empty()]:
+                    board.take(*messages.get(timeout=1))
+                for seed in [seed for seed, process in running.items() if not process.is_alive() and messages.empty()]:
                     if code := running.pop(seed).exitcode:
                         raise TrainingError(f"member {seed} ended with exit code {code}")
-    finally:  # the others stop too; their next start goes on from their checkpoints
+    finally:  # the other members stop too, and resume from their checkpoints at the next call
         for process in running.values():
             process.terminate()
 
 
 class Board:
-    """A bar for each member on a terminal; a line for each epoch elsewhere."""
+    """A bar for each member on a terminal, a line for each epoch elsewhere."""
 
     def __init__(self) -> None:
         self._console = Console()
-        self._bars = Bars(
+        self._bars = Progress(
             TextColumn("member {task.fields[seed]}"),
             BarColumn(),
             TextColumn(
@@ -160,7 +165,7 @@ class Board:
             disable=not self._console.is_terminal,
         )
         self._tasks: dict[int, TaskID] = {}
-        self._last: dict[int, Progress] = {}
+        self._last: dict[int, TrainingProgress] = {}
 
     def __enter__(self) -> Board:
         self._bars.start()
@@ -169,14 +174,14 @@ class Board:
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
-    def take(self, seed: int, report: Report) -> None:
-        """Show how a member gets on; raise what ended it."""
-        if isinstance(report, ModelError):
-            raise type(report)(f"member {seed}: {report}") from report
-        self.show(seed, report)
+    def take(self, seed: int, message: Message) -> None:
+        """Show the progress of a member, or raise the error that ended it."""
+        if isinstance(message, SmoothcertError):
+            raise type(message)(f"member {seed}: {message}") from message
+        self.show(seed, message)
 
-    def show(self, seed: int, now: Progress) -> None:
-        """Move the member's bar, and say how an epoch ended."""
+    def show(self, seed: int, now: TrainingProgress) -> None:
+        """Move the bar of a member, and print a line at the end of an epoch."""
         before = self._last.get(seed, now)
         passed = now.seconds - before.seconds
         rate = (now.images - before.images) / passed if passed > 0 else 0.0

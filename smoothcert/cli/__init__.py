@@ -1,18 +1,24 @@
-"""The command `smoothcert`: a file for each of its commands, `app.py` to join them; `codes.py` has the exit codes."""
+"""The command `smoothcert`: a file for each of its commands, which `app.py` joins; `codes.py` has the exit codes."""
 
 from __future__ import annotations
 
 import sys
 
-from smoothcert.cli.stopping import exit_code, hear_signals
+from smoothcert.cli.stopping import exit_code, handle_signals
+from smoothcert.extras import MissingExtraError, needed_by
+
+MISSING = "smoothcert: the command needs the extra cli: pip install 'smoothcert[client,cli]'"
 
 
 def main() -> None:
     """Run the command."""
     try:
-        hear_signals()
-        from smoothcert.cli.app import run  # takes a moment, in which Ctrl-C is to be no traceback either
-
+        handle_signals()
+        try:
+            with needed_by("the command"):
+                from smoothcert.cli.app import run  # takes a moment, in which Ctrl-C must not give a traceback either
+        except MissingExtraError:
+            raise SystemExit(MISSING) from None
         run(sys.argv[1:])
     except KeyboardInterrupt as interrupt:
         raise SystemExit(exit_code(interrupt)) from None

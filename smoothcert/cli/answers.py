@@ -1,4 +1,4 @@
-"""Certificates as a command answers them: a table or JSON lines, and the exit code."""
+"""Certificates as the result of a command: a table or JSON lines, and the exit code."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 def json_lines(found: Sequence[Certificate]) -> str:
-    """A line for each certificate, as `smoothcert verify` reads them."""
+    """A line for each certificate; `smoothcert verify` reads them."""
     return "".join(each.model_dump_json() + "\n" for each in found)
 
 
-def answer(found: Sequence[Certificate], names: Sequence[object], *, as_json: bool) -> None:
-    """Print the certificates of the images of these names."""
+def print_certificates(found: Sequence[Certificate], names: Sequence[object], *, as_json: bool) -> None:
+    """Print the certificates, `names` being the names of their images."""
     if as_json:
         print(json_lines(found), end="")
     else:
         _print_table(found, names)
 
 
-def end(found: Sequence[Certificate]) -> None:
-    """With the exit code that they deserve."""
+def exit_if_abstained(found: Sequence[Certificate]) -> None:
+    """End the command with the exit code ABSTAINED if an image was abstained from."""
     if any(each.decision == "abstain" for each in found):
         raise typer.Exit(ABSTAINED)
 

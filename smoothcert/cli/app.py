@@ -1,4 +1,4 @@
-"""The commands, together."""
+"""All commands, joined."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from smoothcert import __version__
 from smoothcert.cli.certify import certify
+from smoothcert.cli.diagnose import diagnose
 from smoothcert.cli.endings import explained
 from smoothcert.cli.ensembles import ensembles
 from smoothcert.cli.evaluate import evaluate
@@ -21,34 +22,33 @@ from smoothcert.cli.watch import watch
 
 EPILOG = """Exit codes:
 
-0  all is well: every image certified, every certificate consistent, the report written
+0  success: every image certified, every certificate consistent, the report written
 
-1  an error, or a certificate that does not hold; a sentence on standard error says which
+1  an error, or a certificate that is not consistent; a sentence on standard error says which
 
-2  the command line itself is wrong
+2  a wrong command line
 
-3  certify and watch: all went well, but some images were abstained from
+3  certify and watch: no error, but some images were abstained from
 
-130  Ctrl-C; likewise 143 SIGTERM, and 129 SIGHUP
+130  stopped by Ctrl-C; 143 by SIGTERM, 129 by SIGHUP
 """
 
 
 class Commands(TyperGroup):
-    """Runs a command and explains how it ended."""
+    """Runs a command and turns every error into a sentence."""
 
     def invoke(self, ctx: Any) -> Any:
-        """With the context's object: whether tracebacks are wanted."""
-        with explained(debug=bool(ctx.obj)):
+        with explained(debug=bool(ctx.obj)):  # `run` passes --debug as the object of the context
             return super().invoke(ctx)
 
 
 cli = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
-for command in (certify, evaluate, watch, ensembles, plan, verify):
+for command in (certify, evaluate, diagnose, watch, ensembles, plan, verify):
     cli.command()(command)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         out.print(f"smoothcert {__version__}")
         raise typer.Exit
 
@@ -58,14 +58,16 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; anywhere on the line.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks; may stand anywhere on the command line.")
+    ] = False,
 ) -> None:
     """Certified robustness by randomized smoothing: is a classifier's answer on an image provably stable?"""
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run the command with these arguments."""
+    """Run the command with these arguments; --debug is taken out wherever it stands before `--`."""
     open_output()
-    end = arguments.index("--") if "--" in arguments else len(arguments)  # after it a file may have any name
+    end = arguments.index("--") if "--" in arguments else len(arguments)  # after `--` a file may have any name
     options = [argument for argument in arguments[:end] if argument != "--debug"]
     cli([*options, *arguments[end:]], prog_name="smoothcert", obj=len(options) < end)

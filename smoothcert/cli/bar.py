@@ -1,4 +1,4 @@
-"""How a long run gets on."""
+"""The progress bar of a long run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from smoothcert.cli.screen import err
 
 SPEED_PERIOD_S = 600
-"""Over which the speed is taken: an image may take minutes."""
+"""The seconds over which the speed is averaged; long, because one image may take minutes."""
 
 
 def bar() -> Progress:
-    """Images done, the time that they took, and the time left; on a terminal alone."""
+    """The images done, the time elapsed and the time left; only on a terminal."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -7,65 +7,69 @@ from typing import Annotated
 
 import typer
 
-from smoothcert.cli.answers import answer, end, json_lines
+from smoothcert.cli.answers import exit_if_abstained, json_lines, print_certificates
 from smoothcert.cli.files import require_writable, write
 from smoothcert.cli.options import (
     QUESTION,
     SERVICE,
     Alpha,
-    AnySigma,
     ApiKey,
     AsJson,
     Beta,
     Consensus,
     Convert,
     EnsembleName,
+    NoiseMismatch,
+    NoiseText,
     ProcedureText,
     Radius,
     Sigma,
     Url,
     VotingName,
-    asked,
     connected,
+    request_fields,
 )
 
 
 def certify(
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGE", help="PNG, JPEG or WebP files")],
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE", help="PNG, JPEG or WebP files.")],
     radius: Radius = None,
     ensemble: EnsembleName = None,
+    noise: NoiseText = None,
     sigma: Sigma = None,
-    allow_noise_mismatch: AnySigma = False,
+    allow_noise_mismatch: NoiseMismatch = False,
     alpha: Alpha = 0.001,
     beta: Beta = 0.001,
     procedure: ProcedureText = "adaptive",
     voting: VotingName = None,
     consensus: Consensus = None,
     family_wise: Annotated[
-        bool, typer.Option("--family-wise", help="share alpha among the images", rich_help_panel=QUESTION)
+        bool, typer.Option("--family-wise", help="Share alpha among the images.", rich_help_panel=QUESTION)
     ] = False,
     convert: Convert = "none",
     url: Url = None,
     api_key: ApiKey = None,
     wait_timeout: Annotated[
-        float | None, typer.Option(min=0, help="seconds, after which it is canceled", rich_help_panel=SERVICE)
+        float | None,
+        typer.Option(min=0, help="Cancel the certification after this many seconds.", rich_help_panel=SERVICE),
     ] = None,
     leave: Annotated[
         bool,
-        typer.Option("--leave", help="at the timeout and on Ctrl-C, let it go on instead", rich_help_panel=SERVICE),
+        typer.Option("--leave", help="At the timeout and on Ctrl-C, let it go on instead.", rich_help_panel=SERVICE),
     ] = False,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="write the certificates into this file, too")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the certificates into this file.")] = None,
 ) -> None:
     """Certify images: is the answer on each of them provably stable within the radius?
 
-    Prints a table, or with --json a line for each certificate. Exit code 3 where some were abstained from.
+    Prints a table, or with --json a line for each certificate. The exit code is 3 if some images were abstained from.
     """
     if out:
         require_writable(out)
-    question = asked(
+    fields = request_fields(
         radius=radius,
         ensemble=ensemble,
+        noise=noise,
         sigma=sigma,
         allow_noise_mismatch=allow_noise_mismatch,
         alpha=alpha,
@@ -78,11 +82,11 @@ def certify(
     )
     with connected(url, api_key) as client:
         found = client.certify(
-            [*images], wait_timeout=wait_timeout, on_timeout="leave" if leave else "cancel", **question
+            [*images], wait_timeout=wait_timeout, on_timeout="leave" if leave else "cancel", **fields
         )
     try:
         if out:
             write(out, json_lines(found))
-    finally:  # neither keeps the other from the certificates
-        answer(found, images, as_json=as_json)
-    end(found)
+    finally:  # a file that cannot be written must not suppress the table, nor the reverse
+        print_certificates(found, images, as_json=as_json)
+    exit_if_abstained(found)

@@ -1,9 +1,9 @@
-"""A data set with its labels, as `smoothcert evaluate` takes it.
+"""A labelled data set, as `smoothcert evaluate` and `smoothcert diagnose` take it.
 
 FOLDER          images in subfolders, each named after its class; in the order of their names
-FOLDER, CSV     images named by the lines `file,label` of the file of labels, in their order
+FOLDER, CSV     images that the lines `file,label` of the CSV file name, in their order
 NPZ             the arrays `images` and `labels`
-NPZ, NPY        the array `images`, and the labels from a file of their own
+NPZ, NPY        the array `images`, and the labels from the NPY file
 
 A label is the name of a class of the ensemble, or its number.
 """
@@ -19,7 +19,7 @@ from zipfile import BadZipFile, is_zipfile
 
 from smoothcert.errors import SmoothcertError
 
-KINDS = (".png", ".jpg", ".jpeg", ".webp")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 class DataSetError(SmoothcertError):
@@ -27,40 +27,51 @@ class DataSetError(SmoothcertError):
 
 
 @dataclass(frozen=True)
-class DataSet:
+class LabelledImages:
     """Images, each with a name and the number of its class."""
 
     names: Sequence[str]
     images: Sequence[Any]
     labels: Sequence[int]
 
+    def spread(self, most: int) -> LabelledImages:
+        """At most so many of the images, evenly spread over the data set, which may be sorted by class."""
+        kept = min(most, len(self.labels))
+        places = [len(self.labels) * i // kept for i in range(kept)]
+        return LabelledImages(
+            [self.names[i] for i in places], [self.images[i] for i in places], [self.labels[i] for i in places]
+        )
 
-def read(source: Path, labels: Path | None, classes: Sequence[str], *, apart_from: Path | None = None) -> DataSet:
-    """The data set that the classes are those of; a folder within it may be no part of it."""
+
+def read(
+    source: Path, labels: Path | None, classes: Sequence[str], *, apart_from: Path | None = None
+) -> LabelledImages:
+    """Read a data set whose labels are names or numbers of `classes`; the folder `apart_from` is left out."""
     if source.is_dir():
         named = _by_file(labels) if labels else _by_folder(source, apart_from)
-        names, told = [name for name, _ in named], [_number(label, classes, name) for name, label in named]
-        found = DataSet(names, [source / name for name in names], told)
+        names, numbers = [name for name, _ in named], [_number(label, classes, name) for name, label in named]
+        found = LabelledImages(names, [source / name for name in names], numbers)
     elif is_zipfile(source):
         found = _arrays(source, labels, classes)
     else:
-        seen = "no such file or folder" if not source.exists() else "this is neither"
-        raise DataSetError(f"{source}: {seen}; wanted a folder of images, or a .npz with the arrays images and labels")
+        accepted = "a folder of images, or a .npz file with the arrays images and labels"
+        seen = "there is no such file or folder" if not source.exists() else "the file has another format"
+        raise DataSetError(f"{source}: {seen}; a data set is {accepted}")
     if not found.names and labels:
-        raise DataSetError(f"{labels}: there are no labels in it")
+        raise DataSetError(f"{labels} has no labels")
     if not found.names:
-        kinds = f" ({', '.join(KINDS)})" if source.is_dir() else ""
-        raise DataSetError(f"{source}: there are no images{kinds} in it")
+        kinds = f" ({', '.join(SUFFIXES)})" if source.is_dir() else ""
+        raise DataSetError(f"{source} has no images{kinds}")
     return found
 
 
 def _by_folder(source: Path, apart_from: Path | None) -> list[tuple[str, str]]:
-    paths = sorted(path for path in source.rglob("*") if path.suffix.lower() in KINDS and path.name[0] != ".")
+    paths = sorted(path for path in source.rglob("*") if path.suffix.lower() in SUFFIXES and path.name[0] != ".")
     if apart_from:
         paths = [path for path in paths if not path.resolve().is_relative_to(apart_from.resolve())]
     if loose := [path for path in paths if path.parent == source]:
-        said = "put it into a subfolder named after its class, or give --labels FILE with lines of file,label"
-        raise DataSetError(f"{loose[0]} has no label: {said}")
+        remedy = "put it into a subfolder named after its class, or give --labels FILE with lines of file,label"
+        raise DataSetError(f"{loose[0]} has no label: {remedy}")
     inside = [path.relative_to(source) for path in paths]
     return [(str(path), path.parts[0]) for path in inside]
 
@@ -75,40 +86,42 @@ def _by_file(labels: Path) -> list[tuple[str, str]]:
         del rows[0]
     for number, row in rows:
         if len(row) != 2:
-            raise DataSetError(f"{labels}, line {number}: wanted file,label, got {','.join(row)!r}")
+            raise DataSetError(f"{labels}, line {number} must be file,label, got {','.join(row)!r}")
     return [(file, label.strip()) for _, (file, label) in rows]
 
 
 def _number(label: str, classes: Sequence[str], place: object) -> int:
-    """The class that a label names; a name goes before a number, as in the classes 1, 2, 3."""
+    """The number of the class that a label names; the names 1, 2, 3 of classes take precedence over their numbers."""
     if label in classes:
         return classes.index(label)
     if label.isdecimal() and int(label) < len(classes):
         return int(label)
     shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
-    raise DataSetError(f"{place}: the label {label!r} is none of the ensemble's {len(classes)} classes ({shown})")
+    raise DataSetError(f"{place}: the label {label!r} is not one of the ensemble's {len(classes)} classes ({shown})")
 
 
-def _arrays(source: Path, labels: Path | None, classes: Sequence[str]) -> DataSet:
+def _arrays(source: Path, labels: Path | None, classes: Sequence[str]) -> LabelledImages:
     with _load(source) as arrays:
         images = _array(arrays, "images", source)
-        told = _labels(labels) if labels else _array(arrays, "labels", source, "; --labels FILE.npy has them elsewhere")
+        given = (
+            _labels(labels) if labels else _array(arrays, "labels", source, "; --labels FILE.npy names a file of them")
+        )
     if images.ndim not in (3, 4):
-        wanted = "[N, H, W, C], [N, C, H, W] or [N, H, W]"
-        raise DataSetError(f"{source}: images has shape {list(images.shape)}, wanted {wanted}")
-    if told.shape != images.shape[:1]:
-        wanted = f"a label for each of the {len(images)} images"
-        raise DataSetError(f"{labels or source}: the labels have shape {list(told.shape)}, wanted {wanted}")
+        accepted = "[N, H, W, C], [N, C, H, W] or [N, H, W]"
+        raise DataSetError(f"{source}: images must have the shape {accepted}, got {list(images.shape)}")
+    if given.shape != images.shape[:1]:
+        expected = f"a label for each of the {len(images)} images"
+        raise DataSetError(f"{labels or source}: there must be {expected}, got the shape {list(given.shape)}")
     names = [str(place) for place in range(len(images))]
-    numbers = [_number(str(label), classes, f"image {place}") for place, label in enumerate(told.tolist())]
-    return DataSet(names, images, numbers)
+    numbers = [_number(str(label), classes, f"image {place}") for place, label in enumerate(given.tolist())]
+    return LabelledImages(names, images, numbers)
 
 
 def _labels(path: Path) -> Any:
     found = _load(path)
     if hasattr(found, "files"):
         found.close()
-        raise DataSetError(f"{path}: these are several arrays, wanted a .npy with the labels")
+        raise DataSetError(f"{path} has several arrays; the labels must be a .npy file")
     return found
 
 
@@ -118,8 +131,8 @@ def _load(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, BadZipFile) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else "it is no file of numpy arrays"
-        raise DataSetError(f"cannot read {path}: {said}") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not a file of numpy arrays"
+        raise DataSetError(f"cannot read {path}: {reason}") from error
 
 
 def _array(arrays: Any, name: str, source: Path, remedy: str = "") -> Any:
@@ -127,9 +140,9 @@ def _array(arrays: Any, name: str, source: Path, remedy: str = "") -> Any:
         found = arrays[name]
     except KeyError:
         seen = ", ".join(arrays.files) or "none"
-        raise DataSetError(f"{source}: there is no array {name!r}, but {seen}{remedy}") from None
+        raise DataSetError(f"{source} has no array {name!r}, but {seen}{remedy}") from None
     except (OSError, ValueError, BadZipFile) as error:
         raise DataSetError(f"{source}: the array {name!r} cannot be read: {error}") from error
     if not hasattr(found, "ndim"):
-        raise DataSetError(f"{source}: {name!r} is in it, but is no array of numpy")
+        raise DataSetError(f"{source}: {name!r} is not a numpy array")
     return found

@@ -1,4 +1,4 @@
-"""However it ends, no traceback: one sentence says what went wrong and what to do. `codes.py` has the exit codes."""
+"""Errors become one sentence that says what is wrong and what to do, never a traceback; `codes.py` has exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import typer
 
 from smoothcert.cli.codes import ERROR
-from smoothcert.cli.output import let_go_of_output
+from smoothcert.cli.output import discard_output
 from smoothcert.cli.screen import err, plain
 from smoothcert.cli.stopping import exit_code
 
@@ -21,38 +21,38 @@ REMEDIES = {
     "too_many_images": "give fewer images at a time",
     "unauthorized": "give the key with --api-key or in SMOOTHCERT_API_KEY",
     "unknown_certification": (
-        "is the id whole, and is this the key that it was submitted with? "
+        "is the id complete, and is this the key that it was submitted with? "
         "results are kept for a limited time, by default for a day"
     ),
 }
-"""What to do on a command line about an error of the client, by its code."""
+"""What to do on the command line about an error of the client, by its code."""
 
 
 @contextmanager
 def explained(*, debug: bool) -> Iterator[None]:
-    """Whatever is raised becomes a sentence and an exit code; with `debug`, errors go on as they are."""
+    """Turn every exception into a sentence and an exit code; with `debug`, errors are raised as they are."""
     try:
         yield
-        sys.stdout.flush()  # here a full disk can still be told
+        sys.stdout.flush()  # a full disk must be found here, where it can still be reported
     except KeyboardInterrupt as interrupt:
         _complain("stopped", "", interrupt)
         raise typer.Exit(exit_code(interrupt)) from None
-    except BrokenPipeError:  # whoever read has seen enough
-        let_go_of_output()
+    except BrokenPipeError:  # the reader of a pipe has closed it
+        discard_output()
         raise typer.Exit(ERROR) from None
     except Exception as error:
-        if debug or hasattr(error, "exit_code"):  # typer's own have one
+        if debug or hasattr(error, "exit_code"):  # errors of typer have one, and typer reports them
             raise
         _complain("error: ", _sentence(error), error)
-        let_go_of_output()
+        discard_output()
         raise typer.Exit(ERROR) from None
 
 
 def _complain(what: str, sentence: str, error: BaseException) -> None:
     err.print(what, style="bold red", end="")
     err.print(plain(sentence))
-    for said in getattr(error, "__notes__", ()):
-        err.print(plain(f"  {said}"))
+    for remark in getattr(error, "__notes__", ()):
+        err.print(plain(f"  {remark}"))
 
 
 def _sentence(error: Exception) -> str:
@@ -71,11 +71,11 @@ def _sentence(error: Exception) -> str:
             return explain(error)
         case OSError():
             return f"{error.filename or type(error).__name__}: {error.strerror or error}"
-    return f"{type(error).__name__}: {error}; this is a mistake of smoothcert, and --debug shows where"
+    return f"{type(error).__name__}: {error}; this is a bug in smoothcert; --debug shows where"
 
 
 def _with_options(detail: str) -> str:
-    """The service speaks of fields of a request, such as `convert`: 'rgb'; here they are options."""
+    """A detail with the fields of a request, such as `convert`: 'rgb', replaced by the options of the command."""
 
     def option(field: re.Match[str]) -> str:
         return " ".join(filter(None, ("--" + field[1].replace("_", "-"), field[2])))

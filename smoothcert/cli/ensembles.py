@@ -1,13 +1,20 @@
-"""`smoothcert ensembles`."""
+"""`smoothcert ensembles`, and the choice of an ensemble for other commands."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from smoothcert.cli.options import ApiKey, AsJson, Url, connected
 from smoothcert.cli.screen import fitting, note, out, plain, table
+from smoothcert.errors import SmoothcertError
+
+if TYPE_CHECKING:
+    from smoothcert.client import Client
+    from smoothcert.published import ServedEnsemble
 
 
 def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) -> None:
-    """The ensembles that the service offers."""
+    """List the ensembles that the service offers."""
     with connected(url, api_key, retries=1) as client:
         served = client.ensembles.list()
     if as_json:
@@ -30,3 +37,15 @@ def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) 
             "–" if rate is None else f"{rate:,.0f}",
         )
     out.print(fitting(shown))
+
+
+def choose_ensemble(client: Client, name: str | None) -> ServedEnsemble:
+    """The ensemble of this name, or the only one that is served."""
+    if name is not None:
+        return client.ensembles.get(name)
+    known = client.ensembles.list()
+    served = [each for each in known if each.ready] or known  # the service chooses in the same way
+    if len(served) != 1:
+        names = ", ".join(each.name for each in served) or "none"
+        raise SmoothcertError(f"--ensemble is needed: the service offers {names}")
+    return served[0]

@@ -12,23 +12,26 @@ import typer
 
 from smoothcert.cli import dataset
 from smoothcert.cli.bar import bar
+from smoothcert.cli.ensembles import choose_ensemble
 from smoothcert.cli.files import write
 from smoothcert.cli.options import (
     Alpha,
-    AnySigma,
     ApiKey,
     AsJson,
     Beta,
     Consensus,
     Convert,
     EnsembleName,
+    Labels,
+    NoiseMismatch,
+    NoiseText,
     ProcedureText,
     Radius,
     Sigma,
     Url,
     VotingName,
-    asked,
     connected,
+    request_fields,
 )
 from smoothcert.cli.screen import note, table
 from smoothcert.cli.screen import out as screen
@@ -48,17 +51,16 @@ def evaluate(
         Path,
         typer.Argument(
             metavar="FOLDER|NPZ",
-            help="subfolders of images named after their class; or a .npz with the arrays images and labels",
+            help="Subfolders of images named after their class, or a .npz file with the arrays images and labels.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="for the report")],
-    labels: Annotated[
-        Path | None, typer.Option(help="of a FOLDER: CSV with lines of file,label; of an NPZ: a .npy")
-    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for the report.")],
+    labels: Labels = None,
     radius: Radius = None,
     ensemble: EnsembleName = None,
+    noise: NoiseText = None,
     sigma: Sigma = None,
-    allow_noise_mismatch: AnySigma = False,
+    allow_noise_mismatch: NoiseMismatch = False,
     alpha: Alpha = 0.001,
     beta: Beta = 0.001,
     procedure: ProcedureText = "adaptive",
@@ -69,15 +71,16 @@ def evaluate(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Certify a whole data set and judge it: ACR, certified accuracy, plots.
+    """Certify a whole data set and report ACR, certified accuracy and plots.
 
-    The report is report.md, curve.csv, images.csv, report.png, and certificates.jsonl, by which a second run goes on.
+    The report is report.md, curve.csv, images.csv, report.png, and certificates.jsonl, from which a second run goes on.
 
     Labels are names of the ensemble's classes, or their numbers.
     """
-    question = asked(
+    fields = request_fields(
         radius=radius,
         ensemble=ensemble,
+        noise=noise,
         sigma=sigma,
         allow_noise_mismatch=allow_noise_mismatch,
         alpha=alpha,
@@ -91,9 +94,9 @@ def evaluate(
     from smoothcert.report import Report
 
     with connected(url, api_key) as client:
-        served = _served(client, ensemble)
+        served = choose_ensemble(client, ensemble)
         data = dataset.read(source, labels, served.classes, apart_from=out)
-        with closing(_certified(client, served, data.images, question, out / CERTIFICATES)) as found:
+        with closing(_certified(client, served, data.images, fields, out / CERTIFICATES)) as found:
             judged = [Judged(certificate, label) for certificate, label in zip(found, data.labels, strict=True)]
     report = Report(f"{source.resolve().name} by {served.name}", data.names, judged)
     _write(report, out)
@@ -103,29 +106,19 @@ def evaluate(
         _print(report)
 
 
-def _served(client: Client, name: str | None) -> ServedEnsemble:
-    """The ensemble that is asked, whose classes the labels are of."""
-    if name is not None:
-        return client.ensembles.get(name)
-    known = client.ensembles.list()
-    served = [each for each in known if each.ready] or known  # as the service itself chooses
-    if len(served) != 1:
-        names = ", ".join(each.name for each in served) or "none"
-        raise SmoothcertError(f"--ensemble is needed: the service offers {names}")
-    return served[0]
-
-
 def _certified(
-    client: Client, served: ServedEnsemble, images: Any, question: dict[str, Any], ledger: Path
+    client: Client, served: ServedEnsemble, images: Any, fields: dict[str, Any], ledger: Path
 ) -> Generator[Certificate, None, None]:
-    """A certificate for each image, with a bar that knows the time left."""
+    """A certificate for each image, with a bar that shows the time left."""
     from smoothcert.client.errors import ClientError
 
     before, total = _finished_before(ledger), len(images)
     with bar() as shown:
-        task = shown.add_task("certifying", total=total, completed=before)  # which say nothing of the time that is left
+        task = shown.add_task(
+            "certifying", total=total, completed=before
+        )  # `completed` at the start does not count for the speed
         try:
-            with closing(client.certify_many(iter(images), out=ledger, **question)) as certificates:
+            with closing(client.certify_many(iter(images), out=ledger, **fields)) as certificates:
                 for done, certificate in enumerate(certificates, 1):
                     _require_same(certificate, served, ledger)
                     if done == before:
@@ -134,12 +127,12 @@ def _certified(
                     yield certificate
         except (KeyboardInterrupt, ClientError) as error:
             if isinstance(error, KeyboardInterrupt) or error.passing:
-                error.add_note(f"what is finished is in {ledger}, and the same command goes on from there")
+                error.add_note(f"the finished certificates are in {ledger}, and the same command goes on from there")
             raise
 
 
 def _finished_before(ledger: Path) -> int:
-    """Lines of an earlier run, but for the first; whether they are of this one, certify_many finds out."""
+    """The finished lines of an earlier run; `certify_many` finds out whether it is the same run."""
     try:
         with ledger.open("rb") as file:
             return max(0, sum(line.endswith(b"\n") for line in file) - 1)

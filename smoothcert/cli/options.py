@@ -1,60 +1,91 @@
-"""The options that several commands share: where the service is, and what is asked of it."""
+"""The options that several commands share: the address of the service, and the question."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from smoothcert.client import Client
+    from smoothcert.noise import Noise
 
 SERVICE, QUESTION = "The service", "The question"
 
 Url = Annotated[
     str | None,
     typer.Option(
-        envvar="SMOOTHCERT_URL", help="its address; http://127.0.0.1:8000 if left out", rich_help_panel=SERVICE
+        envvar="SMOOTHCERT_URL", help="Its address; http://127.0.0.1:8000 if left out.", rich_help_panel=SERVICE
     ),
 ]
 ApiKey = Annotated[
     str | None,
-    typer.Option(envvar="SMOOTHCERT_API_KEY", help="others on this machine can see it here", rich_help_panel=SERVICE),
+    typer.Option(
+        envvar="SMOOTHCERT_API_KEY",
+        help="The key; other users of this machine can see it on the command line.",
+        rich_help_panel=SERVICE,
+    ),
 ]
 
 Radius = Annotated[
-    float | None, typer.Option(help="to prove (l2, pixels in [0, 1]); fixed has none", rich_help_panel=QUESTION)
+    float | None,
+    typer.Option(
+        help="The radius to prove, in the norm of the noise, for pixels in [0, 1]; fixed takes none.",
+        rich_help_panel=QUESTION,
+    ),
 ]
-EnsembleName = Annotated[str | None, typer.Option(help="may be left out where one is served", rich_help_panel=QUESTION)]
-Sigma = Annotated[
-    float | None, typer.Option(help="of the noise; the ensemble's own if left out", rich_help_panel=QUESTION)
+EnsembleName = Annotated[
+    str | None, typer.Option(help="May be left out if only one ensemble is served.", rich_help_panel=QUESTION)
 ]
-AnySigma = Annotated[
-    bool, typer.Option("--allow-sigma-mismatch", help="another sigma than the ensemble's", rich_help_panel=QUESTION)
+NoiseText = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NOISE",
+        help="The noise, such as gaussian:sigma=0.25, or as a JSON object; the ensemble's own if left out.",
+        rich_help_panel=QUESTION,
+    ),
 ]
-Alpha = Annotated[float, typer.Option(help="chance of a false certificate", rich_help_panel=QUESTION)]
-Beta = Annotated[float, typer.Option(help="chance of abandoning what could be proved", rich_help_panel=QUESTION)]
+Sigma = Annotated[float | None, typer.Option(help="Short for --noise gaussian:sigma=SIGMA.", rich_help_panel=QUESTION)]
+NoiseMismatch = Annotated[
+    bool,
+    typer.Option(
+        "--allow-noise-mismatch",
+        "--allow-sigma-mismatch",
+        help="Allow a noise that the ensemble was not trained for.",
+        rich_help_panel=QUESTION,
+    ),
+]
+Alpha = Annotated[float, typer.Option(help="The chance of a false certificate.", rich_help_panel=QUESTION)]
+Beta = Annotated[float, typer.Option(help="The chance to give up what could be proved.", rich_help_panel=QUESTION)]
 ProcedureText = Annotated[
     str,
     typer.Option(
-        help="adaptive, sequential, fixed, or a JSON object such as "
-        """'{"name": "fixed", "n": 10000}'""",
+        help="The name of a procedure, such as adaptive, sequential or fixed, or a JSON object with its parameters: "
+        """'{"name": "fixed", "n": 10000}'.""",
         rich_help_panel=QUESTION,
     ),
 ]
 VotingName = Annotated[
     str | None,
-    typer.Option(help="soft, softmax, hard, weighted; the ensemble's own if left out", rich_help_panel=QUESTION),
+    typer.Option(help="soft, softmax, hard or weighted; the ensemble's own if left out.", rich_help_panel=QUESTION),
 ]
 Consensus = Annotated[
-    int | None, typer.Option(help="K: ask the others only where the first K disagree", rich_help_panel=QUESTION)
+    int | None,
+    typer.Option(help="K: evaluate the other members only where the first K disagree.", rich_help_panel=QUESTION),
 ]
 Convert = Annotated[
     str,
-    typer.Option(help="rgb, grey: change images that the ensemble does not take as they are", rich_help_panel=QUESTION),
+    typer.Option(
+        help="rgb or grey: convert images that the ensemble does not accept as they are.", rich_help_panel=QUESTION
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+Labels = Annotated[
+    Path | None,
+    typer.Option(help="For a FOLDER, a CSV file with lines of file,label; for an NPZ, a .npy file."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def connected(url: str | None, api_key: str | None, **more: Any) -> Client:
@@ -64,10 +95,19 @@ def connected(url: str | None, api_key: str | None, **more: Any) -> Client:
     return Client(url, api_key, **more)
 
 
-def asked(*, procedure: str, **question: Any) -> dict[str, Any]:
-    """The question as the client takes it; what was left out is left to the service."""
-    said = {name: value for name, value in question.items() if value is not None}
-    return {**said, "procedure": _procedure(procedure)}
+def request_fields(*, procedure: str, noise: str | None, **others: Any) -> dict[str, Any]:
+    """The keywords of the client; options that are left out are left to the service."""
+    fields = {name: value for name, value in others.items() if value is not None}
+    if (named := named_noise(noise)) is not None:
+        fields["noise"] = named
+    return {**fields, "procedure": _procedure(procedure)}
+
+
+def named_noise(text: str | None) -> Noise | None:
+    """The noise that --noise names."""
+    from smoothcert.noise import parse_noise
+
+    return None if text is None else parse_noise(text)
 
 
 def _procedure(text: str) -> Any:
@@ -78,4 +118,4 @@ def _procedure(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise DomainError(f"--procedure {text!r} is no JSON: {error}") from None
+        raise DomainError(f"--procedure {text!r} is not valid JSON: {error}") from None

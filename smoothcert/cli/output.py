@@ -1,4 +1,4 @@
-"""Standard output: takes every character, is named where it cannot be written, and may be closed or full."""
+"""Standard output that accepts every character, is named in errors, and may be closed or full."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from pathlib import Path
 
 
 class Output(io.TextIOWrapper):
-    """Its errors say what could not be written, as those of other files do."""
+    """Standard output; its errors have a file name, like those of other files."""
 
     def write(self, text: str) -> int:
-        """Write it, now or at the next flush."""
         with _named():
             return super().write(text)
 
     def flush(self) -> None:
-        """Write what has not been written yet."""
         with _named():
             super().flush()
 
@@ -34,20 +32,20 @@ def _named() -> Iterator[None]:
 
 
 def open_output() -> None:
-    """Where a stream was closed, what is written to it goes nowhere."""
-    sys.stdout = sys.stdout or _nowhere()
-    sys.stderr = sys.stderr or _nowhere()
+    """Replace standard output by an `Output`, and closed streams by the null device."""
+    sys.stdout = sys.stdout or _null_device()
+    sys.stderr = sys.stderr or _null_device()
     if isinstance(before := sys.stdout, io.TextIOWrapper):
         encoding, line_buffering, write_through = before.encoding, before.line_buffering, before.write_through
         sys.stdout = Output(before.detach(), encoding, "replace", None, line_buffering, write_through)
 
 
-def _nowhere() -> io.TextIOWrapper:
+def _null_device() -> io.TextIOWrapper:
     return Path(os.devnull).open("w")
 
 
-def let_go_of_output() -> None:
-    """What was not written by now never will be; else the interpreter would try again at its end, and complain."""
+def discard_output() -> None:
+    """Discard what could not be written; otherwise the interpreter tries again at its exit and prints an error."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -3,53 +3,56 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from smoothcert.cli.files import require_writable
-from smoothcert.cli.options import AsJson
+from smoothcert.cli.options import AsJson, named_noise
 from smoothcert.cli.screen import note, out, table
 from smoothcert.errors import DomainError
 
 if TYPE_CHECKING:
+    from smoothcert.noise import Noise
     from smoothcert.plan import Plan
-    from smoothcert.procedures import AnyProcedure
+    from smoothcert.procedures import Parameters
 
 
 def plan(
-    radius: Annotated[float, typer.Option(help="target radius (l2, pixels in [0, 1])")],
-    sigma: Annotated[float, typer.Option(help="standard deviation of the noise")],
-    alpha: Annotated[float, typer.Option(help="chance of a false certificate")] = 0.001,
-    beta: Annotated[float, typer.Option(help="chance of abandoning what could be proved")] = 0.001,
-    n: Annotated[int, typer.Option(help="samples of the fixed procedure")] = 100_000,
-    stages: Annotated[str, typer.Option(help="stages of the adaptive procedure")] = "100,1000,10000,120000",
-    max_samples: Annotated[int, typer.Option(help="budget of the sequential procedure")] = 131_100,
-    p_a: Annotated[list[float] | None, typer.Option(help="expected samples at this p_A; repeatable")] = None,
-    plot: Annotated[Path | None, typer.Option(help="write a picture (.png, .svg, .pdf)")] = None,
+    radius: Annotated[float, typer.Option(help="The target radius, in the norm of the noise, for pixels in [0, 1].")],
+    noise: Annotated[
+        str | None, typer.Option(metavar="NOISE", help="Such as gaussian:sigma=0.25, or a JSON object.")
+    ] = None,
+    sigma: Annotated[float | None, typer.Option(help="Short for --noise gaussian:sigma=SIGMA.")] = None,
+    alpha: Annotated[float, typer.Option(help="The chance of a false certificate.")] = 0.001,
+    beta: Annotated[float, typer.Option(help="The chance to give up what could be proved.")] = 0.001,
+    n: Annotated[int | None, typer.Option(help="The samples of procedures that draw a fixed number.")] = None,
+    stages: Annotated[
+        str | None, typer.Option(help="The samples of each stage, of procedures with stages: 100,1000,10000,120000.")
+    ] = None,
+    max_samples: Annotated[
+        int | None, typer.Option(help="The most samples of procedures that decide at every sample.")
+    ] = None,
+    p_a: Annotated[list[float] | None, typer.Option(help="Show expected samples at this p_A; repeatable.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg, .pdf).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What each procedure can prove and what it will cost, before any sample is drawn."""
+    """Show what each procedure can prove and what it will cost, before any sample is drawn."""
     from smoothcert import plan as planning
-    from smoothcert.noise import Gaussian
-    from smoothcert.procedures import Adaptive, Fixed, Sequential
 
     if plot:
         require_writable(plot)
         if not plot.suffix:
             raise DomainError(f"--plot takes the name of a picture (.png, .svg, .pdf), got {str(plot)!r}")
-    schedule = _whole_numbers(stages)
-    procedures: dict[str, AnyProcedure] = {
-        "fixed": Fixed(n=n),
-        "adaptive": Adaptive(stages=schedule),
-        "adaptive, kept": Adaptive(stages=schedule, keep_samples=True),
-        "sequential, strict": Sequential(max_samples=max_samples, abandon="strict"),
-        "sequential, lost-certificate": Sequential(max_samples=max_samples, abandon="lost-certificate"),
+    chosen = _noise(noise, sigma)
+    parameters = {"n": n, "stages": stages and _whole_numbers(stages), "max_samples": max_samples}
+    plans = {
+        each.label: planning.plan(each, chosen, radius, alpha=alpha, beta=beta)
+        for each in _procedures({name: value for name, value in parameters.items() if value is not None})
     }
-    noise = Gaussian(sigma)
-    plans = {name: planning.plan(each, noise, radius, alpha=alpha, beta=beta) for name, each in procedures.items()}
-    p_as = p_a or _telling_p_as(noise.probability(radius))
+    p_as = p_a or _telling_p_as(chosen.probability(radius))
     if as_json:
         print(json.dumps({name: _plan_as_json(each, p_as) for name, each in plans.items()}, indent=2))
     else:
@@ -62,6 +65,32 @@ def plan(
         note(f"picture: {plot}")
 
 
+def _noise(text: str | None, sigma: float | None) -> Noise:
+    from smoothcert.noise import resolve
+
+    noise = resolve(named_noise(text), sigma)
+    if noise is None:
+        raise typer.BadParameter("give one of them", param_hint="--noise or --sigma")
+    return noise
+
+
+def _procedures(parameters: dict[str, Any]) -> Iterator[Parameters]:
+    """Every procedure in each of its variants, with the parameters that it has."""
+    from smoothcert.procedures import PROCEDURES
+
+    for kind in PROCEDURES:
+        known = {name: value for name, value in parameters.items() if name in kind.model_fields}
+        if not _incomplete(kind):
+            variants: Iterable[Mapping[str, Any]] = getattr(kind, "variants", ({},))
+            for variant in variants:
+                yield kind.model_validate({**variant, **known})
+
+
+def _incomplete(kind: type[Parameters]) -> bool:
+    """Whether a procedure has a parameter without a default, so that nothing can be planned for it here."""
+    return any(field.is_required() for field in kind.model_fields.values())
+
+
 def _whole_numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
@@ -70,16 +99,16 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
 
 
 def _telling_p_as(p0: float) -> list[float]:
-    """A hopeless image, two on either side of the edge, and an easy one."""
+    """Four values of p_A: a hopeless image, one on either side of the edge, and an easy one."""
     return [round(p0 + (1 - p0) * share, 6) for share in (-1.0, -0.1, 0.1, 0.5)]
 
 
 def _plan_as_json(each: Plan, p_as: list[float]) -> dict[str, Any]:
-    said = {name: value for name, value in vars(each).items() if name not in ("procedure", "boundaries")}
-    said["procedure"] = each.procedure.model_dump()
+    fields = {name: value for name, value in vars(each).items() if name not in ("procedure", "boundaries")}
+    fields["procedure"] = each.procedure.model_dump()
     if each.boundaries is not None:
-        said["expected"] = [{"p_a": p, **vars(each.expected(p))} for p in p_as]
-    return said
+        fields["expected"] = [{"p_a": p, **vars(each.expected(p))} for p in p_as]
+    return fields
 
 
 def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
@@ -103,10 +132,11 @@ def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
     out.print(priced)
 
 
-def _recommendation(n: int, alpha: float) -> str:
+def _recommendation(n: int | None, alpha: float) -> str:
     from smoothcert.plan import recommended_stages
 
     try:
-        return " ".join(f"{stage:,}" for stage in recommended_stages(n, alpha=alpha))
+        stages = recommended_stages(alpha=alpha) if n is None else recommended_stages(n, alpha=alpha)
     except DomainError as error:
         return str(error)
+    return " ".join(f"{stage:,}" for stage in stages)

@@ -1,4 +1,4 @@
-"""What people see: results on standard output, everything else on standard error, colours on a terminal alone."""
+"""The screen: results on standard output, everything else on standard error, colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 WIDE = 160
-"""Columns where no terminal says how many: a program that reads the lines wants them whole."""
+"""The columns without a terminal: a program that reads the lines needs them unbroken."""
 FOLDED = 12
-"""Characters of a word that stay together, however narrow a table is."""
+"""The characters of a word that stay together, however narrow a table is."""
 
 out = Console(
     highlight=False, width=None if sys.stdout is None or sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
@@ -24,7 +24,7 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def plain(text: object) -> Text:
-    """Text as it is: neither markup nor what a terminal would obey, whoever named the file or the class."""
+    """Literal text: neither markup nor control characters take effect, whatever the name of a file or a class is."""
     return Text("".join(character if character.isprintable() else "?" for character in str(text)))
 
 
@@ -40,7 +40,7 @@ def table(*columns: str, numbers: tuple[str, ...] = (), title: str | None = None
 
 
 def fitting(made: Table) -> RenderableType:
-    """A tight table; or where the screen is too narrow for it, a paragraph for each row, headed by its first cell."""
+    """A tight table; or, on a screen that is too narrow for it, a paragraph for each row, headed by its first cell."""
     if sum(_least_width(column) + 2 for column in made.columns) <= out.width:
         return made
     rows = zip(*(column.cells for column in made.columns), strict=True)
@@ -57,7 +57,7 @@ def _paragraph(row: Sequence[RenderableType], columns: Sequence[Column]) -> Rend
 
 
 def _least_width(column: Column) -> int:
-    """At which it can be read."""
+    """The width at which a column can be read."""
     cells = [Text.from_markup(cell).plain if isinstance(cell, str) else str(cell) for cell in column.cells]
     if column.no_wrap:
         return max(map(cell_len, [str(column.header), *cells]))
@@ -66,5 +66,5 @@ def _least_width(column: Column) -> int:
 
 
 def note(text: object) -> None:
-    """A line that is no result."""
+    """Print a line that is not a result."""
     err.print(plain(text))

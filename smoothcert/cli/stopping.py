@@ -1,4 +1,4 @@
-"""Being told to stop: SIGTERM, and SIGHUP when the terminal is closed, end a command as Ctrl-C does."""
+"""Signals: SIGTERM, and SIGHUP when the terminal is closed, end a command as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from smoothcert.cli.codes import SIGNALED
 
 
 class StoppedError(KeyboardInterrupt):
-    """By another signal than that of Ctrl-C."""
+    """The command was stopped by another signal than that of Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
 
 
-def hear_signals() -> None:
-    """From now on."""
+def handle_signals() -> None:
+    """Raise StoppedError on SIGTERM and SIGHUP from now on."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup has it ignored, and so it stays
+        if (
+            number is not None and signal.getsignal(number) is signal.SIG_DFL
+        ):  # nohup ignores SIGHUP, and it must stay ignored
             signal.signal(number, _stop)
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """By the signal that came."""
     return SIGNALED + (interrupt.number if isinstance(interrupt, StoppedError) else signal.SIGINT)
 
 

@@ -1,6 +1,6 @@
-"""`smoothcert verify`: a certificate, or whatever holds several.
+"""`smoothcert verify`: a certificate, or a file that holds several.
 
-That is a certification as the service gives it, a list, or JSON lines: certificates, or a ledger of them.
+Such a file is a certification as the service returns it, a list, or JSON lines: certificates, or a ledger of them.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from smoothcert.cli.screen import out, plain
 from smoothcert.errors import CertificateError, SmoothcertError
 
 RUN = {"run", "once"}
+"""The keys of the first line of a ledger."""
 FINISHED = {"image", "label", "seconds", "certificate"}
-"""What lines of a ledger have: the first one, and the others."""
+"""The keys that the other lines of a ledger may have."""
 
 
 def verify(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE", help="certificates, certifications, lists or lines of them; - for standard input"
+            metavar="FILE", help="Certificates, certifications, lists or lines of them; - for standard input."
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Recompute everything that follows from a certificate's counts; exit 1 if anything is wrong."""
+    """Recompute everything that follows from a certificate's counts; the exit code is 1 if anything is wrong."""
     wrong = 0
     for file in files:
         count, problems = _checked(file)
         wrong += bool(problems)
         if as_json:
-            said = {"file": str(file), "certificates": count, "consistent": not problems, "problems": problems}
-            print(json.dumps(said))
+            record = {"file": str(file), "certificates": count, "consistent": not problems, "problems": problems}
+            print(json.dumps(record))
             continue
         several = f" ({count:,} certificates)" if count > 1 else ""
         out.print("[bold red]wrong[/]" if problems else "[bold green]consistent[/]", end="  ")
@@ -51,7 +52,7 @@ def verify(
 
 
 def _checked(file: Path) -> tuple[int, list[str]]:
-    """How many certificates there are in a file, and what is wrong with them."""
+    """The number of certificates in a file, and what is wrong with them."""
     count, problems = 0, []
     try:
         text = _standard_input() if str(file) == "-" else file.read_bytes()
@@ -82,15 +83,15 @@ def _problems(text: str | bytes) -> list[str]:
 
 
 def _certificates(text: bytes) -> Iterator[tuple[str, str | bytes]]:
-    """The text of each certificate, and where it stands if it is one of several."""
+    """The text of each certificate, and its place if it is one of several."""
     try:
-        said = _read(text)
+        payload = _read(text)
     except (ValueError, RecursionError) as error:
         if len(lines := text.splitlines()) < 2:
             raise CertificateError(f"not a certificate: {error}") from error
         yield from _lines(lines)
         return
-    several = said["certificates"] if _is_certification(said) else said
+    several = payload["certificates"] if _is_certification(payload) else payload
     if not isinstance(several, list):
         yield "", text
         return
@@ -100,23 +101,25 @@ def _certificates(text: bytes) -> Iterator[tuple[str, str | bytes]]:
         yield f"certificates[{i}]: ", json.dumps(each)
 
 
-def _is_certification(said: object) -> bool:
-    """Whether it holds certificates and claims nothing besides, as one altered to look like both would."""
+def _is_certification(payload: object) -> bool:
+    """Whether it holds certificates and has no other fields: an altered certificate could look like both."""
     from smoothcert.certification import Certification
 
-    return isinstance(said, dict) and "certificates" in said and said.keys() <= Certification.model_fields.keys()
+    return (
+        isinstance(payload, dict) and "certificates" in payload and payload.keys() <= Certification.model_fields.keys()
+    )
 
 
 def _lines(lines: list[bytes]) -> Iterator[tuple[str, str | bytes]]:
     found = 0
     for number, line in enumerate(lines, 1):
         try:
-            said = _read(line) if line.strip() else {"run": None}
+            record = _read(line) if line.strip() else {"run": None}
         except (ValueError, RecursionError) as error:
             raise CertificateError(f"line {number}: not a certificate: {error}") from error
-        if isinstance(said, dict) and "certificate" in said and said.keys() <= FINISHED:
-            line = json.dumps(said["certificate"]).encode()
-        elif isinstance(said, dict) and "run" in said and said.keys() <= RUN:
+        if isinstance(record, dict) and "certificate" in record and record.keys() <= FINISHED:
+            line = json.dumps(record["certificate"]).encode()
+        elif isinstance(record, dict) and "run" in record and record.keys() <= RUN:
             continue
         found += 1
         yield f"line {number}: ", line
@@ -125,7 +128,7 @@ def _lines(lines: list[bytes]) -> Iterator[tuple[str, str | bytes]]:
 
 
 def _read(text: bytes) -> Any:
-    """JSON without a key that comes twice, of which another reader may see the other one."""
+    """Parse JSON in which no key comes twice: another reader may see the other value."""
     from smoothcert.certificate import without_repetition
 
     return json.loads(text, object_pairs_hook=without_repetition)

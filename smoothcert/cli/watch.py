@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from smoothcert.cli.answers import answer, end
+from smoothcert.cli.answers import exit_if_abstained, print_certificates
 from smoothcert.cli.options import ApiKey, AsJson, Url, connected
 from smoothcert.cli.screen import err, note, plain, table
 from smoothcert.figures import interval_text
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from smoothcert.client.events import Event
 
 MOST_IMAGES = 12
-"""Rows of images under way."""
+"""The most rows of images under way that are shown."""
 
 
 def watch(
-    certification: Annotated[str, typer.Argument(metavar="ID", help="of the certification: cert_...")],
+    certification: Annotated[str, typer.Argument(metavar="ID", help="The id of the certification: cert_...")],
     url: Url = None,
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Follow a certification to its end, and print its certificates.
 
-    Ctrl-C ends the watching alone: the certification goes on. Exit code 3 where images were abstained from.
+    Ctrl-C ends only the command: the certification goes on. The exit code is 3 if some images were abstained from.
     """
     from smoothcert.client.outcome import certificates
 
@@ -43,31 +43,31 @@ def watch(
             interrupt.add_note(f"the certification goes on; `smoothcert watch {certification}` follows it again")
             raise
     found = certificates(ended)
-    answer(found, [each.index for each in found], as_json=as_json)
-    end(found)
+    print_certificates(found, [each.index for each in found], as_json=as_json)
+    exit_if_abstained(found)
 
 
 def _follow(client: Client, certification: str) -> None:
-    """Show every event: a view that changes on a terminal, a line for each change of the status elsewhere."""
-    view = View(certification)
+    """Show every event: in a live view on a terminal, elsewhere as a line for each change of the status."""
+    view = CertificationView(certification)
     with Live(console=err, transient=True) if err.is_terminal else nullcontext() as live:
         for event in client.certifications.events(certification):
-            changed = view.hear(event)
+            changed = view.update(event)
             if live:
                 live.update(view.render())
             elif changed:
                 note(f"{certification}: {view.status}")
 
 
-class View:
-    """What is known of a certification under way."""
+class CertificationView:
+    """A certification under way, as its events describe it."""
 
     def __init__(self, certification: str) -> None:
         self.certification, self.status = certification, ""
         self._progress: Progress | None = None
 
-    def hear(self, event: Event) -> bool:
-        """Take it in; says whether the status is another one."""
+    def update(self, event: Event) -> bool:
+        """Apply an event; returns whether the status has changed."""
         before = self.status
         if event.name in ("status", "completed"):
             self.status = _status(event.data)  # type: ignore[arg-type]
@@ -75,7 +75,6 @@ class View:
         return self.status != before
 
     def render(self) -> RenderableType:
-        """For the screen."""
         lines: list[RenderableType] = [plain(f"{self.certification}: {self.status}")]
         if (progress := self._progress) is not None:
             done = f"{progress.images_done} of {progress.images_total} images done"

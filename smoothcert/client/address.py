@@ -1,4 +1,4 @@
-"""Where the service is, and the key that opens it."""
+"""The address of the service and the key for it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from smoothcert import __version__
 from smoothcert.errors import DomainError, shown
 
-HERE = "http://127.0.0.1:8000"
-"""Where `make serve` listens."""
+LOCAL_URL = "http://127.0.0.1:8000"
+"""The address at which `make serve` listens."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """The URL that the paths of the API begin with, and a key; the key is never shown."""
+    """The URL that the paths of the API begin with, and a key, which is never shown."""
 
     url: str
     key: str = field(repr=False)
 
     @classmethod
     def of(cls, base_url: str | None, api_key: str | None) -> Address:
-        """What is given, or else what SMOOTHCERT_URL and SMOOTHCERT_API_KEY say, or else a service on this machine."""
-        url = base_url or os.environ.get("SMOOTHCERT_URL") or HERE
+        """The arguments, or else SMOOTHCERT_URL and SMOOTHCERT_API_KEY, or else a service on this machine."""
+        url = base_url or os.environ.get("SMOOTHCERT_URL") or LOCAL_URL
         key = api_key or os.environ.get("SMOOTHCERT_API_KEY") or ""
         _require_url(url)
         if not isinstance(key, str):
@@ -37,21 +37,23 @@ class Address:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of every request."""
-        said = {"User-Agent": f"smoothcert/{__version__}", "Accept": "application/json"}
-        return said | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
+        """The headers that every request has."""
+        headers = {"User-Agent": f"smoothcert/{__version__}", "Accept": "application/json"}
+        return headers | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
 
 
 def _require_url(url: str) -> None:
     if not isinstance(url, str):
         raise DomainError(f"base_url must be text, got {type(url).__name__}")
     try:
-        httpx.URL(url)  # refuses what urlsplit passes over
+        httpx2.URL(url)  # refuses characters that urlsplit passes over
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except (httpx.InvalidURL, ValueError):
-        known = False
-    if not known or parts.query or parts.fragment:
-        raise DomainError(f"base_url (or SMOOTHCERT_URL) must look like {HERE} or https://host/path, got {shown(url)}")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except (httpx2.InvalidURL, ValueError):
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise DomainError(
+            f"base_url (or SMOOTHCERT_URL) must look like {LOCAL_URL} or https://host/path, got {shown(url)}"
+        )
     if parts.username or parts.password:
-        raise DomainError("base_url must have no name or password in it; the key goes into api_key")
+        raise DomainError("base_url must not contain a user name or a password; the key goes into api_key")

@@ -1,4 +1,4 @@
-"""Answers of the service: what they say, or the error that they are."""
+"""Responses of the service: the model that one holds, or the error that it stands for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 from pydantic import BaseModel, ValidationError
 
 from smoothcert.client.errors import (
@@ -22,69 +22,69 @@ from smoothcert.client.retries import retry_after
 from smoothcert.errors import explain
 from smoothcert.problem import Problem
 
-MOST_SAID = 500
-"""Characters of what is wrong with an answer; it may be wrong in a thousand places."""
+MOST_EXPLAINED = 500
+"""The most characters of a VersionError's explanation: a response can be wrong in a thousand places."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def read(model: type[Model], text: str | bytes) -> Model:
-    """What an answer says; VersionError where it is not understood.
+    """Parse a response; VersionError if it is not understood.
 
-    What a later version of the service has added is passed over, but in a certificate, where everything counts.
+    Fields that a later version of the service has added are ignored, except in a certificate, where every field counts.
     """
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        if not (unknown := _passed_over(error)):
-            raise VersionError(explain(error)[:MOST_SAID]) from error
-    said = json.loads(text)
+        if not (unknown := _ignorable(error)):
+            raise VersionError(explain(error)[:MOST_EXPLAINED]) from error
+    payload = json.loads(text)
     for place in unknown:
-        _remove(said, place)
-    return read(model, json.dumps(said))
+        _remove(payload, place)
+    return read(model, json.dumps(payload))
 
 
-def _passed_over(error: ValidationError) -> list[tuple[int | str, ...]]:
-    """The unknown fields of requests; none where anything else is wrong, which no removal would help."""
+def _ignorable(error: ValidationError) -> list[tuple[int | str, ...]]:
+    """The places of unknown fields in requests; none if anything else is wrong, because then removal does not help."""
     found = [each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"]
     harmless = len(found) == error.error_count() and all("request" in place for place in found)
     return found if harmless else []
 
 
-def _remove(said: Any, place: Sequence[int | str]) -> None:
+def _remove(payload: Any, place: Sequence[int | str]) -> None:
     *way, last = place
     for key in way:
-        # pydantic's ways also name the kind that it took a value for, which is no key
-        said = said[key] if isinstance(key, int) or key in said else said
-    del said[last]
+        # pydantic's locations also contain the name of the union member that it chose, which is not a key
+        payload = payload[key] if isinstance(key, int) or key in payload else payload
+    del payload[last]
 
 
-def problem(response: httpx.Response) -> ClientError:
-    """The error that an answer is, by its code; by its status where the code is of a later version or there is none."""
-    said = _problem_in(response)
-    code = said.code if said else AnswerError.codes[0]
+def problem(response: httpx2.Response) -> ClientError:
+    """The error that a response stands for: by its code, or by its status if the code is unknown or missing."""
+    found = _problem_in(response)
+    code = found.code if found else AnswerError.codes[0]
     kind = BY_CODE.get(code, AnswerError)
     if kind is AnswerError:
         kind = ServerError if response.status_code in SERVER_ERRORS else BY_STATUS.get(response.status_code, kind)
     return kind(
-        said.detail if said else _foreign(response),
+        found.detail if found else _foreign(response),
         code=code,
         status=response.status_code,
-        request_id=said.request_id if said else response.headers.get("x-request-id"),
-        errors=said.errors if said else (),
+        request_id=found.request_id if found else response.headers.get("x-request-id"),
+        errors=found.errors if found else (),
         retry_after=retry_after(response.headers.get("retry-after")),
     )
 
 
-def _problem_in(response: httpx.Response) -> Problem | None:
+def _problem_in(response: httpx2.Response) -> Problem | None:
     try:
         return Problem.model_validate_json(response.content)
     except ValidationError:
         return None
 
 
-def _foreign(response: httpx.Response) -> str:
-    """What a proxy or another service answered."""
+def _foreign(response: httpx2.Response) -> str:
+    """A sentence about the response of a proxy or of another service."""
     url, kind = response.request.url.copy_with(query=None), response.headers.get("content-type", "nothing")
-    said = f"{response.status_code} {response.reason_phrase}".strip()
-    return f"{url} answered {said} with {kind}, which no smoothcert service does: is the address right?"
+    status = f"{response.status_code} {response.reason_phrase}".strip()
+    return f"{url} answered {status} with {kind}, which a smoothcert service never does: is the address right?"

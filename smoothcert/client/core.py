@@ -1,11 +1,11 @@
-"""All that a client can do, as steps.
+"""Everything that a client can do, as steps.
 
-    Client, AsyncClient      what people call; perform the steps
+    Client, AsyncClient      the public classes, which perform the steps
       Core                   submit, get, cancel, ..., certify; `many.py` for whole data sets
         Following            events, through cuts of the connection
-          Exchange           a request and its answer, through retries
+          Exchange           a request and its response, through retries
 
-No socket, no event loop and no thread is below the first line.
+Nothing below the first line has a socket, an event loop or a thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 from smoothcert.certificate import Certificate
 from smoothcert.certification import ENDED, Certification, CertificationPage, Status
-from smoothcert.client.bar import Report, Shown
+from smoothcert.client.bar import ProgressCallback, Shown
 from smoothcert.client.deadline import Deadline
 from smoothcert.client.errors import (
     AlreadyEndedError,
@@ -33,27 +33,29 @@ from smoothcert.client.errors import (
     VersionError,
 )
 from smoothcert.client.exchange import NEVER, Exchange
+from smoothcert.client.fields import RequestFields, make_request, payload
 from smoothcert.client.following import Following
 from smoothcert.client.images import EncodedImage, naming_files
 from smoothcert.client.outcome import certificates, not_ended
 from smoothcert.client.picture import picture
-from smoothcert.client.question import RequestFields, ask, told
 from smoothcert.client.retries import Retries
-from smoothcert.client.steps import HangUp, Send, Sleep, Steps, Tell
+from smoothcert.client.steps import CloseStream, Emit, Send, Sleep, Steps
 from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
 from smoothcert.request import CertificationRequest, PlanRequest
 
 CERTIFICATIONS, ENSEMBLES, PLAN, VERIFY = "/v1/certifications", "/v1/ensembles", "/v1/plan", "/v1/verify"
 JSON = {"Content-Type": "application/json"}
 PAGE = 100
+"""The certifications of one page of a list."""
 POLL_S = 2
-"""That the service is asked to wait for the end before it answers,"""
+"""The seconds for which a poll asks the service to wait for the end before it answers."""
 UNASKED_POLL_S = 1.0
-"""and that is waited here where it did not."""
+"""The seconds between two polls if the service has not waited."""
 LAST_SECONDS = 12.0
-"""Before a deadline it is polled: events can be silent for ten seconds, and nobody is woken from reading them."""
+"""The seconds before a deadline in which the client polls: events can be silent for ten seconds, and reading them
+cannot be interrupted."""
 PATIENCE = 2
-"""Connections without an event, one after the other, after which events are given up and it is polled."""
+"""The connections in a row without an event after which the client polls instead."""
 
 Leaving = Literal["cancel", "leave"]
 
@@ -68,8 +70,6 @@ class Certifying(RequestFields, total=False):
 
 @dataclass(frozen=True)
 class Core:
-    """What a client can do."""
-
     exchange: Exchange
 
     # --- certifications
@@ -82,15 +82,15 @@ class Core:
         *,
         leaving: Leaving = "cancel",
     ) -> Steps[Certification]:
-        """Post it, under a key of its own: however often it is sent, it is certified once.
+        """Post the images under a new idempotency key: however often they are sent, they are certified once.
 
-        Whoever leaves before the answer has come cancels it, or leaves it.
+        An exception before the response, such as Ctrl-C, cancels the certification, or leaves it to go on.
         """
-        content = json.dumps({**told(request), "images": [image.sent for image in images]}).encode()
+        content = json.dumps({**payload(request), "images": [image.sent for image in images]}).encode()
         headers = {**JSON, "Idempotency-Key": secrets.token_hex(16)}
         send = Send("POST", CERTIFICATIONS, headers, content=content)
         try:
-            return (yield from self.exchange.ask(send, Certification, deadline))
+            return (yield from self.exchange.fetch(send, Certification, deadline))
         except InvalidImageError as error:
             error.detail = naming_files(error.detail, images)
             raise
@@ -105,27 +105,27 @@ class Core:
             raise
 
     def get(self, certification: str, *, wait_s: int = 0, deadline: Deadline = NEVER) -> Steps[Certification]:
-        """As it is now, or at its end if that comes within the wait."""
+        """The certification as it is now, or at its end if that comes within the wait."""
         headers = {"Prefer": f"wait={wait_s}"} if wait_s else {}
         send = Send("GET", _path(CERTIFICATIONS, certification), headers, wait_s=wait_s)
-        return (yield from self.exchange.ask(send, Certification, deadline))
+        return (yield from self.exchange.fetch(send, Certification, deadline))
 
     def summaries(self, status: Status | None) -> Steps[None]:
-        """Tells a CertificationSummary of each, the newest first."""
+        """Emits a CertificationSummary of each certification, the newest first."""
         params = {"limit": str(PAGE)} | ({"status": status} if status else {})
         while True:
-            page = yield from self.exchange.ask(Send("GET", CERTIFICATIONS, params=params), CertificationPage)
+            page = yield from self.exchange.fetch(Send("GET", CERTIFICATIONS, params=params), CertificationPage)
             for summary in page.data:
-                yield Tell(summary)
+                yield Emit(summary)
             if page.next_cursor is None:
                 return
             params |= {"cursor": page.next_cursor}
 
     def cancel(self, certification: str) -> Steps[Certification]:
-        """AlreadyEndedError where it has ended otherwise; one that is canceled already is as it should be."""
+        """Cancel a certification; AlreadyEndedError if it has ended in another way than by a cancellation."""
         send = Send("POST", _path(CERTIFICATIONS, certification) + "/cancel")
         try:
-            return (yield from self.exchange.ask(send, Certification))
+            return (yield from self.exchange.fetch(send, Certification))
         except AlreadyEndedError:
             found = yield from self.get(certification)
             if found.status != "canceled":
@@ -133,15 +133,15 @@ class Core:
             return found
 
     def delete(self, certification: str) -> Steps[None]:
-        """Forget it; StillRunningError where it has not ended."""
+        """Delete a certification; StillRunningError if it has not ended."""
         try:
-            yield from self.exchange.answer(Send("DELETE", _path(CERTIFICATIONS, certification)))
+            yield from self.exchange.response(Send("DELETE", _path(CERTIFICATIONS, certification)))
         except UnknownCertificationError as error:
-            if error.attempts == 1:  # else the first attempt did it, and its answer was lost
+            if error.attempts == 1:  # otherwise the first attempt deleted it, and its response was lost
                 raise
 
     def events(self, certification: str) -> Steps[None]:
-        """Tells each Event, from what it is now to `completed`."""
+        """Emits each Event, from the current status to `completed`."""
         path = _path(CERTIFICATIONS, certification) + "/events"
         following = Following(self.exchange, path, patience=self.exchange.retries.most)
         while not following.ended:
@@ -150,9 +150,9 @@ class Core:
             except VersionError as error:
                 raise (yield from self.exchange.version_error(Send("GET", path), error)) from error
             if event:
-                yield Tell(event)
+                yield Emit(event)
 
-    def wait(self, certification: str, deadline: Deadline, report: Report) -> Steps[Certification]:
+    def wait(self, certification: str, deadline: Deadline, report: ProgressCallback) -> Steps[Certification]:
         """The certification at its end, however it ended; WaitTimeoutError at the deadline."""
         following = Following(
             self.exchange, _path(CERTIFICATIONS, certification) + "/events", patience=PATIENCE, deadline=deadline
@@ -165,11 +165,11 @@ class Core:
         except (NoAnswerError, AnswerError, VersionError) as error:
             if isinstance(error, UnknownCertificationError | ExpiredError):
                 raise
-            # anything between here and there may not let streams through: polling tells what really is
-        yield HangUp()
+            # a proxy on the way may not let streams through; polling finds out what is really wrong
+        yield CloseStream()
         return (yield from self._poll(certification, deadline, report))
 
-    def _poll(self, certification: str, deadline: Deadline, report: Report) -> Steps[Certification]:
+    def _poll(self, certification: str, deadline: Deadline, report: ProgressCallback) -> Steps[Certification]:
         while True:
             wait_s = int(min(POLL_S, deadline.left))
             half = Deadline(wait_s / 2)
@@ -179,22 +179,26 @@ class Core:
                 return found
             if not deadline.left:
                 raise not_ended(found, deadline)
-            if half.left or not wait_s:  # nobody has waited
+            if half.left or not wait_s:  # the service has not waited
                 yield Sleep(min(UNASKED_POLL_S, deadline.left))
 
     def certify(
         self,
         images: Sequence[EncodedImage],
-        question: RequestFields,
+        fields: RequestFields,
         *,
         wait_timeout: float | None,
         leaving: Leaving,
-        report: Report,
+        report: ProgressCallback,
     ) -> Steps[tuple[Certificate, ...]]:
-        """The certificates, in the order of the images; whoever leaves before the end cancels it, or leaves it."""
+        """The certificates, in the order of the images.
+
+        An exception before the end, such as Ctrl-C, cancels the certification, or leaves it to go on.
+        """
         require_known(leaving)
         deadline = Deadline(wait_timeout)
-        certification = yield from self.submit(images, ask(question, CertificationRequest), deadline, leaving=leaving)
+        request = make_request(fields, CertificationRequest)
+        certification = yield from self.submit(images, request, deadline, leaving=leaving)
         try:
             certification = yield from self.wait(certification.id, deadline, report)
         except BaseException as error:  # also Ctrl-C
@@ -204,7 +208,7 @@ class Core:
         return tuple(each.beside(picture(image.sent)) for each, image in zip(found, images, strict=True))
 
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:
-        """Cancel those certifications, or not; notes at the error what became of them."""
+        """Cancel the certifications, or let them go on; a note at the error says what became of each."""
         for number, certification in enumerate(certifications):
             try:
                 error.add_note((yield from self._left(certification, leaving)))
@@ -214,7 +218,7 @@ class Core:
                 raise
 
     def _left(self, certification: str, leaving: Leaving) -> Steps[str]:
-        """What became of it, in words."""
+        """A sentence about what became of the certification."""
         follow = f"`smoothcert watch {certification}` follows it"
         if leaving == "leave":
             return f"the certification {certification} goes on; {follow}"
@@ -227,10 +231,10 @@ class Core:
         return f"the certification {certification} was canceled"
 
     def _leave_unanswered(self, send: Send, leaving: Leaving, error: BaseException) -> Steps[None]:
-        """Leave what may have been accepted: sent again under its key, it is the same and says its id."""
+        """Leave a certification that may have been accepted: its request, sent again, gives its id."""
         unknown = "the certification may have been accepted, and then it goes on"
         try:
-            accepted = yield from self._hasty.exchange.ask(send, Certification, Deadline(0))
+            accepted = yield from self._hasty.exchange.fetch(send, Certification, Deadline(0))
         except ClientError as failure:
             error.add_note(f"{unknown} ({failure})")
         except BaseException as impatience:  # Ctrl-C again
@@ -241,39 +245,37 @@ class Core:
 
     @property
     def _hasty(self) -> Core:
-        """Sends everything once: whoever leaves does not want to wait."""
+        """A core that sends every request once: a caller that leaves does not want to wait."""
         return Core(Exchange(self.exchange.address, Retries(most=0)))
 
-    # --- the others
+    # --- ensembles, plans, verifications
 
     def ensembles(self) -> Steps[list[ServedEnsemble]]:
-        """All that are served."""
-        served = yield from self.exchange.ask(Send("GET", ENSEMBLES), EnsembleList)
+        served = yield from self.exchange.fetch(Send("GET", ENSEMBLES), EnsembleList)
         return [*served.data]
 
     def ensemble(self, name: str) -> Steps[ServedEnsemble]:
-        """One of them."""
-        return (yield from self.exchange.ask(Send("GET", _path(ENSEMBLES, name)), ServedEnsemble))
+        return (yield from self.exchange.fetch(Send("GET", _path(ENSEMBLES, name)), ServedEnsemble))
 
-    def plan(self, question: RequestFields, image_count: int) -> Steps[PlanAnswer]:
-        """What the question could prove, and what it would cost."""
-        content = json.dumps(told(ask(question, PlanRequest, image_count=image_count))).encode()
-        return (yield from self.exchange.ask(Send("POST", PLAN, JSON, content=content), PlanAnswer))
+    def plan(self, fields: RequestFields, image_count: int) -> Steps[PlanAnswer]:
+        """What such a request could prove, and what it would cost."""
+        content = json.dumps(payload(make_request(fields, PlanRequest, image_count=image_count))).encode()
+        return (yield from self.exchange.fetch(Send("POST", PLAN, JSON, content=content), PlanAnswer))
 
     def verify(self, certificate: Certificate | str | bytes) -> Steps[VerificationAnswer]:
-        """Whether all of it follows from its counts, as the service sees it."""
+        """Whether all of a certificate follows from its counts, computed by the service."""
         text = certificate.to_json() if isinstance(certificate, Certificate) else certificate
         content = text.encode() if isinstance(text, str) else text
-        return (yield from self.exchange.ask(Send("POST", VERIFY, JSON, content=content), VerificationAnswer))
+        return (yield from self.exchange.fetch(Send("POST", VERIFY, JSON, content=content), VerificationAnswer))
 
 
 def require_known(leaving: Leaving) -> None:
-    """InvalidRequestError where it is not one of those."""
+    """Raise InvalidRequestError if it is not a value of `Leaving`."""
     if leaving not in get_args(Leaving):
         raise InvalidRequestError(f"on_timeout must be 'cancel' or 'leave', got {leaving!r}")
 
 
 def _path(folder: str, name: str) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
-        raise InvalidRequestError(f"{name!r} is no name of anything in {folder}")
+        raise InvalidRequestError(f"{name!r} is not a name of anything in {folder}")
     return f"{folder}/{name}"

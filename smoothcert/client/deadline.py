@@ -1,4 +1,4 @@
-"""A time by which something must have happened."""
+"""A time by which a wait must end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smoothcert.errors import DomainError, require_number
 
 
 class Deadline:
-    """So many seconds from now; None for never."""
+    """A number of seconds from now; None for never."""
 
     def __init__(self, seconds: float | None) -> None:
         if seconds is not None:
@@ -21,5 +21,5 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds, zero when it has passed."""
+        """The seconds that are left; zero when the deadline has passed."""
         return max(0.0, self._at - time.monotonic())

@@ -1,28 +1,28 @@
-"""Everything that a client raises on purpose. `BY_CODE` and `FAILED_BY_CODE` say which code gives which class.
+"""The errors of the client. `BY_CODE` and `FAILED_BY_CODE` map each code of the service to its class.
 
 SmoothcertError                          smoothcert/errors.py
-└── ClientError                          has code, status, detail, request_id, errors, retry_after, attempts
-    ├── ImageError (also a ValueError)   something that cannot be sent as an image
-    ├── NoAnswerError                    the service cannot be reached: says where it was tried
-    ├── VersionError                     an answer that this version does not understand
+└── ClientError                          with code, status, detail, request_id, errors, retry_after, attempts
+    ├── ImageError (also a ValueError)   a value that cannot be sent as an image
+    ├── NoAnswerError                    the service cannot be reached; names the address
+    ├── VersionError                     a response that this version does not understand
     ├── WaitTimeoutError (TimeoutError)  a certification has not ended within `wait_timeout`
-    ├── CertificationFailedError         a certification ended without an answer; has the certification
+    ├── CertificationFailedError         a certification ended without certificates; has the certification
     │   ├── WorkerDiedError, DeadlineExceededError, EnsembleChangedError, EngineFailedError, InputLostError
-    │   └── CanceledError                it was canceled
-    └── AnswerError                      the service said no
-        ├── BadRequestError              it cannot read the request
+    │   └── CanceledError                the certification was canceled
+    └── AnswerError                      the service refused the request
+        ├── BadRequestError              the service cannot read the request
         ├── UnauthorizedError            the key is missing or wrong
         ├── NotFoundError
         │   ├── UnknownEnsembleError, UnknownCertificationError
-        │   └── ExpiredError             the certification has been forgotten
+        │   └── ExpiredError             the certification has been deleted after its time
         ├── ConflictError                the Idempotency-Key belongs to another request
         │   └── AlreadyEndedError, StillRunningError
         ├── TooLargeError                too many bytes, pixels or images for one request
         ├── InvalidRequestError (also a ValueError), found here or by the service
         │   ├── InvalidImageError, InvalidCertificateError, NoiseMismatchError, TooManySamplesError
-        │   └── RadiusOutOfReachError    says the largest radius that could be proved
-        ├── BusyError                    later: retry_after says when
-        └── ServerError                  a mistake of the service, or it is not available
+        │   └── RadiusOutOfReachError    names the largest radius that could be proved
+        ├── BusyError                    the service is busy; retry_after says when to try again
+        └── ServerError                  the service failed, or it is not available
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ REQUEST_TIMEOUT, TOO_MANY_REQUESTS, SERVER_ERRORS = 408, 429, range(500, 600)
 
 
 class ClientError(SmoothcertError):
-    """What a client raises. `code` is stable; `status` and `request_id` are None where no service has answered."""
+    """The base of all errors of a client. `code` is stable; `status` and `request_id` are None without a response."""
 
     codes: ClassVar[tuple[str, ...]] = ("client",)
-    """Those that give this class; the first stands where none is said."""
+    """The codes that give this class; the first is the default."""
     hint: ClassVar[str] = ""
-    """What to do about it."""
+    """What to do about it, in Python."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ClientError(SmoothcertError):
         self.errors = tuple(errors)
         """The fields of the request that are wrong."""
         self.retry_after = retry_after
-        """Seconds after which it might work."""
+        """The seconds after which the request may succeed; None if the service has not named any."""
         self.attempts = 1
         """How often the request was sent."""
 
@@ -80,7 +80,7 @@ class ClientError(SmoothcertError):
 
 
 class ImageError(ClientError, ValueError):
-    """Something that cannot be sent as an image."""
+    """A value that cannot be sent as an image."""
 
     codes = ("unreadable_image",)
 
@@ -90,16 +90,15 @@ class NoAnswerError(ClientError):
 
     codes = ("no_answer",)
     sent = True
-    """Whether the service may have got the request all the same."""
+    """Whether the service may have received the request."""
 
     @property
     def passing(self) -> bool:
-        """It may be back in a moment."""
         return True
 
 
 class VersionError(ClientError):
-    """An answer that this version of the client does not understand."""
+    """A response that this version of the client does not understand."""
 
     codes = ("version_mismatch",)
 
@@ -109,14 +108,14 @@ class WaitTimeoutError(ClientError, TimeoutError):
 
     codes = ("wait_timeout",)
     certification: Certification | None = None
-    """As it was then."""
+    """The certification at that time."""
 
 
-# --- certifications that ended without an answer
+# --- certifications that ended without certificates
 
 
 class CertificationFailedError(ClientError):
-    """A certification ended without an answer."""
+    """A certification ended without certificates."""
 
     codes = ("internal",)
     certification: Certification | None = None
@@ -129,7 +128,7 @@ class WorkerDiedError(CertificationFailedError):
 
 
 class DeadlineExceededError(CertificationFailedError):
-    """There was no answer before `deadline_s`."""
+    """The certification had not ended before `deadline_s`."""
 
     codes = ("deadline_exceeded",)
 
@@ -147,22 +146,22 @@ class EngineFailedError(CertificationFailedError):
 
 
 class InputLostError(CertificationFailedError):
-    """The images are no longer there."""
+    """The images are no longer stored."""
 
     codes = ("input_lost",)
 
 
 class CanceledError(CertificationFailedError):
-    """It was canceled."""
+    """The certification was canceled."""
 
     codes = ("canceled",)
 
 
-# --- answers that are problems
+# --- responses that are problems
 
 
 class AnswerError(ClientError):
-    """The service said no."""
+    """The service refused the request."""
 
     codes: ClassVar[tuple[str, ...]] = ("unexpected_answer",)
 
@@ -193,7 +192,7 @@ class UnauthorizedError(AnswerError):
 
 
 class NotFoundError(AnswerError):
-    """There is no such thing."""
+    """The path or the name in it is unknown."""
 
     codes = ("not_found",)
 
@@ -205,21 +204,21 @@ class UnknownEnsembleError(NotFoundError):
 
 
 class UnknownCertificationError(NotFoundError):
-    """There is no such certification, or it is another key's."""
+    """There is no such certification, or it belongs to another key."""
 
     codes = ("unknown_certification",)
     hint = "results are kept for a limited time, by default for a day"
 
 
 class ExpiredError(NotFoundError):
-    """The certification has been forgotten."""
+    """The certification has been deleted after its time."""
 
     codes = ("expired",)
     hint = "submit it again"
 
 
 class ConflictError(AnswerError):
-    """Not in the state that things are in."""
+    """The request does not fit the state of the certification, or its key belongs to another request."""
 
     codes = ("idempotency_conflict",)
 
@@ -244,37 +243,37 @@ class TooLargeError(AnswerError):
 
 
 class InvalidRequestError(AnswerError, ValueError):
-    """A field of the request is wrong; found by the service, or here before anything was sent."""
+    """A field of the request is wrong; found by the service, or by the client before anything was sent."""
 
     codes = ("invalid_request",)
 
 
 class InvalidImageError(InvalidRequestError):
-    """An image that the ensemble does not take as it is."""
+    """An image that the ensemble does not accept as it is."""
 
     codes = ("invalid_image",)
 
 
 class NoiseMismatchError(InvalidRequestError):
-    """The ensemble was trained for another sigma."""
+    """The ensemble was trained for another noise."""
 
     codes = ("noise_mismatch",)
 
 
 class RadiusOutOfReachError(InvalidRequestError):
-    """The radius can never be proved like this; the detail has the largest that can be."""
+    """The radius can never be proved by this procedure; the detail names the largest that can."""
 
     codes = ("radius_out_of_reach",)
 
 
 class TooManySamplesError(InvalidRequestError):
-    """More samples than a certification may draw."""
+    """The request could draw more samples than a certification may."""
 
     codes = ("too_many_samples",)
 
 
 class InvalidCertificateError(InvalidRequestError):
-    """Not a certificate."""
+    """The text is not a certificate."""
 
     codes = ("invalid_certificate",)
 
@@ -286,7 +285,7 @@ class BusyError(AnswerError):
 
 
 class ServerError(AnswerError):
-    """A mistake of the service, or it is not available."""
+    """The service failed, or it is not available."""
 
     codes = ("internal", "unavailable", "not_ready")
 
@@ -311,4 +310,4 @@ BY_STATUS: dict[int, type[AnswerError]] = {
     422: InvalidRequestError,
     429: BusyError,
 }
-"""For codes of a later version."""
+"""The class by HTTP status, for codes of a later version."""

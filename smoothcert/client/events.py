@@ -1,4 +1,4 @@
-"""Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as those of a certification."""
+"""Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) of a certification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smoothcert.client import answers
 
 MEDIA_TYPE = "text/event-stream"
 
-Name = Literal["status", "certificate", "progress", "completed"]
+EventName = Literal["status", "certificate", "progress", "completed"]
 _MODELS: dict[str, type[CertificationSummary | Certificate | Progress]] = {
     "status": CertificationSummary,
     "certificate": Certificate,
@@ -25,16 +25,16 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a CR at the very end may be half
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a certification."""
+    """A change of a certification."""
 
-    name: Name
+    name: EventName
     id: str
-    """Where to go on after it."""
+    """The position from which a later connection goes on after this event."""
     data: CertificationSummary | Certificate | Progress
 
     @property
     def progress(self) -> Progress | None:
-        """How far the certification has come, where the event tells."""
+        """How far the certification has come; None if the event does not contain it."""
         if isinstance(self.data, Certificate):
             return None
         return self.data if isinstance(self.data, Progress) else self.data.progress
@@ -42,7 +42,7 @@ class Event:
 
 @dataclass
 class Decoder:
-    """Bytes in, events out. Events of a name that is not known here are passed over."""
+    """Decodes bytes to events. Events with an unknown name are ignored."""
 
     _rest: bytes = b""
     _name: str = ""
@@ -50,7 +50,7 @@ class Decoder:
     _data: list[str] = field(default_factory=list)
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that are whole with these bytes."""
+        """The events that these bytes complete."""
         *lines, self._rest = _LINE_END.split(self._rest + chunk)
         for line in lines:
             if line:
@@ -70,9 +70,9 @@ class Decoder:
                 self._data.append(value)
 
     def _event(self) -> Event | None:
-        """At an empty line: what came before it."""
+        """The event that the empty line after it completes."""
         name, data = self._name, "\n".join(self._data)
         self._name, self._data = "", []
         if name not in _MODELS or not data:
             return None
-        return Event(cast(Name, name), self._id, answers.read(_MODELS[name], data))
+        return Event(cast(EventName, name), self._id, answers.read(_MODELS[name], data))

@@ -1,10 +1,10 @@
-"""One question to the service and its answer, through as many attempts as it takes."""
+"""One request to the service and its response, through as many attempts as it takes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import httpx
+import httpx2
 from pydantic import ValidationError
 
 from smoothcert import __version__
@@ -19,26 +19,26 @@ from smoothcert.published import Version
 
 NEVER = Deadline(None)
 GRACE_S = 5.0
-"""That a request may take even at a deadline: without an answer nobody knows how things stand."""
+"""The seconds that a request may take even at a deadline: without a response the state of things is unknown."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Asks the service at an address; whatever it sends must be safe to be sent twice."""
+    """Sends requests to an address. Every request must be safe to be sent twice."""
 
     address: Address
     retries: Retries
 
-    def answer(self, send: Send, deadline: Deadline = NEVER) -> Steps[httpx.Response]:
-        """The answer, which is a success; ClientError by its code where the service says no or nothing."""
+    def response(self, send: Send, deadline: Deadline = NEVER) -> Steps[httpx2.Response]:
+        """The response, which is a success; ClientError by its code if the service refuses or does not answer."""
         attempt = 1
         while True:
             try:
-                response: httpx.Response = yield replace(send, within_s=max(deadline.left, GRACE_S))
+                response: httpx2.Response = yield replace(send, within_s=max(deadline.left, GRACE_S))
                 if response.is_success:
                     return response
                 failure = answers.problem(response)
-            except httpx.RequestError as error:
+            except httpx2.RequestError as error:
                 failure = self.no_answer(error)
             failure.attempts = attempt
             pause = self.retries.pause(failure, attempt)
@@ -47,37 +47,37 @@ class Exchange:
             yield Sleep(pause)
             attempt += 1
 
-    def ask(self, send: Send, model: type[Model], deadline: Deadline = NEVER) -> Steps[Model]:
-        """What the answer says; VersionError where the service is of a version that is not understood here."""
+    def fetch(self, send: Send, model: type[Model], deadline: Deadline = NEVER) -> Steps[Model]:
+        """The response as a model; VersionError if the service has a version that is not understood here."""
         try:
-            response = yield from self.answer(send, deadline)
+            response = yield from self.response(send, deadline)
             return answers.read(model, response.content)
         except NotFoundError as error:
             if error.code not in (NotFoundError.codes[0], AnswerError.codes[0]):
                 raise
-            wrong: ClientError = error  # not even the path is known there
+            wrong: ClientError = error  # the service does not even know the path
         except VersionError as error:
             wrong = error
         raise (yield from self.version_error(send, wrong)) from wrong
 
-    def no_answer(self, error: httpx.RequestError) -> NoAnswerError:
-        """Says what was tried, what happened, and what to do."""
-        if isinstance(error, httpx.TimeoutException):
-            happened, remedy = "it takes too long", "is it overloaded? timeout= allows for more"
+    def no_answer(self, error: httpx2.RequestError) -> NoAnswerError:
+        """The error that names the address, the reason and the remedy."""
+        if isinstance(error, httpx2.TimeoutException):
+            reason, remedy = "it takes too long", "is it overloaded? timeout= allows for more"
         else:
-            happened, remedy = str(error) or type(error).__name__, "is it running, and is SMOOTHCERT_URL right?"
-        failure = NoAnswerError(f"no answer from {self.address.url} ({happened}); {remedy}")
-        failure.sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            reason, remedy = str(error) or type(error).__name__, "is it running, and is SMOOTHCERT_URL right?"
+        failure = NoAnswerError(f"no answer from {self.address.url} ({reason}); {remedy}")
+        failure.sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         failure.__cause__ = error
         return failure
 
     def version_error(self, send: Send, wrong: ClientError) -> Steps[VersionError]:
-        """What is not understood, who said it, and what to do; the service is asked for its version to say so."""
+        """The error that names the response, the version of the service, which is requested for it, and the remedy."""
         place = f"{send.method} {self.address.url}{send.path}"
         try:
-            response: httpx.Response = yield Send("GET", "/v1/version")
+            response: httpx2.Response = yield Send("GET", "/v1/version")
             version = Version.model_validate_json(response.content)
-        except (httpx.RequestError, ValidationError):
+        except (httpx2.RequestError, ValidationError):
             remedy = f"is that the address of a smoothcert service, of version {__version__}?"
         else:
             remedy = (

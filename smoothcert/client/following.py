@@ -1,27 +1,27 @@
-"""Following a certification by its events, through as many connections as it takes."""
+"""The events of a certification, through as many connections as it takes."""
 
 from __future__ import annotations
 
 from collections import deque
 
-import httpx
+import httpx2
 
 from smoothcert.client.deadline import Deadline
 from smoothcert.client.errors import AnswerError, ClientError
 from smoothcert.client.events import MEDIA_TYPE, Decoder, Event
 from smoothcert.client.exchange import NEVER, Exchange
-from smoothcert.client.steps import Hear, Listen, Sleep, Steps
+from smoothcert.client.steps import OpenStream, ReadChunk, Sleep, Steps
 
 NO_CONTENT = 204
 SILENCE_S = 30.0
-"""The service says something every ten seconds, if only that it is still there."""
+"""The seconds of silence after which a stream counts as cut: the service sends a comment every ten seconds."""
 
 
 class Following:
-    """The events of one certification; after a cut it goes on where it was, and no certificate is told twice."""
+    """The events of one certification; after a cut they go on where they were, and no certificate comes twice."""
 
     def __init__(self, exchange: Exchange, path: str, *, patience: int, deadline: Deadline = NEVER) -> None:
-        """Connections may end `patience` times in a row without having brought a single event."""
+        """Up to `patience` connections in a row may end without a single event."""
         self.ended = False
         self._exchange, self._path, self._patience, self._deadline = exchange, path, patience, deadline
         self._events: deque[Event] = deque()
@@ -30,14 +30,14 @@ class Following:
         self._fruitless = 0
 
     def next(self) -> Steps[Event | None]:
-        """The next event; None where the service has only said that it is still there, and at the end."""
+        """The next event; None if the service has only sent a comment, and at the end."""
         if not self._events and self._decoder is None:
             yield from self._connect()
         if not self._events and self._decoder is not None:
-            yield from self._hear(self._decoder)
-        return self._told() if self._events else None
+            yield from self._read(self._decoder)
+        return self._take() if self._events else None
 
-    def _told(self) -> Event:
+    def _take(self) -> Event:
         event = self._events.popleft()
         self._last, self._fruitless = event.id or self._last, 0
         self.ended = event.name == "completed"
@@ -45,21 +45,21 @@ class Following:
 
     def _connect(self) -> Steps[None]:
         headers = {"Accept": MEDIA_TYPE, "Last-Event-ID": self._last}
-        listen = Listen("GET", self._path, headers, silence_s=SILENCE_S)
-        response = yield from self._exchange.answer(listen, self._deadline)
+        opening = OpenStream("GET", self._path, headers, silence_s=SILENCE_S)
+        response = yield from self._exchange.response(opening, self._deadline)
         if response.status_code == NO_CONTENT:
             self.ended = True
             return
         if not response.headers.get("content-type", "").startswith(MEDIA_TYPE):
-            raise AnswerError(f"{self._path} is no event stream", status=response.status_code)
+            raise AnswerError(f"{self._path} is not an event stream", status=response.status_code)
         self._decoder = Decoder()
 
-    def _hear(self, decoder: Decoder) -> Steps[None]:
-        """Take in what comes next; an end before the end is a cut, however polite."""
+    def _read(self, decoder: Decoder) -> Steps[None]:
+        """Take in the next bytes; an end of the stream before the certification's end counts as a cut."""
         failure: ClientError = AnswerError(f"the events at {self._path} end before the certification does")
         try:
-            chunk: bytes = yield Hear()
-        except httpx.RequestError as error:
+            chunk: bytes = yield ReadChunk()
+        except httpx2.RequestError as error:
             chunk, failure = b"", self._exchange.no_answer(error)
         if chunk:
             self._events.extend(decoder.feed(chunk))

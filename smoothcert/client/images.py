@@ -1,9 +1,9 @@
-"""Images as people have them, and as they are sent.
+"""Images as callers have them, and as they are sent.
 
-A path (text or PathLike), a PNG, JPEG or WebP file that is open, or its bytes, a PIL image, or an array: numpy, torch,
-or anything that numpy can read; uint8, or floats from 0 to 1; [H, W, C], [C, H, W] or [H, W], and with a further axis
-in front, several images. Nothing is resized, rescaled or rounded here. Neither PIL nor torch is imported: whoever hands
-over one of their objects has done so.
+An image is a path (text or PathLike), an open PNG, JPEG or WebP file, its bytes, a PIL image, or an array: numpy,
+torch, or anything that numpy can read; uint8, or floats from 0 to 1; [H, W, C], [C, H, W] or [H, W]. An array with a
+further axis in front is several images. Nothing is resized, rescaled or rounded here. Neither PIL nor torch is
+imported: a caller that passes one of their objects has imported them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import numpy.typing as npt
 from smoothcert.client.errors import ImageError
 
 DTYPES = ("uint8", "float32", "float64")
-"""That the service takes."""
+"""The types of arrays that the service accepts."""
 
 MOST_BYTES = 64_000_000
-"""Of a file, which is read whole: more than the service takes by default."""
+"""The most bytes of a file, which is read whole; the service accepts fewer by default."""
 
 File = str | bytes | os.PathLike[str]
-"""A path, or what is in the file."""
+"""A path, or the bytes of a file."""
 Image = Any
 """A file, a PIL image or an array; PIL's and torch's classes cannot be named without importing them."""
 Several = list[Image] | tuple[Image, ...]
@@ -44,20 +44,20 @@ class EncodedImage:
 
     sent: str | dict[str, Any]
     name: str = ""
-    """Of its file, if it has one."""
+    """The name of its file, if it has one."""
 
     @property
     def size(self) -> int:
-        """Bytes, but for a few."""
+        """About the bytes that are sent."""
         return len(self.sent if isinstance(self.sent, str) else self.sent["data"])
 
     def sha256(self) -> str:
-        """Of what is sent."""
+        """The digest of the image as it is sent."""
         return hashlib.sha256(json.dumps(self.sent, sort_keys=True).encode()).hexdigest()
 
 
 def is_single(images: Any) -> bool:
-    """Whether this is one image, and not several."""
+    """Whether this is one image rather than several."""
     if isinstance(images, str | bytes | bytearray | memoryview | os.PathLike) or _is_of("PIL", images):
         return True
     return len(images.shape) < 4 if _is_array(images) else _is_open_file(images)
@@ -73,12 +73,12 @@ def each(images: Image | Iterable[Image]) -> Iterator[Image]:
     try:
         return iter([images] if is_single(images) else images)
     except TypeError:
-        wanted = "a path, the bytes of a file, a PIL image, an array, or several of them"
-        raise ImageError(f"an image must be {wanted}, got {type(images).__name__}") from None
+        accepted = "a path, the bytes of a file, a PIL image, an array, or several of them"
+        raise ImageError(f"an image must be {accepted}, got {type(images).__name__}") from None
 
 
 def encode(image: Image) -> EncodedImage:
-    """One image, ready to be sent; ImageError says what is wrong with it."""
+    """One image, ready to be sent; ImageError if it cannot be."""
     if isinstance(image, str | os.PathLike):
         return EncodedImage(_text(_content(Path(image))), str(image))
     if isinstance(image, bytes | bytearray | memoryview):
@@ -90,12 +90,12 @@ def encode(image: Image) -> EncodedImage:
     if _is_open_file(image):
         name = str(getattr(image, "name", type(image).__name__))
         return EncodedImage(_text(_rest(image, name)), name)
-    wanted = "a path, the bytes of a file, a PIL image or an array"
-    raise ImageError(f"an image must be {wanted}, got {type(image).__name__}")
+    accepted = "a path, the bytes of a file, a PIL image or an array"
+    raise ImageError(f"an image must be {accepted}, got {type(image).__name__}")
 
 
 def naming_files(detail: str, images: Sequence[EncodedImage]) -> str:
-    """What the service says of `images.3`, with the name of that file."""
+    """The detail of a problem with the name of the file after each `images.3`."""
 
     def named(match: re.Match[str]) -> str:
         number = int(match[1])
@@ -112,10 +112,12 @@ def _text(data: bytes) -> str:
 def _content(path: Path) -> bytes:
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # devices and pipes may never end
+        if not stat.S_ISREG(found.st_mode):  # reading a device or a pipe may never end
             raise ImageError(f"the image {str(path)!r} is not a regular file")
         if found.st_size > MOST_BYTES:
-            raise ImageError(f"the image {str(path)!r} has {found.st_size:,} bytes, wanted at most {MOST_BYTES:,}")
+            raise ImageError(
+                f"the image {str(path)!r} has {found.st_size:,} bytes, more than the {MOST_BYTES:,} that are accepted"
+            )
         content = path.read_bytes()
     except OSError as error:
         raise ImageError(f"cannot read the image {str(path)!r}: {error.strerror or error}") from error
@@ -125,7 +127,7 @@ def _content(path: Path) -> bytes:
 
 
 def _rest(file: Any, name: str) -> bytes:
-    """What there is to read in a file that is open."""
+    """The rest of an open file."""
     try:
         content = file.read(MOST_BYTES + 1)
     except UnicodeDecodeError as error:
@@ -134,16 +136,16 @@ def _rest(file: Any, name: str) -> bytes:
         raise ImageError(f"cannot read the image in the open file {name!r}: {error}") from error
     if not isinstance(content, bytes):
         seen = type(content).__name__
-        raise ImageError(f"the open file {name!r} gives {seen}, wanted the bytes of an image: open it with mode 'rb'")
+        raise ImageError(f"the open file {name!r} gives {seen} instead of bytes: open it with mode 'rb'")
     if not content:
-        raise ImageError(f"the open file {name!r} is at its end, wanted an image to read")
+        raise ImageError(f"the open file {name!r} is at its end, so there is no image to read")
     if len(content) > MOST_BYTES:
         raise ImageError(f"the image in the open file {name!r} has more than {MOST_BYTES:,} bytes")
     return content
 
 
 def _is_of(package: str, value: object) -> bool:
-    """Whether this is an object of a package, or of a class derived from one of its classes."""
+    """Whether the class of a value, or one of its bases, belongs to the package."""
     return any(kind.__module__.partition(".")[0] == package for kind in type(value).__mro__)
 
 
@@ -156,7 +158,7 @@ def _is_open_file(value: object) -> bool:
 
 
 def _png(image: Any) -> bytes:
-    """A PIL image as a file without loss; what is to become of its mode is for `convert` to say."""
+    """A PIL image as a lossless file. Its mode is kept: the field `convert` decides about it."""
     file = io.BytesIO()
     try:
         image.save(file, "PNG")
@@ -166,19 +168,21 @@ def _png(image: Any) -> bytes:
 
 
 def _array(image: Any) -> npt.NDArray[Any]:
-    """[C, H, W] or [H, W, C], of one of DTYPES."""
+    """An array [C, H, W] or [H, W, C] of one of DTYPES."""
     if _is_of("torch", image):
         image = image.detach().cpu()
         image = (image.float() if image.is_floating_point() and image.element_size() < 4 else image).numpy()
     array = np.asarray(image)
     if array.dtype == np.float16:
-        array = array.astype(np.float32)  # which has all of its values
+        array = array.astype(np.float32)  # float32 has all values of float16
     if array.dtype.name not in DTYPES:
-        raise ImageError(f"an image has dtype {array.dtype.name}, wanted uint8 from 0 to 255 or floats from 0 to 1")
+        raise ImageError(
+            f"an image has dtype {array.dtype.name}; it must be uint8 from 0 to 255, or floats from 0 to 1"
+        )
     if array.ndim not in (2, 3):
-        raise ImageError(f"an image has shape {list(array.shape)}, wanted [H, W, C], [C, H, W] or [H, W]")
+        raise ImageError(f"an image has shape {list(array.shape)}; it must be [H, W, C], [C, H, W] or [H, W]")
     if not array.size:
-        raise ImageError(f"an image has shape {list(array.shape)}, wanted at least one pixel")
+        raise ImageError(f"an image has shape {list(array.shape)}; it must have at least one pixel")
     return array if array.ndim == 3 else array[:, :, np.newaxis]
 
 

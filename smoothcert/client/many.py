@@ -1,7 +1,7 @@
-"""A whole data set: jobs of a good size, a few of them at a time, and a file of what is finished.
+"""A whole data set: jobs of a suitable size, a few of them at a time, and a file of the finished certificates.
 
-Only the jobs under way are held in memory. The file is a `Ledger` with a line for each image, in their order; a run
-that was cut goes on after the last of them, if it is given the same images and the same question.
+Only the jobs under way are held in memory. The file is a `Ledger` with a line for each image, in their order. A run
+that was interrupted goes on after the last line if it is given the same images and the same question.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.certificate import Certificate, EnsembleRecord
-from smoothcert.client.bar import unseen
+from smoothcert.client.bar import ignored
 from smoothcert.client.core import Core, Leaving, require_known
 from smoothcert.client.deadline import Deadline
 from smoothcert.client.errors import BusyError, ClientError, ImageError, InvalidRequestError
 from smoothcert.client.exchange import NEVER
+from smoothcert.client.fields import RequestFields, make_request
 from smoothcert.client.images import EncodedImage, encode
 from smoothcert.client.outcome import certificates
-from smoothcert.client.question import RequestFields, ask
-from smoothcert.client.steps import EXHAUSTED, Pull, Steps, Tell
+from smoothcert.client.steps import EXHAUSTED, Emit, Pull, Steps
 from smoothcert.errors import CertificateError, LedgerError
 from smoothcert.ledger import REMEDY, Ledger
 from smoothcert.request import CertificationRequest
 from smoothcert.verification import verify
 
 JOB_IMAGES = 64
-"""Enough to fill the batches of a worker, few enough to come back soon."""
+"""The images of a job: enough to fill the batches of a worker, few enough to finish soon."""
 JOB_BYTES = 8_000_000
-"""Of a request, at most, unless a single image is larger."""
+"""The most bytes of a request, unless a single image is larger."""
 JOBS = 4
-"""Under way at a time, so that the workers never wait for us."""
+"""The jobs under way at a time: enough that a worker never waits for the client."""
 HANDLING = {"metadata", "priority", "deadline_s"}
-"""What may be another in a run that goes on: no certificate depends on it."""
+"""The fields that may change when a run goes on: no certificate depends on them."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Some images under way."""
+    """Images that are being certified together."""
 
     start: int
-    """The place of the first in the data set."""
+    """The place of the first image in the data set."""
     digests: tuple[str, ...]
     certification: str
 
@@ -56,67 +56,69 @@ def _places(start: int, count: int) -> str:
 
 
 def certify_many(
-    core: Core, question: RequestFields, *, out: Path | None, job_images: int, leaving: Leaving
+    core: Core, fields: RequestFields, *, out: Path | None, job_images: int, leaving: Leaving
 ) -> Steps[None]:
-    """Tells the certificate of each image that is pulled, in their order."""
-    if question.get("labels") is not None:
+    """Emits the certificate of each image that is pulled, in their order."""
+    if fields.get("labels") is not None:
         raise InvalidRequestError("labels: they belong to one request; zip them with the certificates instead")
-    if question.get("family_wise"):
-        said = "it shares alpha among the images of one request, and these are many: give each image its share of alpha"
-        raise InvalidRequestError(f"family_wise: {said}")
+    if fields.get("family_wise"):
+        detail = (
+            "it shares alpha among the images of one request, and a data set is sent in many: divide alpha yourself"
+        )
+        raise InvalidRequestError(f"family_wise: {detail}")
     if not isinstance(job_images, int) or job_images < 1:
         raise InvalidRequestError(f"job_images must be a whole number from 1 on, got {job_images!r}")
     require_known(leaving)
-    request = ask(question, CertificationRequest)
-    with Finished(out, request.model_dump(mode="json", exclude=HANDLING)) as finished:
-        yield from DataSet(core, request, finished, job_images=job_images, leaving=leaving).certify()
+    request = make_request(fields, CertificationRequest)
+    with CertificateLedger(out, request.model_dump(mode="json", exclude=HANDLING)) as ledger:
+        yield from DataSetRun(core, request, ledger, job_images=job_images, leaving=leaving).certify()
 
 
-class DataSet:
-    """Images that are pulled one by one, and the jobs that they are certified in."""
+class DataSetRun:
+    """Pulls images one by one and certifies them in jobs."""
 
     def __init__(
-        self, core: Core, request: CertificationRequest, finished: Finished, *, job_images: int, leaving: Leaving
+        self, core: Core, request: CertificationRequest, ledger: CertificateLedger, *, job_images: int, leaving: Leaving
     ) -> None:
-        self._core, self._request, self._finished = core, request, finished
+        self._core, self._request, self._ledger = core, request, ledger
         self._job_images, self._leaving = job_images, leaving
         self._under_way: deque[Job] = deque()
         self._put_back: deque[EncodedImage] = deque()
         self._pulled = 0
         self._begun = 0
-        """Images that are in a job, or were finished before."""
+        """The number of images that are in a job or were finished before."""
 
     def certify(self) -> Steps[None]:
-        """Tells every certificate; whoever leaves before the end cancels the jobs under way, or leaves them."""
+        """Emits every certificate; an exception before the end cancels the jobs under way, or leaves them to go on."""
         try:
             yield from self._recall()
             while (yield from self._fill()):
                 for certificate in (yield from self._finish(self._under_way[0])):
-                    yield Tell(certificate)
-        except BaseException as error:  # also Ctrl-C, and a caller who breaks off
+                    yield Emit(certificate)
+        except BaseException as error:  # Ctrl-C, and a caller that stops iterating, included
             yield from self._core.leave([job.certification for job in self._under_way], self._leaving, error)
             if not isinstance(error, LedgerError):
                 yield from self._salvage()
             raise
 
     def _recall(self) -> Steps[None]:
-        """What was finished before, for as many images; they must be the same ones."""
-        for digest, certificate in self._finished.recalled():
+        """Emit the certificates of the earlier run; the first images must be those that they belong to."""
+        for digest, certificate in self._ledger.recall():
             image = yield from self._pull()
             if image is None or image.sha256() != digest:
-                seen = "there is none" if image is None else "this is another one"
+                seen = "the data set is shorter" if image is None else "this one is different"
                 remedy = "give the same images in the same order, or name another file"
-                raise LedgerError(f"{self._finished.path} has an image {self._begun} of which {seen}; {remedy}")
+                raise LedgerError(f"{self._ledger.path} has a certificate of image {self._begun}, but {seen}; {remedy}")
             self._begun += 1
-            yield Tell(certificate)
+            yield Emit(certificate)
 
     def _fill(self) -> Steps[bool]:
-        """Submit as many jobs as may be under way; false when there is none left."""
+        """Submit jobs until JOBS are under way; False if none is under way and no image is left."""
         while len(self._under_way) < JOBS and (images := (yield from self._next_images())):
             try:
                 certification = yield from self._core.submit(images, self._request, leaving=self._leaving)
             except ClientError as error:
-                if isinstance(error, BusyError) and self._under_way:  # when one of ours has ended there may be room
+                if isinstance(error, BusyError) and self._under_way:  # there may be room when a job under way has ended
                     self._put_back.extendleft(reversed(images))
                     break
                 error.add_note(f"with {_places(self._begun, len(images))}, here counted from 0")
@@ -126,20 +128,20 @@ class DataSet:
         return bool(self._under_way)
 
     def _finish(self, job: Job) -> Steps[tuple[Certificate, ...]]:
-        """The certificates of a job at its end, all of them in the file before the first is told."""
+        """The certificates of a job at its end; all of them are in the file before the first is emitted."""
         try:
-            found = certificates((yield from self._core.wait(job.certification, NEVER, unseen)))
+            found = certificates((yield from self._core.wait(job.certification, NEVER, ignored)))
         except ClientError as error:
             error.add_note(f"with {job}")
             raise
         self._under_way.popleft()
         for digest, certificate in zip(job.digests, found, strict=True):
-            self._finished.add(digest, certificate)
+            self._ledger.add(digest, certificate)
         return found
 
     def _salvage(self) -> Steps[None]:
-        """What the oldest job has finished, from its first image on without a gap, is kept for the next run."""
-        if not (self._under_way and self._finished.kept):
+        """Keep the certificates that the oldest job has finished, without a gap from its first image on."""
+        if not (self._under_way and self._ledger.exists):
             return
         job = self._under_way[0]
         try:
@@ -149,10 +151,10 @@ class DataSet:
         for place, certificate in enumerate(found.certificates):
             if certificate.index != place:
                 break
-            self._finished.add(job.digests[place], certificate)
+            self._ledger.add(job.digests[place], certificate)
 
     def _next_images(self) -> Steps[list[EncodedImage]]:
-        """So many as make a job."""
+        """The images of the next job."""
         images: list[EncodedImage] = []
         size = 0
         while len(images) < self._job_images and (image := (yield from self._pull())):
@@ -177,8 +179,8 @@ class DataSet:
             raise
 
 
-class Finished:
-    """The certificates that are finished, in a file; or nowhere, where no file is wanted."""
+class CertificateLedger:
+    """The finished certificates in a file, if there is a path; otherwise they are not kept."""
 
     def __init__(self, path: Path | None, question: Mapping[str, Any]) -> None:
         self.path = path
@@ -189,15 +191,14 @@ class Finished:
             raise LedgerError(f"cannot keep the certificates in {path}: {error.strerror or error}") from error
 
     @property
-    def kept(self) -> bool:
-        """Whether there is a file."""
+    def exists(self) -> bool:
         return self._ledger is not None
 
-    def recalled(self) -> Iterator[tuple[str, Certificate]]:
-        """The digests of the images of an earlier run, and their certificates; nobody must have altered them."""
+    def recall(self) -> Iterator[tuple[str, Certificate]]:
+        """The digests of the images of an earlier run and their certificates; LedgerError if one was altered."""
         if self._ledger is None:
             return
-        for number, line in enumerate(self._ledger, 2):  # the first says what run it is
+        for number, line in enumerate(self._ledger, 2):  # the first line describes the run
             try:
                 certificate = Certificate.from_json(json.dumps(line.get("certificate")))
                 problems = verify(certificate).problems
@@ -209,22 +210,22 @@ class Finished:
             yield str(line.get("image")), certificate
 
     def add(self, digest: str, certificate: Certificate) -> None:
-        """On disk when this returns."""
+        """Append a certificate; it is on disk when this returns."""
         if self._ledger is not None:
             self.require_one_ensemble(certificate)
             self._ledger.append({"image": digest, "certificate": certificate.model_dump(mode="json")})
 
     def require_one_ensemble(self, certificate: Certificate) -> None:
-        """That it is of the same ensemble as those before it: which one that is, the question need not say."""
+        """Raise LedgerError if the certificate is of another ensemble than those before; a request may not name it."""
         if certificate.provenance is None:
             return
         ensemble = certificate.provenance.ensemble
         first = self._ensemble = self._ensemble or ensemble
         if ensemble.digest != first.digest:
-            said = f"{first.name} ({first.digest}), and the next one is of {ensemble.name} ({ensemble.digest})"
-            raise LedgerError(f"{self.path} has certificates of {said}; name another file or remove it")
+            detail = f"{first.name} ({first.digest}), and the next one is of {ensemble.name} ({ensemble.digest})"
+            raise LedgerError(f"{self.path} has certificates of {detail}; name another file or remove it")
 
-    def __enter__(self) -> Finished:
+    def __enter__(self) -> CertificateLedger:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""How a certification ended: its certificates, or the error that it is."""
+"""The end of a certification: its certificates, or an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smoothcert.client.errors import FAILED_BY_CODE, CanceledError, Certificatio
 
 
 def certificates(ended: Certification) -> tuple[Certificate, ...]:
-    """The certificates of a certification that has ended; CertificationFailedError by its code where it failed."""
+    """The certificates of a certification that has ended; CertificationFailedError by its code if it failed."""
     if ended.status == "succeeded":
         return ended.certificates
     failure = _failure(ended)
@@ -26,7 +26,7 @@ def _failure(ended: Certification) -> CertificationFailedError:
 
 
 def not_ended(found: Certification, deadline: Deadline) -> WaitTimeoutError:
-    """The error that a certification is at a deadline that came first."""
+    """The error for a certification that has not ended at the deadline."""
     where = "" if found.queue_position is None else f", {found.queue_position} before it"
     done = f"{found.progress.images_done} of {found.progress.images_total} images done"
     error = WaitTimeoutError(f"{found.id} has not ended after {deadline.seconds:g} s: {found.status}{where}, {done}")

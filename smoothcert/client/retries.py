@@ -1,4 +1,4 @@
-"""When a request is sent again: all numbers of it."""
+"""When a request is sent again: all the numbers."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from smoothcert.errors import require_count
 
 @dataclass(frozen=True)
 class Retries:
-    """Exponential backoff with jitter: pauses of about 0.25, 0.5, 1, 2, ... seconds, or as long as the service says."""
+    """Exponential backoff with jitter: pauses of about 0.25, 0.5, 1, 2, ... seconds, or what the service asks for."""
 
     most: int = 5
-    """Times that a request is sent again,"""
+    """How often a request is sent again."""
     first_s: float = 0.25
+    """The first pause in seconds."""
     factor: float = 2.0
+    """The ratio of a pause to the one before it."""
     longest_s: float = 8.0
+    """The longest pause in seconds that the client chooses itself."""
     jitter: float = 0.5
-    """a share of each pause that is left to chance, so that clients cut off together do not come back together."""
+    """The random share of each pause, so that clients that were cut off together do not come back together."""
     longest_retry_after_s: float = 60.0
-    """Whoever is told to come back later than this is told so."""
+    """The longest Retry-After in seconds that is waited for; a longer one is left to the caller as an error."""
     chance: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_count("retries", self.most, least=0)
 
     def pause(self, error: ClientError, attempt: int) -> float | None:
-        """Seconds to wait after this failure of the attempt, counted from 1; None where it is the last."""
+        """Seconds to wait after this failure of the attempt, counted from 1; None if it is the last attempt."""
         if not error.passing or attempt > self.most:
             return None
         if error.retry_after is not None and error.retry_after > self.longest_retry_after_s:
@@ -38,13 +41,13 @@ class Retries:
         return max(self.backoff(attempt), error.retry_after or 0.0)
 
     def backoff(self, attempt: int) -> float:
-        """The pause after so many failures, where nobody has said how long."""
+        """The pause in seconds after this many failures, where the service has not asked for one."""
         whole = min(self.longest_s, self.first_s * self.factor ** min(attempt - 1, 30))
         return whole * (1.0 - self.jitter * self.chance.random())
 
 
 def retry_after(header: str | None) -> float | None:
-    """Seconds by a Retry-After header (RFC 9110), which has seconds or a date; None where it has neither."""
+    """The seconds of a Retry-After header (RFC 9110), which has seconds or a date; None if it has neither."""
     if header is None:
         return None
     if header.strip().isdecimal():

@@ -1,7 +1,8 @@
-"""What a client wants done, as data: its whole logic is generators that yield steps and are sent what came of them.
+"""Steps: what a client needs done, as data.
 
-A driver performs the steps, one with blocking sockets (`blocking.py`), one on an event loop (`asynchronous.py`). An
-exception of a step is thrown into the generator, also KeyboardInterrupt and cancellation, so that it can clean up.
+The whole logic of the client is generators that yield steps and are sent their results. A driver performs the steps,
+one with blocking sockets (`blocking.py`), one on an event loop (`asynchronous.py`). An exception of a step is thrown
+into the generator, KeyboardInterrupt and cancellation included, so that the generator can clean up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Send:
-    """Send a request. Gives the httpx.Response, read whole; httpx.RequestError where there is none."""
+    """Send a request. Its result is the httpx2.Response, read whole; httpx2.RequestError if there is none."""
 
     method: str
     path: str
@@ -24,79 +25,79 @@ class Send:
     params: Mapping[str, str] = field(default_factory=dict)
     content: bytes | None = None
     wait_s: float = 0.0
-    """How much longer than usual the answer may take,"""
+    """The seconds by which the response may take longer than usual."""
     within_s: float = math.inf
-    """but no longer than this."""
+    """The most seconds that the response may take, `wait_s` included."""
 
 
 @dataclass(frozen=True)
-class Listen(Send):
-    """Send a request. Gives the httpx.Response as soon as it begins; it ends what was listened to before."""
+class OpenStream(Send):
+    """Send a request. Its result is the httpx2.Response as soon as it begins; a stream opened before is closed."""
 
     silence_s: float = 30.0
-    """After so long without a byte the stream counts as cut."""
+    """The seconds without a byte after which the stream counts as cut."""
 
 
 @dataclass(frozen=True)
-class Hear:
-    """Gives the next bytes of what is listened to, none at its end; httpx.RequestError where it was cut."""
+class ReadChunk:
+    """Read from the open stream. Its result is the next bytes, none at the end; httpx2.RequestError if it was cut."""
 
 
 @dataclass(frozen=True)
-class HangUp:
-    """Listen no longer."""
+class CloseStream:
+    """Close the open stream, if there is one."""
 
 
 @dataclass(frozen=True)
 class Sleep:
-    """Do nothing for a while."""
+    """Wait."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Pull:
-    """Gives the next one of what the caller iterates over, or EXHAUSTED."""
+    """Take the next item of the caller's iterable. Its result is the item, or EXHAUSTED."""
 
 
 @dataclass(frozen=True)
-class Tell:
-    """Hand something to the caller, who iterates over what is told."""
+class Emit:
+    """Yield an item to the caller, who iterates over the items."""
 
-    what: Any
+    item: Any
 
 
 EXHAUSTED = object()
 
-Step = Send | Hear | HangUp | Sleep | Pull | Tell
+Step = Send | ReadChunk | CloseStream | Sleep | Pull | Emit
 Steps = Generator[Step, Any, R]
 """Steps that end in a result."""
 
 
 class CallerLeftError(BaseException):
-    """The caller iterates no further. It stands for GeneratorExit, at which `yield from` allows no further step."""
+    """The caller iterates no further. It replaces GeneratorExit, after which `yield from` allows no further step."""
 
 
-class Play(Generic[R]):
-    """Steps under way: `step` is the one to perform now; None at the end, and then there is a `result`."""
+class StepRun(Generic[R]):
+    """Steps that are being performed: `step` is the next one; None at the end, and then there is a `result`."""
 
     result: R
 
     def __init__(self, steps: Steps[R]) -> None:
         self._steps = steps
         self.step: Step | None
-        self.answer(None)
+        self.send(None)
 
-    def answer(self, what: Any) -> None:
-        """Go on with what came of the step."""
-        self._go_on(lambda: self._steps.send(what))
+    def send(self, result: Any) -> None:
+        """Go on with the result of the step."""
+        self._advance(lambda: self._steps.send(result))
 
     def throw(self, error: BaseException) -> None:
-        """Go on with its failure; raises what the steps make of it."""
-        reaching = CallerLeftError() if isinstance(error, GeneratorExit) else error
-        self._go_on(lambda: self._steps.throw(reaching))
+        """Go on with the failure of the step; raises the error that the steps make of it."""
+        thrown = CallerLeftError() if isinstance(error, GeneratorExit) else error
+        self._advance(lambda: self._steps.throw(thrown))
 
-    def _go_on(self, advance: Callable[[], Step]) -> None:
+    def _advance(self, advance: Callable[[], Step]) -> None:
         try:
             self.step = advance()
         except StopIteration as end:

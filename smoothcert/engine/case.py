@@ -54,7 +54,7 @@ class Case:
         return Certificate.of(
             verdict,
             index=self.index,
-            class_name=None if verdict.top_class is None else self.ensemble.classes[verdict.top_class],
+            class_name=None if verdict.top_class is None else self.ensemble.class_name(verdict.top_class),
             target_radius=question.radius,
             alpha=question.alpha,
             beta=question.beta,

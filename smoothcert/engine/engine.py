@@ -120,7 +120,8 @@ class Engine:
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:  # a garbage collection may close it from its own thread
+            self._thread.join()
 
     def __enter__(self) -> Engine:
         return self

@@ -1,9 +1,9 @@
-"""An ensemble: members in ranked order, and how they come to one class.
+"""An ensemble: members in ranked order, and how they arrive at one class.
 
 Without consensus, the class of an image is the full vote of all k members. With K-consensus, it is the class of the
-first K members where these agree, and the full vote elsewhere (a base classifier of its own, so K belongs in the
-certificate). Ties break to the lowest class index. An image for which a member that was evaluated gave a logit that is
-not finite has no class: the index `len(classes)`.
+first K members where these agree, and the full vote elsewhere. This is another base classifier, so K belongs in the
+certificate. Ties break to the lowest class index. An image has no class, which is the index `len(classes)`, where a
+member that was evaluated gave a logit that is not finite.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from smoothcert.engine.voting import finite, lowest_argmax, rule, vote
 from smoothcert.noise import Noise
 
 MAX_CLASSES = 100_000
+"""The most classes of an ensemble: the counts of every draw have one entry per class."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a member is: `digest` is the sha256 of its file."""
+    """What determines the logits of a member; `digest` is the sha256 of its file."""
 
     architecture: str
     digest: str
@@ -54,9 +55,10 @@ class Member:
 
 @dataclass(frozen=True)
 class First:
-    """What the first K members say of N images.
+    """The result of the first K members on N images.
 
-    `classes` int64 [N], final where `decided` [N] (elsewhere the index of no class); `outputs` float32 [K, N, C].
+    `classes` is int64 [N] and final where `decided` [N] is true (elsewhere it is the index of no class); `outputs` is
+    float32 [K, N, C].
     """
 
     classes: Tensor
@@ -66,7 +68,7 @@ class First:
 
 @dataclass(frozen=True)
 class Classified:
-    """Classes, int64 [N], and how many times a member was evaluated on an image.
+    """Classes, int64 [N], and the number of evaluations of a member on an image.
 
     Of N images, (k N - evaluations) / (k - K) were decided by the first K members alone.
     """
@@ -91,6 +93,8 @@ class Ensemble:
     voting: str = "soft"
     consensus: int | None = None
     weights: Mapping[str, float] | None = None
+    named: bool = True
+    """Whether the classes have names; otherwise `classes` are their numbers, and certificates give no names."""
 
     def __post_init__(self) -> None:
         digests = [member.digest for member in self.members]
@@ -105,9 +109,11 @@ class Ensemble:
         """sha256 of all that defines the members' logits and their meaning; see `ensemble_digest`."""
         return ensemble_digest([m.identity for m in self.members], self.classes, self.input_shape, self.weights)
 
+    def class_name(self, index: int) -> str | None:
+        return self.classes[index] if self.named else None
+
     @property
     def device(self) -> torch.device:
-        """Where the members are."""
         return self.members[0].form.device
 
     @property
@@ -117,14 +123,14 @@ class Ensemble:
 
     @property
     def leading(self) -> int:
-        """How many members see every image: K, or all of them."""
+        """The number of members that see every image: K, or all of them."""
         return len(self.members) if self.consensus is None else self.consensus
 
     @torch.inference_mode()
     def classify(self, batch: Tensor) -> Classified:
         """The class of each image of a batch [N, C, H, W]: `first`, then `rest` where the first K disagree.
 
-        Reads one number back from the device, how many images are left. An engine that packs those images across
+        This reads one number back from the device: how many images are left. An engine that packs those images across
         batches calls the two phases itself.
         """
         first = self.first(batch)
@@ -137,7 +143,7 @@ class Ensemble:
 
     @torch.inference_mode()
     def first(self, batch: Tensor) -> First:
-        """Run the first K members on every image; all k, where there is no consensus or K = k."""
+        """Run the first K members on every image, or all k where there is no consensus."""
         self._check(batch)
         outputs = _outputs(self.members[: self.leading], batch)
         if self.consensus is None:
@@ -154,9 +160,9 @@ class Ensemble:
     def rest(self, batch: Tensor, outputs: Tensor) -> Tensor:
         """The full vote, int64 [N], on images whose first K logits [K, N, C] are `outputs`; runs the other members."""
         self._check(batch)
-        seen, wanted = tuple(outputs.shape), (self.leading, len(batch), len(self.classes))
-        if seen != wanted:
-            raise BatchError(f"outputs of the first members have shape {seen}, not {wanted}")
+        seen, expected = tuple(outputs.shape), (self.leading, len(batch), len(self.classes))
+        if seen != expected:
+            raise BatchError(f"outputs of the first members must have shape {expected}; got {seen}")
         others = self.members[self.leading :]
         return self._vote(torch.cat([outputs, _outputs(others, batch)]) if others else outputs)
 
@@ -174,13 +180,13 @@ class Ensemble:
     def first_k(self, k: int) -> Ensemble:
         """The ensemble of the k best members."""
         if not 1 <= k <= len(self.members):
-            raise MemberError(f"the {k} best of {len(self.members)} members")
+            raise MemberError(f"the number of best members must be in 1..{len(self.members)}; got {k}")
         best = self.members[:k]
         weights = None if self.weights is None else {member.digest: self.weights[member.digest] for member in best}
         return replace(self, members=best, weights=weights)
 
     def resized(self, batch: int) -> Ensemble:
-        """The same networks, not copies of them, made ready for another number of images at a time."""
+        """The same networks, not copies, ready for another number of images at a time."""
         return replace(self, members=tuple(self._resize(member, batch) for member in self.members))
 
     def _resize(self, member: Member, batch: int) -> Member:
@@ -188,9 +194,9 @@ class Ensemble:
 
     def _check(self, batch: Tensor) -> None:
         if batch.dim() != 4 or tuple(batch.shape[1:]) != self.input_shape:
-            raise BatchError(f"batch of shape {tuple(batch.shape)}; {self.name} takes (N, {self._shape_text})")
+            raise BatchError(f"the batch has shape {tuple(batch.shape)}; {self.name} takes (N, {self._shape_text})")
         if not batch.is_floating_point():
-            raise BatchError(f"batch of dtype {batch.dtype}; {self.name} takes floating-point pixels")
+            raise BatchError(f"the batch has dtype {batch.dtype}; {self.name} takes floating-point pixels")
 
     @property
     def _shape_text(self) -> str:
@@ -219,7 +225,7 @@ def assemble(
     precision: str = "float32",
     optimise: bool = True,
 ) -> Ensemble:
-    """An ensemble of networks that are already in memory, best first; a member's digest is `network_digest`."""
+    """An ensemble of networks that are in memory, best first; a member's digest is its `network_digest`."""
     members = []
     for place, network in enumerate(networks):
         form = prepare(
@@ -274,7 +280,8 @@ def ensemble_digest(
 def network_digest(network: nn.Module) -> str:
     """sha256 over the structure (see `_structure`) and the names, dtypes, shapes and values of all tensors.
 
-    It names a network that has no file. Code is known by the name of its class: two versions of a class look alike.
+    It identifies a network that has no file. Code is represented by the name of its class, so two versions of a class
+    look alike.
     """
     sha = hashlib.sha256()
     for name, module in network.named_modules():
@@ -306,7 +313,7 @@ def _code(module: nn.Module) -> str:
     if isinstance(module, fx.GraphModule):
         return module.code
     if not isinstance(module, torch.jit.ScriptModule) or not hasattr(module, "code_with_constants"):
-        return ""  # a script has no code where it is never called
+        return ""  # a script that is never called has no code
     code, constants = module.code_with_constants
     named = {
         name: _tensor_digest(value) if isinstance(value, Tensor) else value
@@ -316,30 +323,30 @@ def _code(module: nn.Module) -> str:
 
 
 def check_members(digests: Sequence[str]) -> None:
-    """At least one member, each of them once."""
+    """Raise MemberError unless there is at least one member and each occurs once."""
     if not digests:
-        raise MemberError("an ensemble without members")
+        raise MemberError("an ensemble must have at least one member; got none")
     twice = sorted({digest for digest in digests if digests.count(digest) > 1})
     if twice:
         raise MemberError(f"the same member twice: {', '.join(twice)}")
 
 
 def check_classes(classes: Sequence[str]) -> None:
-    """At least two classes and at most MAX_CLASSES, with names of their own."""
+    """Raise MemberError unless there are 2 to MAX_CLASSES classes with different names."""
     if len(classes) > MAX_CLASSES:
-        raise MemberError(f"{len(classes):,} classes, more than {MAX_CLASSES:,}")
+        raise MemberError(f"there must be at most {MAX_CLASSES:,} classes; got {len(classes):,}")
     if len(classes) < 2 or len(set(classes)) != len(classes):
-        raise MemberError(f"classes must be two or more different names, not {list(classes)}")
+        raise MemberError(f"classes must be two or more different names; got {list(classes)}")
 
 
 def check_consensus(consensus: int | None, *, members: int) -> None:
-    """K in 1..k, or None."""
+    """Raise VotingError unless K is in 1..k, or None."""
     if consensus is not None and (type(consensus) is not int or not 1 <= consensus <= members):
         raise VotingError(f"consensus K = {consensus!r} is not in 1..{members}")
 
 
 def check_weights(weights: Mapping[str, float] | None, digests: Sequence[str]) -> None:
-    """A weight for each member and no other: finite, not negative, not all zero."""
+    """Raise VotingError unless there is a weight for each member alone: finite, not negative, not all zero."""
     if weights is None:
         return
     strange, missing = sorted(set(weights) - set(digests)), sorted(set(digests) - set(weights))
@@ -350,7 +357,7 @@ def check_weights(weights: Mapping[str, float] | None, digests: Sequence[str]) -
 
 
 def check_voting(voting: str, weights: Mapping[str, float] | None) -> None:
-    """A known rule, and weights where it needs them."""
+    """Raise VotingError unless the rule is known and there are weights where it needs them."""
     rule(voting)
     if voting == "weighted" and weights is None:
         raise VotingError("weighted voting needs weights, and this ensemble has none; fit them with `models rank`")

@@ -1,16 +1,16 @@
 """The form in which a member is run.
 
-Batch norm is folded into the convolutions, sums and ReLUs are written over their input where nobody else reads it,
-tensors lie channels-last, and on the CPU a batch goes through the network in slices. Small slices spare the page faults
-that large tensors cost anew at every layer; with an allocator that never gives memory back they gain nothing.
+Batch norm is folded into the convolutions. Sums and ReLUs overwrite their input where no other node reads it. Tensors
+are channels-last. On the CPU a batch goes through the network in slices: small slices avoid the page faults that large
+tensors cause at every layer (with an allocator that never returns memory they gain nothing).
 
-Every slice has the same shape, the last one padded: a kernel chosen by batch size cannot change a class, and what a
-row gives depends neither on the batch it came in nor on its place there. (Torch's `optimize_for_inference` was left
-out for this: the low bits of its logits change with a row's place in the batch.)
+Every slice has the same shape, and the last one is padded. So a kernel that is chosen by batch size cannot change a
+class, and the result of a row depends neither on the batch that it came in nor on its place there. (Torch's
+`optimize_for_inference` is not used for this reason: the low bits of its logits change with a row's place.)
 
-A slice is always a copy: a network may write over its input, and neither the caller nor another member shall see it.
+A slice is always a copy: a network may overwrite its input, which must not affect the caller or another member.
 
-The optimised form is compared with the plain network on a probe before it is used; where it cannot be made or gives
+The optimised form is compared with the plain network on a probe before it is used. Where it cannot be made, or gives
 another class or other logits, a warning says so and the plain network runs.
 """
 
@@ -37,21 +37,25 @@ from smoothcert.engine.voting import finite, lowest_argmax
 logger = logging.getLogger(__name__)
 
 SLICE_VALUES = 64 * 3 * 32 * 32
-"""Input values in a slice on the CPU: 64 CIFAR images, the best of 32, 64, 128 and 256 for ResNet20."""
+"""The input values of a slice on the CPU: 64 CIFAR images, the fastest of 32, 64, 128 and 256 for ResNet20."""
 
 CLOSE = 1e-3
-"""How far the logits of an optimised form may be from the plain ones, of the largest: far above float32's rounding."""
+"""How far the logits of an optimised form may be from the plain ones, as a share of the largest logit.
+
+It is far above the rounding of float32, so only a wrong form exceeds it.
+"""
 
 _Convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_IN_PLACE = {operator.add: operator.iadd, torch.relu: torch.relu_}
 _BatchNorm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_IN_PLACE = {operator.add: operator.iadd, torch.relu: torch.relu_}
+"""Operations that can overwrite their first input, and their variants that do."""
 
 
 @dataclass(frozen=True)
 class Form:
     """A network on its device, in its dtype, run in slices of one shape [rows, C, H, W].
 
-    Calls may come from several threads: nothing is written but the (always false) training flags.
+    Several threads may call it: only the training flags are written, and always with False.
     """
 
     network: nn.Module
@@ -62,8 +66,8 @@ class Form:
 
     @torch.inference_mode()
     def __call__(self, batch: Tensor) -> Tensor:
-        """Logits, float32 [N, classes] on the device, for images [N, C, H, W] anywhere."""
-        self.network.eval()  # at every call: a member may have been left in train mode
+        """Logits, float32 [N, classes] on the device, for images [N, C, H, W] on any device."""
+        self.network.eval()  # at every call, because a caller may have left the network in train mode
         return torch.cat([self._run(rows) for rows in torch.split(batch, self.shape[0])])
 
     def _run(self, images: Tensor) -> Tensor:
@@ -90,8 +94,8 @@ def prepare(
     """The fastest form of a network that gives the same classes as the plain one.
 
     `batch` is the number of images that will come at a time; other numbers work and are padded. Raises MemberError
-    for a network that does not map [rows, *input_shape] to [rows, classes], row by row; where memory runs out, torch's
-    own error. In float32 the network itself is moved to the device; other precisions are copies.
+    for a network that does not map [rows, *input_shape] to [rows, classes], row by row, and torch's own error where
+    memory runs out. In float32 the network itself is moved to the device; other precisions are copies.
     """
     _refuse_misfit(network, name=name, channels=input_shape[0])
     dtype = precisions.require(precision, device)
@@ -105,10 +109,10 @@ def prepare(
         return plain
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of the age of its own copying and freezing
+            warnings.simplefilter("ignore")  # torch warns that its own copying and freezing are deprecated
             form = Form(*optimised(network, where, dtype), shape, where, dtype)
         _compare(logits, _settled(form, images), dtype)
-    except Exception as reason:  # any failure of an optimiser leaves us with the plain network, which is right
+    except Exception as reason:  # whatever fails in an optimiser, the plain network is correct
         if is_out_of_memory(reason):
             raise
         logger.warning("member %s runs in its plain, slower form: %s: %s", name, type(reason).__name__, reason)
@@ -117,7 +121,7 @@ def prepare(
 
 
 def resize(form: Form, batch: int, *, name: str, classes: int) -> Form:
-    """The same network, not a copy of it, for another number of images at a time; examined anew where that differs."""
+    """The same network, not a copy, for another number of images at a time; examined again if the slices change."""
     input_shape = form.shape[1:]
     resized = replace(form, shape=(_slice_rows(batch, input_shape, form.device), *input_shape))
     if resized.shape != form.shape:
@@ -126,12 +130,12 @@ def resize(form: Form, batch: int, *, name: str, classes: int) -> Form:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Of a GPU, or of the host, for which torch has no class of its own."""
+    """Whether a GPU or the host ran out of memory; torch has no error class for the host."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def probe_images(shape: tuple[int, int, int, int]) -> Tensor:
-    """Noisy images, always the same: coarse random colours, so that the classes vary, under noise of .25."""
+    """Noisy images that are always the same: coarse random colours, so that the classes vary, under noise of 0.25."""
     generator = torch.Generator().manual_seed(20)
     coarse = torch.rand(*shape[:2], 4, 4, generator=generator)
     colours = nn.functional.interpolate(coarse, size=shape[2:], mode="bilinear")
@@ -139,26 +143,34 @@ def probe_images(shape: tuple[int, int, int, int]) -> Tensor:
 
 
 def fold_batch_norm(network: nn.Module) -> nn.Module:
-    """A copy in which every batch norm that follows a convolution, and only it, is part of that convolution.
+    """A copy in which every batch norm that directly follows a convolution is part of that convolution.
 
-    A convolution that is called twice, or whose tensors the graph reads elsewhere, stays as it is. Sums and ReLUs
-    overwrite the output of a convolution or a sum that nobody else reads.
+    In eval mode a batch norm computes (x - mean) / sqrt(var + eps) * gamma + beta for each channel. Applied to
+    x = W * z + b this is a convolution with the weights W gamma / sqrt(var + eps) and the bias
+    (b - mean) gamma / sqrt(var + eps) + beta, so both layers become one.
     """
+    # 1. Trace the network: every layer becomes a node of a graph, with its inputs in `args` and its readers in `users`.
     traced = fx.symbolic_trace(copy.deepcopy(network).eval())
+    # 2. Note what may not change: modules that are called more than once, and modules whose tensors the graph reads
+    #    directly (by a `get_attr` node such as "conv.weight").
     calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
     read = {node.target.rpartition(".")[0] for node in traced.graph.nodes if node.op == "get_attr"}
     for node in list(traced.graph.nodes):
+        # 3. Find a batch norm with statistics of its own; without them it normalises by the batch.
         norm = _called(traced, node)
         if not isinstance(norm, _BatchNorm) or norm.running_mean is None:
             continue
+        # 4. Its input must be a convolution whose output only this batch norm reads.
         before = node.args[0]
         convolution = _called(traced, before)
         shared = calls[node.target] > 1 or calls[before.target] > 1 or len(before.users) > 1
         if not isinstance(convolution, _Convolution) or shared or before.target in read:
             continue
+        # 5. Replace the convolution by the folded one, and let the readers of the batch norm read it instead.
         traced.set_submodule(before.target, fuse_conv_bn_eval(convolution, norm))
         node.replace_all_uses_with(before)
         traced.graph.erase_node(node)
+    # 6. Save memory traffic, drop the modules that no node calls any more, and generate the code of the new graph.
     _write_in_place(traced)
     traced.delete_all_unused_submodules()
     traced.recompile()
@@ -166,6 +178,7 @@ def fold_batch_norm(network: nn.Module) -> nn.Module:
 
 
 def _write_in_place(traced: fx.GraphModule) -> None:
+    """Let sums and ReLUs overwrite the output of a convolution or a sum that no other node reads."""
     for node in traced.graph.nodes:
         source = node.args[0] if node.op == "call_function" and node.args else None
         if node.target not in _IN_PLACE or not isinstance(source, fx.Node):
@@ -210,7 +223,7 @@ def placed(network: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.M
 
 
 def _settled(form: Form, images: Tensor) -> Tensor:
-    """The logits of the probe. TorchScript specialises itself in its first runs, and its bits may change till then."""
+    """The logits of the probe. TorchScript specialises itself in its first two runs, so these do not count."""
     script = any(isinstance(module, torch.jit.ScriptModule) for module in form.network.modules())
     for _ in range(2 if script else 0):
         form(images)
@@ -218,13 +231,13 @@ def _settled(form: Form, images: Tensor) -> Tensor:
 
 
 def _examine(form: Form, images: Tensor, *, name: str, classes: int) -> Tensor:
-    """The logits of the probe, if the network is one that can be certified: a function of each row alone."""
+    """The logits of the probe; MemberError unless the network is a function of each row alone."""
     rows = len(images)
     kept = torch.randperm(rows, generator=torch.Generator().manual_seed(rows)) < (rows + 1) // 2
     others = images.flip(-1) + 0.5
     try:
         logits = _settled(form, images)
-        # every row again, beside others; halves by chance, since a network may mix whichever rows it likes
+        # Every row comes a second time beside other images. The halves are random, because a network may mix any rows.
         once, twice = (form(torch.where(half.view(-1, 1, 1, 1), images, others)) for half in (kept, ~kept))
     except Exception as error:  # whatever a foreign network raises
         if is_out_of_memory(error):
@@ -240,7 +253,7 @@ def _examine(form: Form, images: Tensor, *, name: str, classes: int) -> Tensor:
 
 
 def _compare(plain: Tensor, form: Tensor, dtype: torch.dtype) -> None:
-    """Raise unless both give close logits, and the same class wherever the plain network's lead is above rounding."""
+    """Raise MemberError unless the logits are close and the classes equal where the plain lead is above rounding."""
     sound = finite(plain.unsqueeze(0))
     if not torch.equal(sound, finite(form.unsqueeze(0))):
         raise MemberError("its optimised form differs in which logits are finite")
@@ -255,7 +268,7 @@ def _compare(plain: Tensor, form: Tensor, dtype: torch.dtype) -> None:
 
 
 def _refuse_misfit(network: nn.Module, *, name: str, channels: int) -> None:
-    """Raise for what torch would let pass: means that broadcast over other channels, complex numbers cut to reals."""
+    """Raise MemberError for what torch accepts: means that broadcast over channels, complex numbers cut to reals."""
     for module in network.modules():
         if isinstance(module, Normalise) and module.mean.numel() != channels:
             raise MemberError(

@@ -1,11 +1,11 @@
-"""How an ensemble makes one class of the logits of its members.
+"""Voting rules: how an ensemble derives one class from the logits of its members.
 
 A rule maps logits [k, N, C] and weights [k] to scores [N, C]; the class of a row is that of its highest score. Ties
-break to the lowest class index. A row in which any logit of any member is not finite has *no class*, written as the
-index C, the last place of a count.
+break to the lowest class index. A row in which any logit of any member is not finite has *no class*, which is written
+as the index C, the last entry of the class counts.
 
-Every operation here is element-wise in the rows, or reduces the classes of one row: what a row gives does not depend,
-to the last bit, on the other rows or on its place among them.
+Every operation here is element-wise in the rows or reduces the classes of one row. So the result of a row does not
+depend on the other rows or on its place among them, to the last bit.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ def hard(outputs: Tensor, _weights: Tensor) -> Tensor:
 
 
 def weighted(outputs: Tensor, weights: Tensor) -> Tensor:
-    """The logits' sum, each member with its weight."""
+    """The weighted sum of the logits."""
     return _sum_members(outputs * weights.to(outputs).view(-1, 1, 1))
 
 
 RULES: dict[str, Rule] = {"soft": soft, "softmax": softmax, "hard": hard, "weighted": weighted}
+"""All rules by name. A further rule is a function above and its entry here."""
 
 
 def rule(name: str) -> Rule:
-    """The rule of this name."""
+    """The rule of this name; VotingError where there is none."""
     if name not in RULES:
-        raise VotingError(f"voting {name!r} is none of {', '.join(RULES)}")
+        raise VotingError(f"voting must be one of {', '.join(RULES)}; got {name!r}")
     return RULES[name]
 
 
@@ -60,7 +61,7 @@ def vote(name: str, outputs: Tensor, weights: Tensor) -> Tensor:
 def lowest_argmax(scores: Tensor) -> Tensor:
     """The lowest index of the highest score in the last dimension [..., C]; C where a score is NaN.
 
-    `torch.argmax` leaves open which of several highest scores it gives.
+    `torch.argmax` does not specify which of several equal scores it returns.
     """
     classes = scores.shape[-1]
     index = torch.arange(classes, device=scores.device)
@@ -73,7 +74,7 @@ def finite(outputs: Tensor) -> Tensor:
 
 
 def _sum_members(outputs: Tensor) -> Tensor:
-    # One addition after the other: a reduction may add up in another order at another place in memory.
+    # The members are added one after the other: a reduction may add in another order at another place in memory.
     total = outputs[0]
     for output in outputs[1:]:
         total = total + output

@@ -5,9 +5,12 @@ A further noise is a new file here, its entry in `NOISES`, and its test.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
-from smoothcert.errors import DomainError
+from pydantic import ValidationError
+
+from smoothcert.errors import DomainError, explain, shown
 from smoothcert.kinds import Kinds
 from smoothcert.noise.gaussian import Gaussian
 from smoothcert.noise.gaussian_linf import GaussianLinf
@@ -17,8 +20,11 @@ from smoothcert.noise.rounded_gaussian import RoundedGaussian
 from smoothcert.noise.uniform import Uniform
 
 NOISES: Kinds[Noise] = Kinds("noise")
-for kind in (Gaussian, RoundedGaussian, GaussianLinf, Uniform, Replacement):
-    NOISES.add(kind)
+NOISES.add(Gaussian)
+NOISES.add(RoundedGaussian)
+NOISES.add(GaussianLinf)
+NOISES.add(Uniform)
+NOISES.add(Replacement)
 
 AnyNoise = Annotated[Noise, NOISES]
 """Every noise that a request or a certificate can name, as a pydantic type."""
@@ -37,6 +43,59 @@ def resolve(noise: Any = None, sigma: float | None = None) -> Noise | None:
     return shorthand
 
 
+def stated(noise: Noise) -> dict[str, Any]:
+    """The noise as fields of a file, such that `resolve(**stated(noise)) == noise`.
+
+    Gaussian noise is written by its shorthand, `{"sigma": 0.25}`, as files have always done; every other noise as
+    `{"noise": {"name": ..., ...}}` with all its fields.
+    """
+    if type(noise) is Gaussian:  # not a subclass, which is another noise with the same parameter
+        return {"sigma": noise.sigma}
+    return {"noise": {"name": noise.name, **noise.parameters()}}
+
+
+def parse_noise(text: str) -> Noise:
+    """The noise that a command line names, as `name:parameter=value,...` or as a JSON object.
+
+    `gaussian:sigma=0.25` and `{"name": "gaussian", "sigma": 0.25}` are the same noise. In the first form a value that
+    reads as a number is one and every other value is a string; a noise with other parameters takes the JSON form. A
+    name alone stands for a noise whose parameters all have defaults. DomainError for every other text.
+    """
+    try:
+        return NOISES.validate(_json_object(text) if text.lstrip().startswith("{") else _name_and_parameters(text))
+    except ValidationError as error:
+        raise DomainError(f"noise {shown(text)}: {explain(error).removeprefix('the text: ')}") from error
+
+
+def _json_object(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DomainError(f"noise {shown(text)} is not valid JSON: {error}") from error
+
+
+def _name_and_parameters(text: str) -> dict[str, Any]:
+    name, _, rest = text.partition(":")
+    fields: dict[str, Any] = {"name": name.strip()}
+    for part in rest.split(",") if rest else ():
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (key and equals and value):
+            raise DomainError(f"noise must be like gaussian:sigma=0.25 or a JSON object, got {shown(text)}")
+        if key in fields:
+            raise DomainError(f"noise {shown(text)} has the parameter {key} twice")
+        fields[key] = _number_or_text(value)
+    return fields
+
+
+def _number_or_text(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 __all__ = [
     "NOISES",
     "AnyNoise",
@@ -48,5 +107,7 @@ __all__ = [
     "RoundedGaussian",
     "Source",
     "Uniform",
+    "parse_noise",
     "resolve",
+    "stated",
 ]

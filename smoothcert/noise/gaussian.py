@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Gaussian(Noise):
     """N(0, sigma^2 I) is added to pixels in [0, 1]; radii follow from Theorem 1 of Cohen et al."""
 
-    sigma: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+    sigma: Annotated[float, Field(strict=True, gt=0, le=100, allow_inf_nan=False)]
     """The standard deviation."""
     name: Literal["gaussian"] = field(default="gaussian", kw_only=True)
     norm: Literal["l2"] = field(default="l2", kw_only=True)
@@ -45,6 +45,9 @@ class Gaussian(Noise):
         self.require_radius(radius)
         return float(ndtr(radius / self.sigma))
 
+    def scaled(self, factor: float) -> Gaussian:
+        return Gaussian(self.sigma * factor)
+
     def draw(self, source: Source, block: int, shape: tuple[int, ...]) -> Tensor:
         return source.normal(block, shape)
 
@@ -52,5 +55,5 @@ class Gaussian(Noise):
         out.copy_(settled).add_(drawn, alpha=self.sigma)
 
     def perturb(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        drawn = images.new_empty(images.shape).normal_(generator=generator)
+        drawn = images.clone().normal_(generator=generator)  # in the memory layout of the images, like torch.randn_like
         return images + self.sigma * drawn

@@ -70,6 +70,10 @@ class Noise(ABC):
         """Whether an ensemble that was trained with the noise `trained` is meant for this one."""
         return self == trained
 
+    def scaled(self, factor: float) -> Noise | None:
+        """The same noise with `factor` times its strength; None for a noise that has no strength to scale."""
+        return None
+
     # --- sampling: `settle` once for an image, `draw` once for a block of samples, `apply` once for each batch
 
     def settle(self, pixels: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Procedures decide how many samples to draw and what they prove; they know nothing of networks.
+"""Procedures decide how many samples to draw and what they prove; they do not depend on networks.
 
-Each is a generator that yields the number of further samples it wants, is sent the class counts of exactly those
-(one entry per class and a last one for no class), and returns its `Verdict`:
+Each is a generator that yields the number of further samples it needs, is sent the class counts of exactly those
+(one entry per class and a last one for samples without a class), and returns its `Verdict`:
 
     verdict = run(certify_adaptive(Gaussian(0.25), 0.25), sample)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -19,7 +19,9 @@ from smoothcert.procedures.thresholds import greatest_abandoning, least_certifyi
 from smoothcert.verdict import Stage, Verdict
 
 MOST_STAGES = 64
+"""The largest number of stages, far above any use: every stage gets an equal share of alpha."""
 STAGES = (100, 1_000, 10_000, 120_000)
+"""The samples of each stage by default: tenfold steps up to about the radii of Certify (Theorem 2(3))."""
 
 
 def certify_adaptive(
@@ -78,7 +80,7 @@ def _certify_adaptive(
 
 
 def require_stages(stages: Sequence[int]) -> Sequence[int]:
-    """The stages, if there is at least one and each is larger than the one before."""
+    """Return the stages; DomainError unless there is at least one and each is larger than the one before."""
     if not len(stages):
         raise DomainError("stages must name at least one stage, got none")
     if len(stages) > MOST_STAGES:
@@ -95,6 +97,10 @@ class Adaptive(Parameters):
     """`certify_adaptive` by name, with its parameters."""
 
     budget: ClassVar[str] = "stages"
+    title: ClassVar[str] = "Adaptive"
+    summary: ClassVar[str] = "Proves the target radius in stages, so that most images need few samples (CertifyAdp)."
+    budget_label: ClassVar[str] = "Stages"
+    variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({"keep_samples": False}, {"keep_samples": True})
 
     name: Literal["adaptive"] = "adaptive"
     stages: Annotated[tuple[WholeNumber, ...], AfterValidator(require_stages)] = STAGES
@@ -107,7 +113,6 @@ class Adaptive(Parameters):
         return "adaptive, kept" if self.keep_samples else "adaptive"
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
-        """The procedure, ready to run."""
         return certify_adaptive(
             noise,
             self.target(radius),
@@ -128,23 +133,25 @@ class Adaptive(Parameters):
 
     @property
     def most_samples(self) -> int:
-        """All stages."""
         return sum(self.stages)
 
     @property
+    def look_count(self) -> int:
+        return len(self.stages)
+
+    @property
     def pooled(self) -> bool:
-        """As asked for."""
         return self.keep_samples
 
     @property
     def last_look(self) -> int:
-        """The last stage, or all of them where samples are kept."""
+        """The samples of the last stage, or of all stages where samples are kept."""
         return sum(self.stages) if self.keep_samples else self.stages[-1]
 
     def last_alpha(self, alpha: float) -> float:
-        """Bonferroni: every stage has its share."""
+        """Every stage has the same share (Bonferroni)."""
         return alpha / len(self.stages)
 
     def least_beta(self, beta: float) -> float:
-        """Only the stages before the last abandon."""
+        """The share of each stage but the last, which does not abandon."""
         return beta / max(1, len(self.stages) - 1)

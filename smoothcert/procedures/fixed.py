@@ -16,6 +16,7 @@ from smoothcert.procedures.thresholds import least_certifying
 from smoothcert.verdict import Stage, Verdict
 
 N = 100_000
+"""The number of samples that bound p_A, by default, as in Cohen et al."""
 
 
 def certify(noise: Noise, *, n0: int = N0, n: int = N, alpha: float = 0.001) -> Procedure:
@@ -45,6 +46,8 @@ class Fixed(Parameters):
 
     budget: ClassVar[str] = "n"
     targeted: ClassVar[bool] = False
+    title: ClassVar[str] = "Fixed"
+    summary: ClassVar[str] = "Draws a fixed number of samples and proves the largest radius that they allow."
 
     name: Literal["fixed"] = "fixed"
     n: WholeNumber = N
@@ -54,16 +57,23 @@ class Fixed(Parameters):
     def label(self) -> str:
         return "fixed"
 
+    @property
+    def abandoning(self) -> None:
+        return None
+
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
-        """The procedure, ready to run; it has no use for a target radius or beta."""
+        """The procedure, ready to run; it uses neither a target radius nor beta."""
         return certify(noise, n0=self.n0, n=self.n, alpha=alpha)
 
     def boundaries(self, noise: Noise, radius: float, *, alpha: float, beta: float) -> Boundaries:
-        """When it proves this radius."""
+        """The count from which all n samples prove this radius; it never abandons."""
         certify_at = least_certifying(noise, radius, self.n, alpha)
         return Boundaries(np.array([self.n]), np.array([certify_at]), np.array([-1]))
 
     @property
     def most_samples(self) -> int:
-        """All n, always."""
         return self.n
+
+    @property
+    def look_count(self) -> int:
+        return 1

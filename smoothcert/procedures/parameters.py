@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -17,15 +18,16 @@ from smoothcert.procedures.protocol import Procedure
 WholeNumber = Annotated[int, Field(strict=True, ge=1, le=MOST)]
 
 N0 = 100
-"""The samples that choose the class, by default."""
+"""The number of samples that choose the class, by default, as in Cohen et al."""
 QUICK_SAMPLES = 200_000
-"""Boundaries of a sequential test of this many samples are computed in less than a second."""
+"""The number of samples up to which the boundaries of a sequential test take less than a second to compute."""
 
 
 class Parameters(Frozen, ABC):
     """What a procedure says of itself: to the planner, the API, the store, the workers and the page.
 
-    A subclass has the field `name`, a Literal with the name by which JSON knows it.
+    A subclass has the field `name`, a Literal with the name by which JSON knows it. A kind whose every field has a
+    default can be chosen on the page (see `published.ProcedureCard`); the words for it are the class variables below.
     """
 
     name: str
@@ -37,17 +39,33 @@ class Parameters(Frozen, ABC):
     targeted: ClassVar[bool] = True
     """Whether it is asked to prove a given radius; otherwise it proves the largest that it can."""
     exceeds_target: ClassVar[bool] = True
-    """Whether what it proves may be larger than what was asked."""
+    """Whether the proved radius may be larger than the target."""
     limit: ClassVar[int] = MOST
     """The largest number of samples that a look may rest on."""
+
+    title: ClassVar[str] = ""
+    """Its name as a heading; the capitalised `name` where this is empty."""
+    summary: ClassVar[str] = ""
+    """What it does, in one sentence; the first line of the class's docstring where this is empty."""
+    budget_label: ClassVar[str] = "Samples"
+    """The label of the input for the budget."""
+    variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """The parameters that each choice on a form sets. Together with `label` they tell the choices apart."""
+    recommended: ClassVar[bool] = False
+    """Whether a form offers it before the others."""
 
     @property
     @abstractmethod
     def label(self) -> str:
         """The procedure for people, for example "sequential, strict"."""
 
+    @property
+    def abandoning(self) -> str | None:
+        """What abandoning a run promises, as a sentence about beta; None where a run is never abandoned."""
+        return "If p_A is large enough for the radius, a run is abandoned with probability at most beta."
+
     def target(self, radius: float | None) -> float:
-        """The radius to prove, which must be given."""
+        """The radius to prove; DomainError where it is missing."""
         if radius is None:
             raise DomainError(f"the {self.name} procedure needs a target radius")
         return radius
@@ -66,8 +84,13 @@ class Parameters(Frozen, ABC):
         """Samples of the estimation in the worst case."""
 
     @property
+    @abstractmethod
+    def look_count(self) -> int:
+        """The largest number of looks at the counts, found without computing the boundaries."""
+
+    @property
     def pooled(self) -> bool:
-        """Whether a look counts all samples of the estimation so far, or those of its own stage alone."""
+        """Whether a look counts all samples of the estimation so far; otherwise it counts those of its own stage."""
         return True
 
     @property
@@ -76,7 +99,7 @@ class Parameters(Frozen, ABC):
         return self.most_samples
 
     def last_alpha(self, alpha: float) -> float:
-        """The error that the last look may spend."""
+        """The share of alpha that the last look may spend."""
         return alpha
 
     def least_beta(self, beta: float) -> float:
@@ -93,13 +116,14 @@ class Parameters(Frozen, ABC):
         """Whether a start takes more than about a second."""
         return self.boundary_samples > QUICK_SAMPLES
 
-    def interval_alpha(self, alpha: float, looks: int) -> float:
-        """The level of each end of an interval for p_A that is shown at a look.
+    def interval_alpha(self, alpha: float) -> float:
+        """The level of each end of the interval for p_A that is shown at a look.
 
-        It is such that the intervals of all `looks` hold together: each end with probability 1 - alpha.
+        By Bonferroni the lower ends of all looks hold together with probability at least 1 - alpha, and so do the
+        upper ends.
         """
-        return alpha / max(1, looks)
+        return alpha / self.look_count
 
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:
-        """What the procedure proves if every sample falls on one class: nothing larger is within its reach."""
+        """The radius that is proved if every sample falls on one class: nothing larger is within reach."""
         return noise.radius(lower_bound(self.last_look, self.last_look, self.last_alpha(alpha)))

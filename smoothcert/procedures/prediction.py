@@ -30,5 +30,5 @@ def _predict(n: int, alpha: float) -> Procedure:
 
 
 def two_sided_p_value(count: int, n: int) -> float:
-    """Of the test that a coin is fair, for count >= n / 2 heads among n throws."""
+    """The p-value of the two-sided test that a coin is fair, for count >= n / 2 heads among n throws."""
     return min(1.0, 2.0 * float(betainc(count, n - count + 1, 0.5))) if count > 0 else 1.0

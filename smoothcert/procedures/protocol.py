@@ -1,4 +1,4 @@
-"""How a procedure talks to whatever draws its samples."""
+"""How a procedure talks to the code that draws its samples."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def run(procedure: Procedure, sample: Callable[[int], ClassCounts]) -> Verdict:
     if inspect.getgeneratorstate(procedure) != inspect.GEN_CREATED:
         raise DomainError("this procedure has run already; start a new one")
     try:
-        wanted = next(procedure)
+        n = next(procedure)
         while True:
-            wanted = procedure.send(sample(wanted))
+            n = procedure.send(sample(n))
     except StopIteration as end:
         verdict: Verdict = end.value
         return verdict
 
 
 def draw(n: int) -> Generator[int, ClassCounts, Drawn]:
-    """Ask for n samples and check that the answer is theirs: `counts = yield from draw(n)`."""
+    """Ask for n samples and check that the answer counts n of them: `counts = yield from draw(n)`."""
     counts = np.asarray((yield n))
     if counts.ndim != 1 or len(counts) < 2:
         raise CountsError(f"counts need an entry per class and one for no class, got shape {counts.shape}")
@@ -61,7 +61,7 @@ def top_class(selection: Drawn) -> int | None:
 
 
 def pool(earlier: Drawn, counts: Drawn) -> Drawn:
-    """Both together."""
+    """The sum of both, class by class."""
     return tuple(a + b for a, b in zip(earlier, counts, strict=True))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -11,11 +12,11 @@ from smoothcert.errors import require_count, require_level, require_radius
 from smoothcert.noise import Noise
 from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, top_class
-from smoothcert.sequential import MOST_SAMPLES, SLACK, Abandon, boundaries
+from smoothcert.sequential import MOST_SAMPLES, SLACK, Abandon, boundaries, looks_up_to
 from smoothcert.verdict import Stage, Verdict
 
 MAX_SAMPLES = 131_100
-"""What the four stages of CertifyAdp's defaults add up to."""
+"""The largest number of samples by default: the sum of the four default stages of CertifyAdp."""
 
 
 def certify_sequential(
@@ -69,21 +70,33 @@ class Sequential(Parameters):
     """`certify_sequential` by name, with its parameters."""
 
     budget: ClassVar[str] = "max_samples"
+    title: ClassVar[str] = "Sequential"
+    summary: ClassVar[str] = (
+        "Proves the target radius by an exact sequential test, with a half or a third of the samples of adaptive."
+    )
+    budget_label: ClassVar[str] = "Most samples"
+    variants: ClassVar[tuple[Mapping[str, Any], ...]] = tuple({"abandon": each} for each in get_args(Abandon))
+    recommended: ClassVar[bool] = True
     exceeds_target: ClassVar[bool] = False
     limit: ClassVar[int] = MOST_SAMPLES
 
     name: Literal["sequential"] = "sequential"
     max_samples: Annotated[WholeNumber, Field(le=MOST_SAMPLES)] = MAX_SAMPLES
-    """The most samples of the estimation."""
+    """The largest number of samples of the estimation."""
     abandon: Abandon = "strict"
-    """What giving up promises: see `smoothcert.sequential`."""
+    """What an abandoned run promises: see `smoothcert.sequential`."""
 
     @property
     def label(self) -> str:
         return f"sequential, {self.abandon}"
 
+    @property
+    def abandoning(self) -> str | None:
+        if self.abandon == "strict":
+            return super().abandoning
+        return "A run that would have ended in a certificate is abandoned with probability at most beta."
+
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
-        """The procedure, ready to run."""
         return certify_sequential(
             noise,
             self.target(radius),
@@ -101,17 +114,20 @@ class Sequential(Parameters):
 
     @property
     def most_samples(self) -> int:
-        """Up to the last look."""
         return self.max_samples
 
+    @property
+    def look_count(self) -> int:
+        return len(looks_up_to(self.max_samples))
+
     def last_alpha(self, alpha: float) -> float:
-        """All of alpha, which no earlier look can have touched where only the last one certifies."""
+        """All of alpha: where only the last look can certify, no earlier one has spent any of it."""
         return alpha * (1 - SLACK)
 
     @property
     def boundary_samples(self) -> int:
         return self.max_samples
 
-    def interval_alpha(self, alpha: float, looks: int) -> float:
-        """Half of what would do: the looks of a sequential test follow the counts, and Bonferroni covers both."""
-        return alpha / max(1, 2 * looks)
+    def interval_alpha(self, alpha: float) -> float:
+        """Half of each look's share of alpha, so that both ends of all intervals hold together."""
+        return super().interval_alpha(alpha) / 2

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import hypothesis
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,7 @@ class Tally:
     def count(self, case: str, answer: Callable[[], str]) -> None:
         try:
             status = answer()
-        except (httpx.TimeoutException, TimeoutError):
+        except (httpx2.TimeoutException, TimeoutError):
             self.hangs.append(case)
             return
         self.statuses[f"{status[0]}xx" if status else "closed"] += 1
@@ -160,12 +160,12 @@ def damaged_npy(rng: random.Random) -> Posted:
 
 def damaged_tensor(rng: random.Random) -> Posted:
     array = pixels(rng)
-    said = tensor(np.frombuffer(flipped(bytearray(array.tobytes()), rng), array.dtype).reshape(SHAPE))
+    image = tensor(np.frombuffer(flipped(bytearray(array.tobytes()), rng), array.dtype).reshape(SHAPE))
     if rng.random() < 0.3:
-        said["data"] = damaged(said["data"].encode(), rng).decode("latin-1")
+        image["data"] = damaged(image["data"].encode(), rng).decode("latin-1")
     if rng.random() < 0.2:
-        said[rng.choice(("dtype", "shape"))] = rng.choice(("float16", [], [3, 8], [2**40] * 3, [3, 8, 8, 1], -1, None))
-    return Posted(json.dumps({**QUESTION, "images": [said]}).encode(), "application/json")
+        image[rng.choice(("dtype", "shape"))] = rng.choice(("float16", [], [3, 8], [2**40] * 3, [3, 8, 8, 1], -1, None))
+    return Posted(json.dumps({**QUESTION, "images": [image]}).encode(), "application/json")
 
 
 def damaged_json(rng: random.Random) -> Posted:
@@ -223,7 +223,7 @@ def _numbers(cases: int, whole: Whole, tally: Tally) -> Iterator[int]:
             tally.wrong.append(f"after {tally.kind}/{number} a good image was not certified")
 
 
-def _post(client: httpx.Client, posted: Posted) -> str:
+def _post(client: httpx2.Client, posted: Posted) -> str:
     headers = {"Content-Type": posted.kind}
     answer = client.post(URL, content=posted.body, params=posted.query, headers=headers, timeout=PATIENCE)
     return str(answer.status_code)
@@ -251,7 +251,7 @@ def ends(whole: Whole) -> Counter[str]:
     )
 
 
-def _ids(client: httpx.Client, status: str) -> list[str]:
+def _ids(client: httpx2.Client, status: str) -> list[str]:
     found, cursor = [], ""
     while True:
         page = client.get(
@@ -268,8 +268,8 @@ def _ids(client: httpx.Client, status: str) -> list[str]:
 def schema_attack(whole: Whole, *, cases: int, seed: int) -> Tally:
     """So many cases that schemathesis makes of each operation, half of them allowed; answers must be as documented."""
     tally = Tally("OpenAPI")
-    asked = {**QUESTION, "images": [tensor(np.zeros(SHAPE, np.uint8))]}
-    ended = whole.client.post(URL, json=asked, headers={"Prefer": "wait=60"}).json()["id"]
+    payload = {**QUESTION, "images": [tensor(np.zeros(SHAPE, np.uint8))]}
+    ended = whole.client.post(URL, json=payload, headers={"Prefer": "wait=60"}).json()["id"]
     for found in schema.get_all_operations():
         for mode in GenerationMode:
             _send_cases(found.ok(), mode, whole, tally, certification=ended, cases=cases // 2, seed=seed)
@@ -333,14 +333,14 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="write the table into this file")
-    said = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     started = time.monotonic()
     limits = {"queue_length": 1_000_000, "active_certifications": 1_000_000, "head_seconds": 5, "request_seconds": 10}
     with tempfile.TemporaryDirectory() as folder, Whole(Path(folder), **limits) as whole:
         worker = whole.worker.pid
         before = whole.api.resident_bytes()
-        tallies = attack(whole, cases=said.cases, seed=said.seed)
-        tallies.append(schema_attack(whole, cases=said.cases // 4, seed=said.seed))
+        tallies = attack(whole, cases=options.cases, seed=options.seed)
+        tallies.append(schema_attack(whole, cases=options.cases // 4, seed=options.seed))
         ended = ends(whole)
         deaths = 0 if whole.worker.poll() is None and whole.worker.pid == worker and whole.certifies() else 1
         tracebacks = sum("traceback" in json.loads(line) for line in whole.api.log.read_text().splitlines())
@@ -348,7 +348,7 @@ def main(arguments: list[str]) -> int:
     how = ", ".join(f"{count:,} {status}" for status, count in ended.items() if count)
     text = f"""# Damaged requests against the running service
 
-`python -m tests.attack.fuzz --cases {said.cases} --seed {said.seed}`: Valkey, one API process, one worker; \
+`python -m tests.attack.fuzz --cases {options.cases} --seed {options.seed}`: Valkey, one API process, one worker; \
 {time.monotonic() - started:,.0f} s.
 
 {table(tallies)}
@@ -364,8 +364,8 @@ Accepted and brought to an end: {ended.total():,} ({how}). Deaths of the worker:
     for tally in tallies:
         for each in (*tally.hangs, *tally.wrong):
             print(f"{tally.kind}: {each}")
-    if said.out:
-        said.out.write_text(text)
+    if options.out:
+        options.out.write_text(text)
     return 0 if all(tally.clean for tally in tallies) and not deaths and not tracebacks else 1
 
 

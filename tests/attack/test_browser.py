@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-import httpx
+import httpx2
 import pytest
 
 from app.http.middleware import PROBES
@@ -18,7 +18,7 @@ URL = "/v1/certifications"
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "x", "", "["]
 )
-def test_a_name_that_only_points_here_is_refused(client: httpx.Client, host: str) -> None:
+def test_a_name_that_only_points_here_is_refused(client: httpx2.Client, host: str) -> None:
     for method, path in (("GET", "/"), ("GET", URL), ("POST", URL), ("GET", "/nothing")):
         detail = problem(client.request(method, path, headers={"Host": host}), "misdirected").detail
         assert repr(host) in detail
@@ -26,12 +26,12 @@ def test_a_name_that_only_points_here_is_refused(client: httpx.Client, host: str
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]:8000", "192.0.2.7"])
-def test_addresses_and_localhost_are_names_of_every_service(client: httpx.Client, host: str) -> None:
+def test_addresses_and_localhost_are_names_of_every_service(client: httpx2.Client, host: str) -> None:
     assert client.get("/v1/version", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize("path", sorted(PROBES))
-def test_probes_may_call_it_anything(client: httpx.Client, path: str, player: Player) -> None:
+def test_probes_may_call_it_anything(client: httpx2.Client, path: str, player: Player) -> None:
     assert client.get(path, headers={"Host": "pod.cluster.local"}).status_code == 200
 
 
@@ -59,10 +59,10 @@ OTHERS = [
 
 @pytest.mark.parametrize("headers", OTHERS)
 def test_a_page_of_another_origin_changes_nothing(api: Api, player: Player, headers: dict[str, str]) -> None:
-    asked = question(player.ensemble)
+    payload = question(player.ensemble)
     form = {"request": (None, json.dumps({"radius": 0.25, "ensemble": player.ensemble})), "images": picture()}
     for answer in (
-        api.client.post(URL, json=asked, headers=headers),
+        api.client.post(URL, json=payload, headers=headers),
         api.client.post(URL, files=form, headers=headers),  # which a browser sends without asking first
         api.client.post(f"{URL}/x/cancel", headers=headers),
         api.client.delete(f"{URL}/x", headers=headers),
@@ -71,7 +71,7 @@ def test_a_page_of_another_origin_changes_nothing(api: Api, player: Player, head
     assert player.waiting() == []
 
 
-def test_a_form_as_text_is_refused_from_everywhere(client: httpx.Client, player: Player) -> None:
+def test_a_form_as_text_is_refused_from_everywhere(client: httpx2.Client, player: Player) -> None:
     answer = client.post(URL, json=question(player.ensemble), headers={"Content-Type": "text/plain"})
     problem(answer, "unsupported_media_type")
     assert player.waiting() == []
@@ -98,7 +98,7 @@ def test_an_origin_that_is_named_may_post(odd: Api, player: Player) -> None:
     problem(odd.client.post(URL, headers={**good, "Origin": "https://good.example.evil"}), "cross_site")
 
 
-def test_by_default_no_other_origin_may_read(client: httpx.Client) -> None:
+def test_by_default_no_other_origin_may_read(client: httpx2.Client) -> None:
     for path in ("/", URL, "/metrics", "/openapi.json", "/nothing"):
         headers = client.get(path, headers={"Origin": "https://evil.example"}).headers
         assert not [name for name in headers if name.startswith("access-control-")]

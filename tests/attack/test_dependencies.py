@@ -23,17 +23,17 @@ def pins() -> dict[str, str]:
 
 def declared() -> Iterator[str]:
     """All that pyproject.toml names."""
-    said: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    groups = said["dependency-groups"].values()
-    yield from said["project"]["dependencies"]
-    yield from (each for extra in said["project"]["optional-dependencies"].values() for each in extra)
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = project["dependency-groups"].values()
+    yield from project["project"]["dependencies"]
+    yield from (each for extra in project["project"]["optional-dependencies"].values() for each in extra)
     yield from (each for group in groups for each in group if isinstance(each, str))
 
 
-def brought(wanted: Iterable[str]) -> dict[str, str]:
+def brought(requirements: Iterable[str]) -> dict[str, str]:
     """Every package that these bring along and that is installed here, with its version."""
     found: dict[str, str] = {}
-    left = [(Requirement(each), "") for each in wanted]
+    left = [(Requirement(each), "") for each in requirements]
     while left:
         requirement, extra = left.pop()
         name = canonicalize_name(requirement.name)

@@ -8,7 +8,7 @@ from functools import cache
 
 from tests.support.api import ROOT
 
-HEAD = "| attempt | what stands against it | test |"
+HEAD = "| attempt | defence | test |"
 TEST = re.compile(r"`(\w+/\w+\.py)::(\w+)`")
 
 

@@ -31,7 +31,7 @@ def all_of(connection: socket.socket) -> bytes:
     return answer
 
 
-def told(api: Api, pieces: Iterable[bytes]) -> bytes:
+def replies(api: Api, pieces: Iterable[bytes]) -> bytes:
     """The answers to what is sent, until the service closes the connection."""
     with connect(api) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -47,9 +47,9 @@ def require_problem(answer: bytes, status: int, code: str) -> None:
     assert headers[b"content-type"] == b"application/problem+json"
     assert headers[b"connection"] == b"close"
     assert b"default-src 'none'" in headers[b"content-security-policy"]
-    said = json.loads(body)
-    assert (said["code"], said["status"]) == (code, status)
-    assert said["request_id"].encode() == headers[b"x-request-id"]
+    fields = json.loads(body)
+    assert (fields["code"], fields["status"]) == (code, status)
+    assert fields["request_id"].encode() == headers[b"x-request-id"]
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def require_problem(answer: bytes, status: int, code: str) -> None:
     ],
 )
 def test_what_is_no_http_is_a_problem(api: Api, sent: bytes) -> None:
-    require_problem(told(api, [sent]), 400, "bad_request")
+    require_problem(replies(api, [sent]), 400, "bad_request")
 
 
 def test_a_chunk_that_is_none_ends_the_connection(api: Api) -> None:
-    assert b'"code": "bad_request"' in told(api, [CHUNKED + b"zz\r\n"])
+    assert b'"code": "bad_request"' in replies(api, [CHUNKED + b"zz\r\n"])
 
 
 @pytest.mark.parametrize(
@@ -90,30 +90,30 @@ def test_a_chunk_that_is_none_ends_the_connection(api: Api) -> None:
 )
 def test_an_endless_head_is_refused(api: Api, pieces: list[bytes]) -> None:
     before = api.resident_bytes()
-    require_problem(told(api, pieces), 431, "head_too_large")
+    require_problem(replies(api, pieces), 431, "head_too_large")
     assert api.resident_bytes() - before < 20e6
 
 
 def test_a_head_of_any_use_is_taken(api: Api) -> None:
-    answer = told(api, [GET + b"A: " + b"x" * 60_000 + b"\r\nConnection: close\r\n\r\n"])
+    answer = replies(api, [GET + b"A: " + b"x" * 60_000 + b"\r\nConnection: close\r\n\r\n"])
     assert answer.startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("piece", [b"A: b\r\n" * 1000, b"A: " + b"x" * 10_000], ids=["many", "one"])
 def test_endless_trailers_are_refused(api: Api, piece: bytes) -> None:
     before = api.resident_bytes()
-    answer = told(api, [CHUNKED + b"2\r\n{}\r\n0\r\n", *[piece] * 2000])
+    answer = replies(api, [CHUNKED + b"2\r\n{}\r\n0\r\n", *[piece] * 2000])
     assert b'"code": "head_too_large"' in answer
     assert api.resident_bytes() - before < 20e6
 
 
 def test_a_body_in_the_smallest_chunks_is_refused(api: Api) -> None:
-    assert b'"code": "head_too_large"' in told(api, [CHUNKED, *[b"1\r\n \r\n" * 1000] * 100])
+    assert b'"code": "head_too_large"' in replies(api, [CHUNKED, *[b"1\r\n \r\n" * 1000] * 100])
 
 
 def test_a_body_in_small_chunks_is_taken(api: Api) -> None:
     body = b"%x\r\n%b\r\n" % (100, b" " * 100) * 10_000
-    answer = told(
+    answer = replies(
         api, [POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n", body, b"2\r\n{}\r\n0\r\n\r\n"]
     )
     assert b'"code": "malformed_json"' not in answer
@@ -122,35 +122,35 @@ def test_a_body_in_small_chunks_is_taken(api: Api) -> None:
 
 
 def test_a_head_must_arrive_in_time(odd: Api) -> None:
-    require_problem(told(odd, [GET]), 408, "too_slow")
-    assert told(odd, []) == b""  # who says nothing is told nothing
-    assert told(odd, [b"\r\n" * 10]) == b""
+    require_problem(replies(odd, [GET]), 408, "too_slow")
+    assert replies(odd, []) == b""  # a client that sends nothing gets no answer
+    assert replies(odd, [b"\r\n" * 10]) == b""
 
 
 def test_the_next_head_must_arrive_in_time(odd: Api) -> None:
-    answer = told(odd, [GET + b"\r\n" + b"GET "])
+    answer = replies(odd, [GET + b"\r\n" + b"GET "])
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"HTTP/1.1 408" in answer
 
 
 def test_the_rest_of_a_body_that_nobody_wants_must_arrive_in_time(odd: Api) -> None:
-    answer = told(odd, [b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{"])
+    answer = replies(odd, [b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{"])
     assert answer.startswith(b"HTTP/1.1 404")
     assert answer.count(b"HTTP/1.1") == 1
 
 
 def test_only_so_many_requests_may_run_ahead(api: Api) -> None:
-    answer = told(api, [(GET + b"\r\n") * 10_000])
+    answer = replies(api, [(GET + b"\r\n") * 10_000])
     assert b"ahead of their answers" in answer
     assert answer.count(b"HTTP/1.1 200") <= MOST_PIPELINED + 1
-    few = told(api, [(GET + b"\r\n") * MOST_PIPELINED + GET + b"Connection: close\r\n\r\n"])
+    few = replies(api, [(GET + b"\r\n") * MOST_PIPELINED + GET + b"Connection: close\r\n\r\n"])
     assert few.count(b"HTTP/1.1 200") == MOST_PIPELINED + 1
 
 
 def test_an_answer_to_a_connection_that_was_closed_is_no_mistake(api: Api) -> None:
     before = api.log.stat().st_size
     for _ in range(20):
-        assert b"ahead of their answers" in told(api, [b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100])
+        assert b"ahead of their answers" in replies(api, [b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100])
     api.client.get("/readyz")  # by now the others have been answered
     assert "Traceback" not in api.log.read_text()[before:]
 
@@ -160,13 +160,13 @@ def test_only_so_many_connections_are_open(odd: Api) -> None:
         crowd = [stack.enter_context(connect(odd)) for _ in range(40)]
         answers = [all_of(connection) for connection in crowd]
     assert sum(b'"code": "overloaded"' in answer for answer in answers) >= 19
-    assert eventually(lambda: told(odd, [GET + b"Connection: close\r\n\r\n"]).startswith(b"HTTP/1.1 200"))
+    assert eventually(lambda: replies(odd, [GET + b"Connection: close\r\n\r\n"]).startswith(b"HTTP/1.1 200"))
 
 
 @pytest.mark.parametrize("upgrade", [b"websocket", b"h2c", b"x"])
 def test_another_protocol_is_not_spoken(api: Api, upgrade: bytes) -> None:
     head = GET + b"Connection: Upgrade, close\r\nUpgrade: " + upgrade + b"\r\n\r\n"
-    assert told(api, [head]).startswith(b"HTTP/1.1 200")
+    assert replies(api, [head]).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: %d\r\n", b"Transfer-Encoding: chunked\r\n", b""])
@@ -188,10 +188,10 @@ def test_nothing_is_smuggled_behind_an_upgrade(api: Api, framing: bytes, upgrade
 
 
 def test_a_refusal_is_logged_once_and_on_one_line(odd: Api) -> None:
-    answer = told(odd, [b"non\x1b[31msense\r\n\r\n"])
+    answer = replies(odd, [b"non\x1b[31msense\r\n\r\n"])
     require_problem(answer, 400, "bad_request")
     request_id = json.loads(answer.partition(b"\r\n\r\n")[2])["request_id"]
     (line,) = eventually(lambda: [line for line in odd.log.read_text().splitlines() if request_id in line])
-    said = json.loads(line)
-    assert (said["request_id"], said["status"]) == (request_id, 400)
-    assert said["message"].startswith("refused: bad_request")
+    fields = json.loads(line)
+    assert (fields["request_id"], fields["status"]) == (request_id, 400)
+    assert fields["message"].startswith("refused: bad_request")

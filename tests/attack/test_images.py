@@ -1,4 +1,4 @@
-"""Images that are small as files and large in memory or in time: none is decoded that does not deserve it."""
+"""Images that are small as files and large in memory or in time are refused before they are decoded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import zlib
 from collections.abc import Callable
 from functools import cache
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from PIL import Image
 
-from app.requests.images import MOST_PIECES, Wanted, _pieces, _require_few_pieces, decode
+from app.requests.images import MOST_PIECES, ImageSpec, _pieces, _require_few_pieces, decode
 from tests.support.api import Api, encoded, picture, problem, question, text
 from tests.support.player import SHAPE, Player
 
@@ -27,9 +27,11 @@ def chunk(kind: bytes, data: bytes = b"") -> bytes:
 
 @cache
 def bomb() -> bytes:
-    """A zlib stream that inflates to a gigabyte of zeros."""
-    deflate, block = zlib.compressobj(9), b"\0" * 1_000_000
-    return b"".join(deflate.compress(block) for _ in range(GIGABYTE // len(block))) + deflate.flush()
+    """A zlib stream that inflates to a gigabyte of zeros: one compressed megabyte, repeated."""
+    deflate, zeros = zlib.compressobj(9, wbits=-zlib.MAX_WBITS), b"\0" * 1_000_000
+    block = deflate.compress(zeros) + deflate.flush(zlib.Z_FULL_FLUSH)  # refers to nothing before it
+    checksum = GIGABYTE % 65_521 << 16 | 1  # Adler-32 of zeros
+    return b"\x78\xda" + block * (GIGABYTE // len(zeros)) + deflate.flush() + struct.pack(">I", checksum)
 
 
 PNG = picture()
@@ -110,7 +112,7 @@ def scan() -> bytes:
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_a_file_of_tiny_pieces_is_refused(client: httpx.Client, player: Player, flood: Callable[[int], bytes]) -> None:
+def test_a_file_of_tiny_pieces_is_refused(client: httpx2.Client, player: Player, flood: Callable[[int], bytes]) -> None:
     answer = client.post(URL, json=question(player.ensemble, images=[text(flood(20_000))]))
     assert "chunks, segments or scans" in problem(answer, "invalid_image").detail
     assert client.post(URL, json=question(player.ensemble, images=[text(flood(50))])).status_code in (202, 422)
@@ -124,7 +126,7 @@ def test_ordinary_files_have_few_pieces(file: str, size: tuple[int, int]) -> Non
     sent = encoded(Image.fromarray(rows), file, **options)
     _require_few_pieces(sent)
     assert len(list(_pieces(sent))) < MOST_PIECES + len(sent) // 8192
-    assert decode([sent], Wanted(3, size[1], size[0], "none", 16_000_000)).shape == (1, 3, size[1], size[0])
+    assert decode([sent], ImageSpec(3, size[1], size[0], "none", 16_000_000)).shape == (1, 3, size[1], size[0])
 
 
 def test_the_pieces_are_those_of_the_file() -> None:

@@ -1,4 +1,4 @@
-"""Names and texts of others' choosing: they are no paths, no commands, no lines of a log, no headers, no addresses."""
+"""Names and texts in a request never become paths, commands, log lines, headers or addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import pytest
 
 from models.errors import EnsembleNameError
@@ -35,9 +35,11 @@ TEXT = 'a\r\nX-Evil: 1\r\n\r\n{"level": "forged"}\x1b[31m\x00\x7f\u2028\u202e<sc
 
 
 @pytest.mark.parametrize("name", TRICKS)
-def test_a_name_is_no_path(client: httpx.Client, player: Player, name: str) -> None:
+def test_a_name_is_no_path(client: httpx2.Client, player: Player, name: str) -> None:
     for where in ("/v1/ensembles/", "/page/", f"{URL}/"):
-        answer = client.get(where + quote(name, safe="").replace(".", "%2e"))  # else the client resolves the dots
+        answer = client.get(
+            where + quote(name, safe="").replace(".", "%2e")
+        )  # otherwise the client would resolve the dots
         assert answer.status_code == 404, answer.text
         assert "root:" not in answer.text
     problem(client.post(URL, json=question(name)), "invalid_request")
@@ -46,12 +48,12 @@ def test_a_name_is_no_path(client: httpx.Client, player: Player, name: str) -> N
 
 
 @pytest.mark.parametrize("cursor", [*TRICKS, "MQ==", "bnVsbA==", "0:x"])
-def test_a_cursor_of_ones_own_is_refused(client: httpx.Client, cursor: str) -> None:
+def test_a_cursor_of_ones_own_is_refused(client: httpx2.Client, cursor: str) -> None:
     problem(client.get(URL, params={"cursor": cursor}), "invalid_request")
 
 
 def logged(api: Api, request_id: str) -> dict[str, Any]:
-    """The line of this request; every line of the log is JSON in printable ASCII."""
+    """The log line of this request. Every line of the log must be JSON in printable ASCII."""
 
     def found() -> list[dict[str, Any]]:
         raw = api.log.read_bytes()
@@ -86,14 +88,14 @@ def test_a_file_name_is_nothing_but_a_name(api: Api, player: Player) -> None:
 
 def test_metadata_come_back_as_they_were_and_go_nowhere_else(api: Api, player: Player) -> None:
     metadata = {TEXT[:64]: TEXT}
-    asked = question(player.ensemble, metadata=metadata)
-    answer = api.client.post(URL, json=asked, headers={"X-Request-ID": f"{player.name}-meta"})
+    body = question(player.ensemble, metadata=metadata)
+    answer = api.client.post(URL, json=body, headers={"X-Request-ID": f"{player.name}-meta"})
     assert answer.status_code == 202, answer.text
     player.play()
-    said = api.client.get(answer.headers["location"])
-    assert said.json()["request"]["metadata"] == metadata
-    assert said.headers["content-type"] == "application/json"
-    for each in (answer, said):
+    fetched = api.client.get(answer.headers["location"])
+    assert fetched.json()["request"]["metadata"] == metadata
+    assert fetched.headers["content-type"] == "application/json"
+    for each in (answer, fetched):
         assert "x-evil" not in each.headers
     with api.client.stream("GET", f"{answer.headers['location']}/events") as stream:
         lines = stream.read().split(b"\n")
@@ -124,7 +126,7 @@ def test_no_text_of_a_request_forges_a_line_of_the_log(api: Api, player: Player,
     assert place in ("path", "id", "ensemble") or "forged" not in json.dumps(line)
 
 
-def test_an_address_is_no_image(client: httpx.Client, player: Player) -> None:
+def test_an_address_is_no_image(client: httpx2.Client, player: Player) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.5)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/image.png"
@@ -133,7 +135,7 @@ def test_an_address_is_no_image(client: httpx.Client, player: Player) -> None:
         for image in (url, "file:///etc/passwd", "/etc/passwd", "//127.0.0.1/x"):
             problem(client.post(URL, json=question(player.ensemble, images=[image])), "invalid_image")
             answer = client.post(URL, json=question(player.ensemble, images=[text(image.encode())]))
-            assert "root:" not in problem(answer, "invalid_image").detail  # what such a file holds
+            assert "root:" not in problem(answer, "invalid_image").detail  # the beginning of /etc/passwd
         for name in ("url", "image_url", "callback", "webhook"):
             problem(client.post(URL, json=question(player.ensemble, **{name: url})), "invalid_request")
         with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""No pickle is ever executed: not from a request, not from the queue; nor is any other function that a job names."""
+"""No pickle is ever executed, from a request or from the queue, and no function that a foreign job names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONLY_WITH = {"load": {"np": ("allow_pickle", False), "numpy": ("allow_pickle", F
 
 
 def executing(tree: ast.AST) -> Iterator[str]:
-    """What in a file could make code of data."""
+    """Everything in a file that could execute data as code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = node.module if isinstance(node, ast.ImportFrom) else None
@@ -52,7 +52,7 @@ def test_nothing_here_makes_code_of_data() -> None:
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     assert len(files) > 100
     found = {str(path.relative_to(ROOT)): list(executing(ast.parse(path.read_text()))) for path in files}
-    assert {path: said for path, said in found.items() if said} == {}
+    assert {path: places for path, places in found.items() if places} == {}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_reader_sees_what_does_not(code: str) -> None:
 
 
 def in_npy(pickled: bytes) -> bytes:
-    """As numpy writes an array of objects."""
+    """The pickle in a file of numpy's form for an array of objects."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"descr": "|O", "fortran_order": False, "shape": (1, 3, 8, 8)})
     return file.getvalue() + pickled
@@ -87,15 +87,15 @@ def in_npy(pickled: bytes) -> bytes:
 
 def test_a_pickle_in_a_request_is_not_executed(whole: Whole, tmp_path: Path) -> None:
     mark = tmp_path / "executed"
-    sent, asked = poison(mark), json.dumps(QUESTION)
+    sent, request = poison(mark), json.dumps(QUESTION)
     tensor = {"dtype": "uint8", "shape": [3, 8, 8], "data": text(sent)}
     for image in (text(sent), tensor):
         problem(whole.client.post(URL, json={**QUESTION, "images": [image]}), "invalid_image")
-    form = {"request": (None, asked), "images": sent}
+    form = {"request": (None, request), "images": sent}
     problem(whole.client.post(URL, files=form), "invalid_image")
     npy = {"Content-Type": "application/x-npy"}
     for body in (sent, in_npy(sent)):
-        problem(whole.client.post(URL, params={"request": asked}, content=body, headers=npy), "malformed_npy")
+        problem(whole.client.post(URL, params={"request": request}, content=body, headers=npy), "malformed_npy")
     for kind in ("application/json", "application/octet-stream", "application/x-pickle"):
         assert whole.client.post(URL, content=sent, headers={"Content-Type": kind}).status_code in (400, 415)
     assert not mark.exists()
@@ -105,7 +105,7 @@ def test_a_pickle_in_a_request_is_not_executed(whole: Whole, tmp_path: Path) -> 
 def test_a_pickle_in_the_queue_is_not_executed(whole: Whole, tmp_path: Path) -> None:
     mark, name = tmp_path / "executed", bookkeeping.queue_name("default")
     redis = whole.pool.redis
-    foreign = Queue(name, connection=redis).enqueue(Path.touch, mark)  # with RQ's own serializer, which pickles
+    foreign = Queue(name, connection=redis).enqueue(Path.touch, mark)  # RQ's own serializer, which pickles
     eventually(lambda: not Job.exists(foreign.id, connection=redis), "the refusal")
     certification = whole.pool.submit(flat(0.9))
     whole.pool.ended(certification)
@@ -126,7 +126,7 @@ def test_a_pickle_for_images_is_not_executed(whole: Whole, tmp_path: Path) -> No
 
     images = np.empty(1, object)
     images[0] = Poison()
-    record = whole.pool.ended(whole.pool.submit(images))  # which pickles them, as numpy does if it is let
+    record = whole.pool.ended(whole.pool.submit(images))  # numpy pickles an array of objects
     assert record.status == "failed"
     assert not mark.exists()
     assert whole.certifies()

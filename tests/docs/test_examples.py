@@ -1,6 +1,6 @@
 """Every command and every block of code in README and docs runs, in a clone, from the top of the page to its end.
 
-A block that another test runs, since it takes Docker or an hour, names it in a comment above: <!-- run by FILE -->.
+A block that needs Docker or an hour is run by another test, which a comment above it names: <!-- run by FILE -->.
 """
 
 from __future__ import annotations
@@ -12,12 +12,24 @@ from pathlib import Path
 import pytest
 
 from tests.support.blocks import Block, blocks
-from tests.support.clone import ROOT, Clone
+from tests.support.clone import ROOT, SERVE, Clone
 
 BLOCKS = [block for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) for block in blocks(page, ROOT)]
 SHOWN = {"", "text"}
-"""What is shown, not typed."""
+"""The languages of blocks that show output; they are not typed."""
 TYPED = [block for block in BLOCKS if block.language not in SHOWN and not block.note]
+
+
+def another_service(page: str) -> bool:
+    """Whether a page starts a service other than the one that every page expects."""
+    commands = [
+        command.partition("#")[0].strip() for block in TYPED if block.file == page for command in block.commands
+    ]
+    return any(SERVE in command and command != SERVE for command in commands)
+
+
+PAGES = sorted(dict.fromkeys(block.file for block in TYPED), key=another_service)
+"""The pages with blocks to run. Those that start another service come last, so that the others share one."""
 
 
 @pytest.fixture(scope="module")
@@ -27,35 +39,45 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
     clone.close()
 
 
-@pytest.mark.parametrize("page", dict.fromkeys(block.file for block in TYPED))
+@pytest.mark.parametrize("page", PAGES)
 def test_it_runs(page: str, clone: Clone) -> None:
     clone.open_page()
     for block in filter(lambda block: block.file == page, TYPED):
         try:
-            run(block, clone)
+            printed = run(block, clone)
+            if (expected := output_of(block)) is not None and block.language == "python":
+                assert printed.split() == expected.split()
         except Exception as error:
             error.add_note(f"this is {block}")
             raise
 
 
-def run(block: Block, clone: Clone) -> None:
+def output_of(block: Block) -> str | None:
+    """The text of the block without a language that comes right after this one: what it prints."""
+    (place,) = (i for i, other in enumerate(BLOCKS) if other is block)
+    follower = BLOCKS[place + 1] if place + 1 < len(BLOCKS) else None
+    shows = follower is not None and follower.file == block.file and follower.language in SHOWN
+    return follower.text if follower and shows else None
+
+
+def run(block: Block, clone: Clone) -> str:
     match block.language:
         case "console":
             assert block.commands, "a console block without a command"
-            for command in block.commands:
-                clone.run(command)
+            return "".join(clone.run(command) for command in block.commands)
         case "python":
-            clone.python(block.text)
+            return clone.python(block.text)
         case "json":
             json.loads(block.text)
+            return ""
         case other:
-            raise AssertionError(f"nobody knows how to run {other!r}")
+            raise AssertionError(f"a block must be console, python or json to be run, got {other!r}")
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.note], ids=str)
-def test_whoever_is_said_to_run_a_block_does(block: Block) -> None:
-    said, _, name = block.note.partition("run by ")
-    assert not said, f"{block.note!r} does not say `run by FILE`"
+def test_the_test_that_is_named_above_a_block_runs_it(block: Block) -> None:
+    before, _, name = block.note.partition("run by ")
+    assert not before, f"{block.note!r} is not `run by FILE`"
     lines = [line for line in (ROOT / name).read_text().splitlines() if not line.lstrip().startswith("#")]
     text = " ".join(" ".join(lines).split())
     missing = [command for command in block.commands if command.strip() not in text]

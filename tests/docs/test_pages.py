@@ -1,4 +1,4 @@
-"""The pages are true: links lead somewhere, the HTTP reference is the service's, every setting is there."""
+"""The pages are true: links lead somewhere, the HTTP reference is that of the service, every setting is described."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from app.docs import openapi, reference
 from app.main import create_app
-from app.settings import Settings
+from app.settings import ApiSettings
 from tests.support.clone import ROOT
 from workers.settings import WorkerSettings
 
@@ -35,23 +35,23 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def slug(heading: str) -> str:
-    """As GitHub makes it."""
+    """The anchor that GitHub gives to a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def test_the_http_reference_is_the_services_own() -> None:
-    said = reference.markdown(openapi.document(create_app(Settings())))
-    assert (ROOT / "docs" / "http.md").read_text() == said + "\n", "run `python -m app reference > docs/http.md`"
+    expected = reference.markdown(openapi.document(create_app(ApiSettings())))
+    assert (ROOT / "docs" / "http.md").read_text() == expected + "\n", "run `python -m app reference > docs/http.md`"
 
 
 def test_every_setting_is_described() -> None:
     page = (ROOT / "docs" / "operation.md").read_text()
-    for name in {*Settings.model_fields, *WorkerSettings.model_fields}:
+    for name in {*ApiSettings.model_fields, *WorkerSettings.model_fields}:
         assert f"`SMOOTHCERT_{name.upper()}`" in page, name
 
 
 def test_the_plan_is_the_one_that_is_shown() -> None:
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs" / "parameters.md").read_text()
     (command,) = re.findall(r"^\$ (smoothcert plan .*)$", text, re.MULTILINE)
     environment = {**os.environ, "COLUMNS": "80"}
     printed = subprocess.run(

@@ -1,4 +1,4 @@
-"""`python -m tests.faults`: every try of every fault, and a table of them. Exits 1 where anything was lost or wrong."""
+"""`python -m tests.faults` runs every try of every fault and writes a table; exit code 1 if anything went wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: the workers, and what they are compared with
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, for the workers and for the reference
 
 from tests.faults.disk_full import NoMountError
 from tests.faults.fault import Fault, Outcome, run
@@ -26,14 +26,13 @@ TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "faults.md"
 
 
 def main() -> int:
-    """Try, tell, write."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same choices")
     parser.add_argument("--only", default="", metavar="TEXT", help="faults with this in their name; writes no table")
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)  # whatever ends this ends the services, too
-    logging.basicConfig(level=logging.ERROR)  # that these networks run in their plain form is known
+        signal.signal(number, signal.default_int_handler)  # so that whatever ends this process ends the services, too
+    logging.basicConfig(level=logging.ERROR)  # the networks here run in their plain form, and each would warn
     chosen = [fault for fault in FAULTS if options.only in fault.name]
     outcomes = list(tried(chosen, options.seed))
     if len(outcomes) == len(FAULTS):
@@ -42,7 +41,7 @@ def main() -> int:
 
 
 def tried(faults: Sequence[Fault], seed: int) -> Iterator[Outcome]:
-    """Those of one stage after each other in one service; its logs stay where they are needed."""
+    """Run the faults of one stage after each other in one service; keep its logs where something failed."""
     for stage, together in groupby(faults, lambda fault: fault.stage):
         folder = Path(mkdtemp(prefix="faults-"))
         try:
@@ -59,29 +58,26 @@ def tried(faults: Sequence[Fault], seed: int) -> Iterator[Outcome]:
 
 
 def tried_often(fault: Fault, service: Service, seed: int) -> Outcome:
-    """All tries of one, with a line that tells how far it has come."""
+    """Run all tries of a fault, with a line that shows how far it has come."""
     return run(fault, service, tries=fault.tries, seed=seed, tell=partial(tell, fault))
 
 
 def report(outcome: Outcome) -> Outcome:
-    """Print its row, and all that speaks against it."""
+    """Print the row of an outcome, and everything that was lost or wrong."""
     print(START + "\n  ".join([row(outcome), *outcome.lost, *outcome.wrong]), flush=True)
     return outcome
 
 
 def tell(fault: Fault, number: int) -> None:
-    """How far it has come."""
     print(f"{START}{fault.name}: {number} of {fault.tries}", end=END, flush=True)
 
 
 def row(outcome: Outcome) -> str:
-    """Of the table."""
     counts = (outcome.tries, outcome.certifications, len(outcome.lost), len(outcome.wrong))
     return f"| {outcome.fault} | " + " | ".join(map(str, counts)) + " |"
 
 
 def table(outcomes: Sequence[Outcome], seed: int) -> str:
-    """As Markdown."""
     minutes = sum(outcome.seconds for outcome in outcomes) / 60
     return "\n".join(
         [

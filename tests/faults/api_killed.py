@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
-import httpx
+import httpx2
 
 from smoothcert.certificate import Certificate
 from smoothcert.certification import ENDED, Certification
@@ -31,17 +31,17 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
     for each in seen:
         witness.saw(each.result())
     more = len(service.records(since=0)) - made
-    witness.check(more == len(seen), f"{len(seen)} clients asked, {more} certifications were made")
+    witness.check(more == len(seen), f"{len(seen)} clients submitted, {more} certifications were made")
 
 
 def certifying(service: Service, question: Mapping[str, Any]) -> list[Certificate]:
-    """Whoever calls `certify`."""
+    """A client that calls `certify`."""
     with service.client() as client:
         return [*client.certify(service.exhibit.images, ensemble=service.exhibit.ensemble, **question)]
 
 
 def listening(service: Service, question: Mapping[str, Any]) -> list[Certificate]:
-    """Whoever takes the certificates from the events, and goes on by Last-Event-ID: each comes once."""
+    """A client that takes the certificates from the events and resumes by Last-Event-ID: each comes once."""
     with service.client() as client:
         submitted = client.submit(service.exhibit.images, ensemble=service.exhibit.ensemble, **question)
         events = client.certifications.events(submitted.id)
@@ -50,14 +50,14 @@ def listening(service: Service, question: Mapping[str, Any]) -> list[Certificate
 
 
 def waiting(service: Service, question: Mapping[str, Any]) -> list[Certificate]:
-    """Whoever only speaks HTTP: the same POST again, under the same key, until its answer is the end."""
+    """A client without the SDK: it repeats the same POST under the same key until the certification has ended."""
     key, deadline = secrets.token_hex(16), time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             answer = service.post(service.body(question), **{"Idempotency-Key": key, "Prefer": "wait=30"})
-            said = Certification.model_validate_json(answer.raise_for_status().content)
-            if said.status in ENDED:
-                return [*said.certificates]
-        except httpx.HTTPError:
+            certification = Certification.model_validate_json(answer.raise_for_status().content)
+            if certification.status in ENDED:
+                return [*certification.certificates]
+        except httpx2.HTTPError:
             time.sleep(0.1)
     raise StuckError("a client that waits had no answer within 60 s")

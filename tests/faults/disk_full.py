@@ -1,4 +1,4 @@
-"""The disk of Redis is full in the middle, for a while: a real file system of a few megabytes."""
+"""The disk of Redis is full for a while in the middle of work. It is a real file system of a few megabytes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from tests.faults.service import Service
 from tests.faults.witness import Witness
 
 SIZE = 16 << 20
+"""The bytes of the file system."""
 BALLAST = "ballast"
+"""The file that fills it."""
 
 
 class NoMountError(Exception):
-    """Whoever runs this may not mount a file system."""
+    """This user may not mount a file system."""
 
 
 @contextmanager
@@ -39,7 +41,7 @@ def stage(folder: Path) -> Iterator[Service]:
 
 
 def attempt(service: Service, witness: Witness, chance: Random) -> None:
-    """Half of the times the server stays: one that syncs each second refuses to write, one that always syncs ends."""
+    """Fill the disk. A server that syncs each second then refuses to write; one that always syncs ends."""
     stays, deaths = chance.random() < 0.5, len(service.deaths)
     service.redis.config_set("appendfsync", "everysec" if stays else "always")
     witness.post(service.exhibit.question(chance))
@@ -53,7 +55,7 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
     ballast.unlink()
     if service.server.ended:
         service.server.start()
-    witness.submit(service.exhibit.question(chance))  # it is there again, without help
+    witness.submit(service.exhibit.question(chance))  # the service works again without help
     witness.await_ends()
     witness.check(len(service.deaths) == deaths, f"workers ended: {service.deaths[deaths:]}")
 

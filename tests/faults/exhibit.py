@@ -1,4 +1,4 @@
-"""What is certified while faults happen: an ensemble, images and questions, and the undisturbed answer to them."""
+"""What is certified while faults happen: an ensemble, images and questions, and the undisturbed answers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from models.data import load_images
 from models.registry import ZOO, load
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
-from smoothcert.noise import Gaussian
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from store.record import Record
 from tests.faults.networks import ARCHITECTURE, ORDINARY
-from tests.support.pool import told
+from tests.support.pool import without_times
 from tests.support.worker_networks import SHAPE, state
 from tests.support.zoo import SIGMA
 
@@ -31,16 +30,16 @@ Images = tuple[npt.NDArray[Any], ...]
 
 @dataclass(frozen=True)
 class Exhibit:
-    """An ensemble of a zoo, with what is asked of it."""
+    """An ensemble of a zoo, with images and questions for it."""
 
     ensemble: str
     images: Images
     questions: tuple[Mapping[str, Any], ...]
-    """Each is one to three seconds of work."""
+    """Questions that take one to three seconds each."""
     zoo: Callable[[Path], Path]
-    """Makes the zoo in a folder, where there is none."""
+    """Makes the zoo in a folder, or names an existing one."""
     settings: Mapping[str, object]
-    """Of the workers."""
+    """The settings of the workers."""
 
     def question(self, chance: Random) -> Mapping[str, Any]:
         return chance.choice(self.questions)
@@ -80,23 +79,23 @@ SHIPPED = Exhibit(
 
 
 class Reference:
-    """The certificates of an exhibit as an engine in this process gives them, which nobody disturbs."""
+    """The certificates that an undisturbed engine in this process gives."""
 
     def __init__(self, exhibit: Exhibit, zoo: Path) -> None:
-        torch.set_num_threads(1)  # as the workers
+        torch.set_num_threads(1)  # like the workers
         self._ensemble = load(exhibit.ensemble, zoo=zoo, allowed_imports=frozenset({ARCHITECTURE}))
         self._engine = Engine(self._ensemble)
         self._pixels = torch.from_numpy(np.stack(exhibit.images))
 
     def certificates(self, record: Record) -> list[dict[str, Any]]:
-        """Those of a certification of all images, from its seed."""
-        asked = CertificationRequest.model_validate_json(record.request)
-        assert asked.sigma is not None
-        question = Question(Gaussian(asked.sigma), asked.procedure, asked.radius, asked.alpha, asked.beta)
-        if asked.family_wise:
-            question = question.shared_by(len(self._pixels))
-        view = self._ensemble.with_(voting=asked.voting or self._ensemble.voting, consensus=asked.consensus)
-        return [told(each) for each in certify(self._engine, self._pixels, question, seed=record.seed, ensemble=view)]
+        """The certificates of a certification of all images, from its seed."""
+        request = CertificationRequest.model_validate_json(record.request)
+        question = Question.of(request, images=len(self._pixels))
+        view = self._ensemble.with_(voting=request.voting or self._ensemble.voting, consensus=request.consensus)
+        return [
+            without_times(each)
+            for each in certify(self._engine, self._pixels, question, seed=record.seed, ensemble=view)
+        ]
 
     def close(self) -> None:
         self._engine.close()

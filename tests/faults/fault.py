@@ -1,4 +1,4 @@
-"""A fault, and what came of many tries of it."""
+"""A fault, and the outcome of many tries of it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ Stage = Callable[[Path], AbstractContextManager[Service]]
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong; `attempt` lets it happen once, at a moment that is left to chance."""
+    """Something that goes wrong; `attempt` makes it happen once, at a random moment."""
 
     name: str
     attempt: Callable[[Service, Witness, Random], None]
     tries: int
-    """In all,"""
+    """The number of tries of `python -m tests.faults`."""
     share: int
-    """and in the tests."""
+    """The number of tries in the test suite."""
     stage: Stage
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """What was lost and what was wrong in all tries of a fault."""
 
     fault: str
     tries: int
     certifications: int
-    """That were answered with 202, or made by a client of the SDK."""
+    """The certifications that were answered with 202 or made by a client of the SDK."""
     lost: tuple[str, ...]
-    """Each that did not end as it must,"""
+    """The certifications that did not end as they must."""
     wrong: tuple[str, ...]
-    """and everything else that should not be: another certificate, an end too many, an error that a client saw."""
+    """Everything else that must not happen: another certificate, an end too many, an error that a client saw."""
     seconds: float
 
 
@@ -52,7 +52,7 @@ def run(
     seed: int,
     tell: Callable[[int], None] = lambda _: None,
 ) -> Outcome:
-    """Try it so many times; the same seed gives the same choices. `tell` is called with the number of each try."""
+    """Try a fault `tries` times; the same seed gives the same choices. `tell` is called with the number of each try."""
     chance, witness, began = Random(f"{seed} {fault.name}"), Witness(service), time.time()
     for number in range(1, tries + 1):
         tell(number)

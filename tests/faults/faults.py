@@ -21,12 +21,12 @@ from tests.faults.service import Service
 
 
 def small(folder: Path) -> Service:
-    """Small networks that take their time."""
+    """A service with small, slow networks."""
     return Service(folder, SMALL)
 
 
 def shipped(folder: Path) -> Service:
-    """The ensemble that comes with the project."""
+    """A service with the shipped ensemble."""
     return Service(folder, SHIPPED)
 
 

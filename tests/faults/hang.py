@@ -10,6 +10,7 @@ from tests.faults.service import Service
 from tests.faults.witness import Witness
 
 CRASHED = 70
+"""The exit code of a worker that its own watchdog ended."""
 
 
 def attempt(service: Service, witness: Witness, chance: Random) -> None:

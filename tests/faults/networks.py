@@ -1,4 +1,4 @@
-"""A network that takes its time, and on images of a certain mean brings its process down, hangs or wants all memory."""
+"""A slow network that crashes its process, hangs or asks for all memory on images of a certain mean."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.support.zoo import SIGMA
 
 ARCHITECTURE = "tests.faults.networks:mortal"
 DEADLY, ENDLESS, HUNGRY = 0.111, 0.222, 0.333
-"""The means of those images."""
+"""The means of the images on which it crashes, hangs and asks for memory."""
 PAUSE_S = float(os.environ.get("SMOOTHCERT_PAUSE_S", "0"))
-"""For each forward pass of a worker; the process that compares does not wait."""
+"""The seconds that each forward pass of a worker takes; the reference does not wait."""
 GREY = 30 / 63
-"""Of every pixel, where the members are of two minds."""
+"""The value of every pixel at which the two members disagree most."""
 
 
 class Mortal(Trivial):
     def forward(self, x: Tensor) -> Tensor:
         means = x.mean((1, 2, 3))
         if (means - DEADLY).abs().min() < 0.01:
-            ctypes.string_at(0)  # a real crash: the system ends the process
+            ctypes.string_at(0)  # a segmentation fault
         if (means - ENDLESS).abs().min() < 0.01:
             time.sleep(600)
         if (means - HUNGRY).abs().min() < 0.01:
@@ -38,7 +38,7 @@ class Mortal(Trivial):
 
 
 def mortal(classes: int) -> nn.Module:
-    """For the registry."""
+    """What ensemble.toml names."""
     return Mortal(classes)
 
 
@@ -48,6 +48,6 @@ def flat(value: float) -> npt.NDArray[np.float32]:
 
 
 DEVIATION = SIGMA / math.sqrt(math.prod(SHAPE))
-"""Of the mean of a noisy image."""
+"""The standard deviation of the mean of a noisy image."""
 ORDINARY = tuple(flat(GREY + shift * DEVIATION) for shift in (0.9, 1.0, 1.1))
-"""Images whose counts differ from seed to seed; a radius of SIGMA takes nearly all samples that there are."""
+"""Images whose counts differ from seed to seed; to prove a radius of SIGMA takes nearly the whole budget."""

@@ -13,7 +13,7 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
     deaths = len(service.deaths)
     witness.submit({"procedure": "fixed"}, (flat(HUNGRY),), end="engine_failed")
     witness.await_ends()
-    for _ in service.workers:  # both of them, most likely
+    for _ in service.workers:  # most likely each worker gets one
         witness.submit(service.exhibit.question(chance))
     witness.await_ends()
     service.tend()

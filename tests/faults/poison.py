@@ -1,4 +1,4 @@
-"""An image that brings down every process that looks at it."""
+"""An image that crashes every process that looks at it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
 
 
 def blamed_after_two_deaths(service: Service, witness: Witness, chance: Random, *, value: float) -> None:
-    """An image of this value fails, by itself and for a reason; those beside it and after it are answered."""
+    """An image of this value fails with a reason; certifications beside it and after it are answered."""
     service.until(lambda: len(service.present()) == len(service.workers), "all workers")
     deaths, question = len(service.deaths), service.exhibit.question
     witness.submit(question(chance))
@@ -24,4 +24,4 @@ def blamed_after_two_deaths(service: Service, witness: Witness, chance: Random, 
     witness.submit(question(chance))
     witness.await_ends()
     service.tend()
-    witness.check(len(service.deaths) - deaths == 2, f"workers ended: {service.deaths[deaths:]}, wanted two")
+    witness.check(len(service.deaths) - deaths == 2, f"workers ended: {service.deaths[deaths:]}; exactly two must")

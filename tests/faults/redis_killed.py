@@ -12,6 +12,7 @@ from tests.faults.service import Service
 from tests.faults.witness import Witness
 
 CLIENTS = 4
+"""The clients that submit at random moments around the kill."""
 
 
 def attempt(service: Service, witness: Witness, chance: Random) -> None:
@@ -22,14 +23,14 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
         witness.post(question)
 
     with ThreadPoolExecutor(CLIENTS) as clients:
-        asked = [(chance.uniform(0, 1.5), service.exhibit.question(chance)) for _ in range(CLIENTS)]
-        posted = [clients.submit(submit, *each) for each in asked]
+        plans = [(chance.uniform(0, 1.5), service.exhibit.question(chance)) for _ in range(CLIENTS)]
+        posted = [clients.submit(submit, *each) for each in plans]
         time.sleep(chance.uniform(0, 1.5))
         service.server.kill()
         time.sleep(chance.uniform(0, 1.0))
         service.server.start()
     for each in posted:
         each.result()
-    witness.submit(service.exhibit.question(chance))  # it is there again, without help
+    witness.submit(service.exhibit.question(chance))  # the service works again without help
     witness.await_ends()
     witness.check(len(service.deaths) == deaths, f"workers ended: {service.deaths[deaths:]}")

@@ -1,9 +1,8 @@
-"""A whole service whose processes may be killed: a Valkey, the API, workers, and somebody who starts them again."""
+"""A whole service whose processes may be killed: a Valkey, the API and workers, which are started again."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 import numpy.typing as npt
 import redis
 
@@ -27,13 +26,13 @@ from tests.support.pool import Pool
 
 POOL = "default"
 PATIENCE_S = 90.0
-"""For anything that is waited for; the machine may be slow."""
+"""The seconds for anything that is waited for; the machine may be slow."""
 SETTINGS = {
-    "dead_after_s": 4,
+    "dead_after_s": 3,
     "heartbeat_s": 0.5,
     "checkpoint_s": 0.3,
     "progress_s": 0.1,
-    "watchdog_s": 6,
+    "watchdog_s": 4,
     "drain_s": 1,
 }
 Process = subprocess.Popen[bytes]
@@ -45,17 +44,17 @@ class StuckError(Exception):
 
 
 class Service:
-    """Real processes, from an empty folder; a context manager that ends them all."""
+    """Real processes that start in an empty folder; a context manager that ends them all."""
 
     def __init__(self, folder: Path, exhibit: Exhibit, *, workers: int = 2, data: Path | None = None) -> None:
-        """`data` is the folder of the Valkey, where that is to be elsewhere."""
+        """`data` is the folder of the Valkey where it is not the default one."""
         self.exhibit, self.zoo = exhibit, exhibit.zoo(folder)
         self.reference = Reference(exhibit, self.zoo)
         self.server = EmbeddedServer(data or folder / "valkey")
         self.workers: list[Process] = []
         self.deaths: list[int] = []
-        """How workers ended that nobody had told to leave."""
-        self._folder, self._wanted = folder, workers
+        """The exit codes of workers that ended without being told to leave."""
+        self._folder, self._count = folder, workers
 
     def __enter__(self) -> Service:
         self.server.start()
@@ -63,8 +62,8 @@ class Service:
         self._pool = Pool(self.server, self.zoo, POOL, **{**SETTINGS, **self.exhibit.settings})
         try:
             self.api = Api(self.server.url, self._folder).__enter__()
-            self.workers = [self.spawn() for _ in range(self._wanted)]
-            self.until(lambda: len(self.present()) == self._wanted, "the workers")
+            self.workers = [self.spawn() for _ in range(self._count)]
+            self.until(lambda: len(self.present()) == self._count, "the workers")
         except BaseException:
             self._end()
             raise
@@ -86,10 +85,9 @@ class Service:
     # --- processes
 
     def spawn(self) -> Process:
-        """Another worker process; its log is a file."""
+        """Start another worker process, which logs to a file."""
         with (self._folder / "workers.log").open("ab") as log:
-            command = [sys.executable, "-m", "workers"]
-            return subprocess.Popen(command, cwd=ROOT, env=self._pool.environment(), stderr=log)
+            return subprocess.Popen(self._pool.command, cwd=ROOT, env=self._pool.environment(), stderr=log)
 
     def tend(self) -> None:
         """Start workers again that ended by themselves, as a supervisor does."""
@@ -99,7 +97,7 @@ class Service:
                 self.workers[place] = self.spawn()
 
     def until(self, look: Callable[[], T], what: str, *, patience: float = PATIENCE_S) -> T:
-        """What `look` gives as soon as that is true; workers are tended meanwhile, and Redis may be away."""
+        """The value of `look` as soon as it is true. Workers are tended meanwhile, and Redis may be away."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             with suppress(redis.RedisError):
@@ -120,39 +118,40 @@ class Service:
     # --- what Redis holds
 
     def present(self) -> list[Presence]:
-        """The workers that are alive, by what they say."""
+        """What the live workers say about themselves."""
         names = self.redis.zrange(keys.WORKERS, time.time(), "+inf", byscore=True)
-        said = [self.redis.get(keys.worker(name.decode())) for name in names]
-        return [Presence.model_validate_json(text) for text in said if text]
+        texts = [self.redis.get(keys.worker(name.decode())) for name in names]
+        return [Presence.model_validate_json(text) for text in texts if text]
 
     def holder(self, record: Record) -> Process | None:
         """The process that has this certification."""
-        pid = self.redis.hget(f"rq:worker:{record.worker}", "pid")
+        pid = self.redis.hget(bookkeeping.worker_key(record.worker), "pid")
         return next((worker for worker in self.workers if pid and worker.pid == int(pid)), None)
 
     def record(self, certification: str) -> Record | None:
         return Record.read(self.redis.hgetall(keys.record(certification)))
 
     def records(self, *, since: float) -> list[Record]:
-        """All that were made since a time, also those of which nobody was told."""
+        """All records made since a time, also those whose answer was lost."""
         names = self.redis.scan_iter(match=f"{keys.record('')}*", count=1000)
         found = [Record.read(self.redis.hgetall(name)) for name in names]
         return [record for record in found if record and record.created_at >= since]
 
     def certificates(self, certification: str) -> list[Certificate]:
-        """In the order of the images."""
+        """The certificates in the order of the images."""
         found = self.redis.hgetall(keys.certificates(certification))
         return [Certificate.from_json(text) for _, text in sorted((int(k), v) for k, v in found.items())]
 
     def left_behind(self) -> list[str]:
-        """Executions and ids taken that RQ's bookkeeping still has; none where nothing is under way."""
+        """Executions and taken ids that the registries still name; none where nothing is under way."""
         queues = (bookkeeping.queue_name(POOL), bookkeeping.quarantine_name(POOL))
-        found = [entry for name in queues for entry in self.redis.zrange(bookkeeping.started_key(name), 0, -1)]
+        registries = [key for name in queues for key in (bookkeeping.started_key(name), keys.executions(name))]
+        found = [entry for registry in registries for entry in self.redis.zrange(registry, 0, -1)]
         found += [entry for name in queues for entry in self.redis.lrange(bookkeeping.taken_key(name), 0, -1)]
         return [entry.decode() for entry in found]
 
     def counted(self, status: str) -> int:
-        """Certifications that ended so, by the counters that are added to with each end."""
+        """The certifications that ended with this status, by the statistics."""
         return int(float(self.redis.hget(keys.STATISTICS, f"certifications:{status}") or 0))
 
     # --- clients
@@ -162,12 +161,12 @@ class Service:
         return f"http://127.0.0.1:{self.api.port}"
 
     def client(self) -> Client:
-        """One that is patient enough for a restart of the API on a slow machine."""
+        """A client that is patient enough for a restart of the API on a slow machine."""
         return Client(self.url, retries=10)
 
     def body(self, question: Mapping[str, Any], images: Images | None = None) -> dict[str, Any]:
         sent: list[npt.NDArray[Any]] = list(images or self.exhibit.images)
         return {"ensemble": self.exhibit.ensemble, **question, "images": [tensor(image) for image in sent]}
 
-    def post(self, body: Mapping[str, Any], **headers: str) -> httpx.Response:
-        return httpx.post(f"{self.url}/v1/certifications", json=body, headers=headers, timeout=90)
+    def post(self, body: Mapping[str, Any], **headers: str) -> httpx2.Response:
+        return httpx2.post(f"{self.url}/v1/certifications", json=body, headers=headers, timeout=90)

@@ -1,11 +1,11 @@
-"""No worker is left, and deadlines pass: whoever asks is told."""
+"""Deadlines pass while there is no worker, and clients are told."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from rq import Queue
 from rq.serializers import JSONSerializer
@@ -19,7 +19,7 @@ URL = "/v1/certifications"
 
 @pytest.fixture
 def deserted(tmp_path: Path) -> Iterator[tuple[Api, Player]]:
-    """A service that has seen a worker, which is gone."""
+    """A service whose only worker has left."""
     with EmbeddedServer(tmp_path / "server") as server, Api(server.url, tmp_path) as api:
         worker = Player(server.url)
         worker.announce()
@@ -36,8 +36,8 @@ def posted(api: Api, worker: Player) -> str:
 def test_whoever_waits_is_told_that_the_deadline_has_passed(deserted: tuple[Api, Player]) -> None:
     api, worker = deserted
     certification = posted(api, worker)
-    said = api.client.get(f"{URL}/{certification}", headers={"Prefer": "wait=20"}).json()
-    assert (said["status"], said["error"]["code"]) == ("failed", "deadline_exceeded")
+    answer = api.client.get(f"{URL}/{certification}", headers={"Prefer": "wait=20"}).json()
+    assert (answer["status"], answer["error"]["code"]) == ("failed", "deadline_exceeded")
     assert worker.waiting() == []
     queue = Queue(worker.queue, connection=worker.redis, serializer=JSONSerializer)
     assert queue.failed_job_registry.get_job_ids(cleanup=False) == [certification]
@@ -46,7 +46,7 @@ def test_whoever_waits_is_told_that_the_deadline_has_passed(deserted: tuple[Api,
 def test_whoever_listens_is_told_too(deserted: tuple[Api, Player]) -> None:
     api, worker = deserted
     here = f"{URL}/{posted(api, worker)}/events"
-    with api.client.stream("GET", here, timeout=httpx.Timeout(30)) as answer:
+    with api.client.stream("GET", here, timeout=httpx2.Timeout(30)) as answer:
         lines = list(answer.iter_lines())
     assert "event: completed" in lines
     assert any("deadline_exceeded" in line for line in lines)

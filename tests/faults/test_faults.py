@@ -1,4 +1,4 @@
-"""A share of the faults: nothing is lost and nothing is wrong. `python -m tests.faults` has all of them."""
+"""A few tries of each fault: nothing is lost and nothing is wrong. `python -m tests.faults` runs all tries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEED = 0
 
 
 class Services:
-    """A service for each stage, one at a time: the faults of a stage follow each other."""
+    """A service for each stage, one at a time; the faults of a stage follow each other."""
 
     def __init__(self, stack: ExitStack, folders: pytest.TempPathFactory) -> None:
         self._stack, self._folders = stack, folders

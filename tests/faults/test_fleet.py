@@ -1,4 +1,4 @@
-"""The supervisor of several workers is killed: they leave, too."""
+"""The supervisor of several workers: signals reach the workers, and they leave when it is killed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.local.embedded import EmbeddedServer
+from store.bookkeeping import worker_key
 from tests.faults.exhibit import SMALL, small_zoo
 from tests.service import eventually
 from tests.support.pool import Pool
@@ -18,7 +19,7 @@ from workers.fleet import PAUSE_S, Fleet
 
 
 class Child:
-    """A worker that ended at once, or that works until it is told to leave."""
+    """Stands for a worker process that ended at once, or that runs until a signal comes."""
 
     def __init__(self, returncode: int | None) -> None:
         self.returncode = returncode
@@ -51,7 +52,7 @@ def test_a_signal_between_two_lives_of_a_worker_is_not_lost(monkeypatch: pytest.
     monkeypatch.setattr("workers.fleet.time.sleep", sleep)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        Fleet(["cpu"]).supervise()  # until all have left
+        Fleet(["cpu"]).supervise()  # returns once all have left
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -63,7 +64,7 @@ def test_workers_leave_when_their_supervisor_is_killed(tmp_path: Path) -> None:
         pool = Pool(server, small_zoo(tmp_path), "fleet", devices="cpu,cpu", **SMALL.settings)
         fleet = pool.start()
         eventually(lambda: len(pool.workers()) == 2, "both workers")
-        pids = [int(pool.redis.hget(f"rq:worker:{name.decode()}", "pid")) for name in pool.workers()]
+        pids = [int(pool.redis.hget(worker_key(name.decode()), "pid")) for name in pool.workers()]
         try:
             fleet.kill()
             fleet.wait()

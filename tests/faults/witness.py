@@ -1,4 +1,4 @@
-"""The witness of a fault: knows what the service has accepted, and in the end says what was lost and what is wrong."""
+"""The witness of a fault: records what the service accepted, and finds in the end what was lost and what is wrong."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 
 from smoothcert.certificate import Certificate
 from store import keys
 from store.record import Record
 from tests.faults.exhibit import Images
 from tests.faults.service import Service, StuckError
-from tests.support.pool import told
+from tests.support.pool import without_times
 
 ACCEPTED, UNAVAILABLE = 202, 503
 
 
 class Witness:
-    """Of one fault in a service; threads may share it."""
+    """The witness of one fault in a service; threads may share it."""
 
     def __init__(self, service: Service) -> None:
         self.lost: list[str] = []
@@ -28,17 +28,17 @@ class Witness:
         self._began = time.time()
         self._counted = {status: service.counted(status) for status in ("succeeded", "failed")}
         self._accepted: dict[str, str] = {}
-        """Every certification that was answered with 202, and how it must end."""
+        """How each certification that was answered with 202 must end."""
 
     @property
     def accepted(self) -> list[str]:
         return list(self._accepted)
 
     def post(self, question: Mapping[str, Any], images: Images | None = None, *, end: str = "succeeded") -> str | None:
-        """Its id, or None where the service is away; it must end by `end`: `succeeded`, or the code of a failure."""
+        """The id, or None where the service is away. `end` is `succeeded`, or the code of the expected failure."""
         try:
             answer = self._service.post(self._service.body(question, images))
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return None
         if answer.status_code == ACCEPTED:
             self._accepted[answer.json()["id"]] = end
@@ -47,40 +47,40 @@ class Witness:
         return None
 
     def submit(self, question: Mapping[str, Any], images: Images | None = None, *, end: str = "succeeded") -> str:
-        """The same of a service that is there, if perhaps slow: its id."""
+        """Post until the service accepts, and return the id."""
         found = self._service.until(lambda: self.post(question, images, end=end), "a submission that is accepted")
         assert found is not None
         return found
 
     def saw(self, certificates: Sequence[Certificate]) -> None:
-        """A client was given these: they must be all, in order, and those that an undisturbed engine gives."""
+        """Check what a client received: all certificates, in order, equal to those of an undisturbed engine."""
         places = [each.index for each in certificates]
         if places != list(range(len(self._service.exhibit.images))):
             self.wrong.append(f"a client was given the certificates {places}")
             return
         seeds = {each.provenance.sampling.seed for each in certificates if each.provenance}
         records = [record for record in self._service.records(since=self._began) if record.seed in seeds]
-        same = len(records) == 1 and [told(each) for each in certificates] == self._service.reference.certificates(
-            records[0]
-        )
+        same = len(records) == 1 and [
+            without_times(each) for each in certificates
+        ] == self._service.reference.certificates(records[0])
         self.check(same, f"a client was given other certificates than the undisturbed ones, for seeds {seeds}")
 
     def check(self, true: bool, otherwise: str) -> None:
-        """What is not so is wrong."""
+        """Note the sentence as wrong unless `true`."""
         if not true:
             self.wrong.append(otherwise)
 
     def await_ends(self) -> None:
-        """Until all that was accepted has ended."""
+        """Wait until every accepted certification has ended."""
         for certification in self._accepted:
             self._service.until(lambda: self._has_ended(certification), f"the end of {certification}")  # noqa: B023
 
     def _has_ended(self, certification: str) -> bool:
         record = self._service.record(certification)
-        return record is None or record.ended  # one that is gone will not come back; the audit tells
+        return record is None or record.ended  # a lost record does not come back, and the audit reports it
 
     def audit(self) -> None:
-        """Look at everything that was accepted, and at all that is in Redis."""
+        """Check everything that was accepted, and everything that is in Redis."""
         for certification, end in self._accepted.items():
             record = self._service.record(certification)
             if record is None:
@@ -101,9 +101,9 @@ class Witness:
             self.wrong.append(f"RQ still has {self._service.left_behind()}")
 
     def _audit_certificates(self, record: Record) -> None:
-        """Also of those whose answer was lost, and which nobody counts as accepted."""
+        """Check the certificates of a record, also where the answer to its submission was lost."""
         if record.status == "succeeded":
-            found = [told(each) for each in self._service.certificates(record.id)]
+            found = [without_times(each) for each in self._service.certificates(record.id)]
             self.check(found == self._service.reference.certificates(record), f"{record.id} has other certificates")
             arrived = self._service.redis.zcard(keys.arrivals(record.id))
             self.check(record.done == record.images == arrived, f"{record.id}: {record.done} done, {arrived} arrived")

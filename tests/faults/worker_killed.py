@@ -15,7 +15,7 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
         posted = [witness.submit(service.exhibit.question(chance)) for _ in range(chance.randint(1, 3))]
         time.sleep(chance.choice((0.05, 1.5)) * chance.random())
         record = service.record(posted[0])
-        if record is None or not record.ended:  # else there was no job to disturb: once more
+        if record is None or not record.ended:  # otherwise there is nothing to disturb
             break
     victim = (record and service.holder(record)) or chance.choice(service.workers)
     victim.kill()

@@ -1,4 +1,4 @@
-"""A worker sleeps for longer than its heart may be silent, and comes back when another has its certification."""
+"""A worker is stopped for longer than a heartbeat lasts, and continues when another has its certification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
 
 
 def stopped(service: Service, witness: Witness, chance: Random) -> tuple[Record, Process]:
-    """A certification under way, and the process that has stopped in the middle of it."""
+    """A certification under way, and the process that was stopped in the middle of it."""
     while True:
         certification = witness.submit(service.exhibit.question(chance))
         service.until(lambda: status(service, certification) != "queued", "its beginning")  # noqa: B023
@@ -39,7 +39,7 @@ def stopped(service: Service, witness: Witness, chance: Random) -> tuple[Record,
         os.kill(sleeper.pid, signal.SIGSTOP)
         if status(service, certification) == "running":
             return record, sleeper
-        os.kill(sleeper.pid, signal.SIGCONT)  # it had ended before
+        os.kill(sleeper.pid, signal.SIGCONT)  # the certification had ended before
 
 
 def status(service: Service, certification: str) -> str:
@@ -48,7 +48,7 @@ def status(service: Service, certification: str) -> str:
 
 
 def await_another(service: Service, held: Record, *, until_its_end: bool) -> None:
-    """Until the certification is another worker's, or has ended."""
+    """Wait until another worker has the certification, or it has ended."""
 
     def seen() -> bool:
         record = service.record(held.id)
@@ -59,11 +59,11 @@ def await_another(service: Service, held: Record, *, until_its_end: bool) -> Non
 
 
 def end(service: Service, held: Record) -> object:
-    """All that Redis says of its end; None before that."""
+    """Everything that Redis holds of the ended certification; None before its end."""
     record = service.record(held.id)
     return (record, service.redis.hgetall(keys.certificates(held.id))) if record and record.ended else None
 
 
 def is_idle(service: Service, worker: str, *, since: float) -> bool:
-    """Whether a worker has said since that it has nothing under way."""
+    """Whether a worker has announced since then that it has nothing under way."""
     return any(each.name == worker and each.beat_at > since and each.live == 0 for each in service.present())

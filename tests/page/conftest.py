@@ -1,4 +1,5 @@
-"""A browser and a service for each file: tests of other files may need the thread's event loop for themselves."""
+"""A browser and a service for all files of this folder; both end with it, since Chromium's driver occupies the thread's
+event loop, which tests elsewhere need."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.page.service import PageService, page_service
 from tests.support.chromium import MISSING, chromium
 from tests.support.visit import Visit
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if MISSING:
         pytest.skip(MISSING)
@@ -23,9 +25,15 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
+@pytest.fixture(scope="package")
+def service(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageService]:
+    with page_service(tmp_path_factory.mktemp("page")) as running:
+        yield running
+
+
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Callable[..., Visit]]:
-    """Opens pages of a service; in the end each of them must have behaved."""
+    """Opens pages of a service; at the end each of them must have behaved."""
     visits: list[Visit] = []
     with ExitStack() as stack:
 
@@ -36,3 +44,12 @@ def visit(browser: Browser) -> Iterator[Callable[..., Visit]]:
         yield open_page
         for each in visits:
             each.check()
+
+
+@pytest.fixture
+def here(visit: Callable[..., Visit], service: PageService) -> Visit:
+    """The page, with a question that the small networks answer at once."""
+    opened = visit(service.address)
+    opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
+    opened.ask(ensemble="trivial", radius="0.02")
+    return opened

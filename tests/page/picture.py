@@ -14,12 +14,13 @@ from tests.support.shipped import shipped
 from tests.support.visit import Visit
 
 SAMPLE, RADIUS = "cat", "0.36"
-"""Certified for sure, and not at the first look."""
+"""A sample image and a radius that are certified for sure, and not at the first look."""
 COLOURS = 128
+"""The number of colours of the picture, which keeps it small."""
 
 
 def draw(path: Path) -> None:
-    """Certify a sample on the page, and keep what is seen of it."""
+    """Certify a sample on the page, and save a picture of the answer."""
     with tempfile.TemporaryDirectory() as folder, shipped(Path(folder)) as api, chromium() as browser:
         address = f"http://127.0.0.1:{api.port}/"
         with Visit(browser, address, viewport={"width": 1200, "height": 1060}, color_scheme="light") as visit:
@@ -28,6 +29,7 @@ def draw(path: Path) -> None:
             visit.page.wait_for_selector(f"#plan :text('adius {RADIUS} is proved')")
             visit.certify()
             visit.page.wait_for_selector(".claim", timeout=600_000)
+            visit.page.wait_for_selector(".readout :text('p_A in')")
             visit.page.evaluate("document.activeElement.blur()")
             seen = Image.open(io.BytesIO(visit.page.screenshot()))
     seen.convert("RGB").quantize(COLOURS).save(path, optimize=True)

@@ -39,11 +39,11 @@ def test_a_sample_is_certified_and_its_label_is_known(here: Visit, api: Api) -> 
     )
     assert "The answer is right" in here.text(".words")
     assert "every one of the 3,072 values by 1.15 levels" in here.text(".changes")
-    said = api.client.get(f"/v1/certifications/{here.certification}").json()
-    (certificate,) = said["certificates"]
+    found = api.client.get(f"/v1/certifications/{here.certification}").json()
+    (certificate,) = found["certificates"]
     everybody = 5 * certificate["samples"]
     assert here.figure("saved by consensus").startswith(f"{everybody - certificate['evaluations']:,} (")
-    assert (said["ensemble"], said["request"]["labels"], said["request"]["consensus"]) == (NAME, [8], 2)
+    assert (found["ensemble"], found["request"]["labels"], found["request"]["consensus"]) == (NAME, [8], 2)
     here.page.reload()
     assert here.page.locator(".face img").get_attribute("src") == f"/samples/{SHIP}.png"
 
@@ -70,8 +70,8 @@ def test_a_batch_of_samples_has_its_certified_accuracy(here: Visit, api: Api) ->
     here.ask(procedure="adaptive", samples="50 60", radius="0.1")
     here.certify()
     here.page.wait_for_selector(".status.succeeded")
-    said = api.client.get(f"/v1/certifications/{here.certification}").json()
-    labels, certificates = said["request"]["labels"], said["certificates"]
+    found = api.client.get(f"/v1/certifications/{here.certification}").json()
+    labels, certificates = found["request"]["labels"], found["certificates"]
     assert labels == [7, 8, 9]
     right = sum(each["class_index"] == label for each, label in zip(certificates, labels, strict=True))
     assert f"certified accuracy: {right} of 3 images" in here.text(".readout")

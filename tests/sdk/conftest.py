@@ -14,7 +14,7 @@ from tests.support.zoo import make_zoo
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Its address."""
+    """The address of the service."""
     folder = tmp_path_factory.mktemp("sdk")
     with whole_service(folder, make_zoo(folder / "zoo")) as api:
         yield f"http://127.0.0.1:{api.port}"
@@ -22,7 +22,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of whoever runs the tests."""
+    """Remove the settings of the user who runs the tests."""
     for name in ("SMOOTHCERT_URL", "SMOOTHCERT_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 

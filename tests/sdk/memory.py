@@ -35,8 +35,12 @@ def certify(url: str, out: Path) -> None:
     with Client(url) as client:
         print(f"after the imports: {peak()}")
         for run in ("first", "resumed"):
-            asked = client.certify_many(images(), ensemble="trivial", radius=0.02, procedure="sequential", out=out)
-            print(f"{run}: {sum(1 for _ in asked)} certificates, {peak()}, file {out.stat().st_size / 1e6:.1f} MB")
+            certificates = client.certify_many(
+                images(), ensemble="trivial", radius=0.02, procedure="sequential", out=out
+            )
+            print(
+                f"{run}: {sum(1 for _ in certificates)} certificates, {peak()}, file {out.stat().st_size / 1e6:.1f} MB"
+            )
 
 
 def serve() -> None:

@@ -61,8 +61,8 @@ def test_the_way_of_a_certification(service: str) -> None:
         assert (await client.ensembles.get("moody")).ready
         assert (await client.plan(**QUICK)).feasible
         submitted = await client.submit([DARK, LIGHT], **QUICK)
-        told = [event async for event in client.certifications.events(submitted.id)]
-        assert told[-1].name == "completed"
+        events = [event async for event in client.certifications.events(submitted.id)]
+        assert events[-1].name == "completed"
         ended = await client.certifications.wait(submitted.id)
         assert ended == await client.certifications.get(submitted.id)
         assert (await client.verify(ended.certificates[0])).consistent

@@ -21,13 +21,13 @@ from tests.support.rogue import Rogue, changed, refuse, reply
 
 @pytest.fixture
 def nowhere() -> Any:
-    """What it is asked must be refused before it is sent."""
+    """A client whose requests must be refused before they are sent."""
     with Client("http://127.0.0.1:9", retries=0) as client:
         yield client
 
 
 @pytest.mark.parametrize(
-    ("image", "said"),
+    ("image", "message"),
     [
         ("nothing.png", "cannot read the image 'nothing.png': No such file"),
         (Path("/"), "'/' is not a regular file"),
@@ -35,15 +35,15 @@ def nowhere() -> Any:
         (7, "an array, or several of them, got int"),
         (None, "NoneType"),
         ([7], "an image must be a path, .* got int"),
-        (np.zeros((8, 8, 3), np.int64), "dtype int64, wanted uint8"),
+        (np.zeros((8, 8, 3), np.int64), "dtype int64; it must be uint8"),
         (np.zeros((8, 8, 3), bool), "dtype bool"),
         (np.zeros(8, np.uint8), r"shape \[8\]"),
         (np.zeros((1, 1, 8, 8, 3), np.uint8), r"shape \[1, 8, 8, 3\]"),
         (Image.new("CMYK", (8, 8)), "mode 'CMYK'"),
     ],
 )
-def test_what_is_no_image_never_leaves(nowhere: Client, image: Any, said: str) -> None:
-    with pytest.raises(errors.ImageError, match=said):
+def test_what_is_no_image_never_leaves(nowhere: Client, image: Any, message: str) -> None:
+    with pytest.raises(errors.ImageError, match=message):
         nowhere.certify(image, **QUICK)
 
 
@@ -56,23 +56,23 @@ def test_an_empty_file_is_named(nowhere: Client, tmp_path: Path) -> None:
 def test_a_huge_file_is_named_and_not_read(nowhere: Client, tmp_path: Path) -> None:
     with (tmp_path / "huge.png").open("wb") as file:
         file.truncate(64_000_001)
-    with pytest.raises(errors.ImageError, match=r"huge\.png' has 64,000,001 bytes, wanted at most 64,000,000"):
+    with pytest.raises(errors.ImageError, match=r"huge\.png' has 64,000,001 bytes, more than the 64,000,000"):
         nowhere.certify(tmp_path / "huge.png", **QUICK)
 
 
 @pytest.mark.parametrize(
-    ("image", "said"),
+    ("image", "message"),
     [
         (b"no image at all", "images.0: cannot be decoded as PNG, JPEG or WebP; it begins with b'no image'"),
-        (np.zeros((9, 8, 3), np.uint8), r"has shape \[9, 8, 3\], wanted \[3, 8, 8\]"),
-        (np.full((8, 8, 3), 255.0), "values from 255 to 255, wanted 0 to 1"),
+        (np.zeros((9, 8, 3), np.uint8), r"(?=.*\[9, 8, 3\])(?=.*\[3, 8, 8\])"),
+        (np.full((8, 8, 3), 255.0), "values from 255 to 255.* 0 to 1"),
         (np.full((8, 8, 3), np.nan), "NaN"),
-        (np.zeros((8, 8), np.uint8), r"has shape \[8, 8, 1\]"),
-        (Image.new("RGBA", (8, 8)), "RGBA with transparency, wanted RGB .* `convert`: 'rgb'"),
+        (np.zeros((8, 8), np.uint8), r"shape.* \[8, 8, 1\]"),
+        (Image.new("RGBA", (8, 8)), "(?=.*RGBA with transparency)(?=.* RGB .*`convert`: 'rgb')"),
     ],
 )
-def test_what_the_ensemble_does_not_take_is_told(client: Client, image: Any, said: str) -> None:
-    with pytest.raises(errors.InvalidImageError, match=said) as caught:
+def test_what_the_ensemble_does_not_take_is_told(client: Client, image: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidImageError, match=message) as caught:
         client.certify(image, **QUICK)
     assert isinstance(caught.value, ValueError)
     assert (caught.value.code, caught.value.status, caught.value.errors[0].field) == ("invalid_image", 422, "images.0")
@@ -82,7 +82,7 @@ def test_a_wrong_file_is_named(client: Client, tmp_path: Path) -> None:
     file = io.BytesIO()
     Image.new("RGB", (9, 8)).save(file, "PNG")
     (tmp_path / "wide.png").write_bytes(file.getvalue())
-    with pytest.raises(errors.InvalidImageError, match=r"images.1 \(.*wide.png\): is 9 x 8"):
+    with pytest.raises(errors.InvalidImageError, match=r"images.1 \(.*wide.png\): .*9 x 8"):
         client.certify([DARK, tmp_path / "wide.png"], **QUICK)
 
 
@@ -119,11 +119,11 @@ def test_a_success_that_is_not_ours_is_told_apart(rogue: Rogue) -> None:
 
 
 def test_what_a_later_version_adds_is_passed_over(rogue: Rogue) -> None:
-    def later(said: Any) -> None:
-        said["mood"] = "good"
-        said["progress"]["colour"] = "blue"
-        said["request"]["temperature"] = 1
-        said["request"]["procedure"]["patience"] = 3
+    def later(payload: Any) -> None:
+        payload["mood"] = "good"
+        payload["progress"]["colour"] = "blue"
+        payload["request"]["temperature"] = 1
+        payload["request"]["procedure"]["patience"] = 3
 
     rogue.plan("/v1/certifications", changed(later), times=9)
     with Client(rogue.url) as client:
@@ -134,8 +134,8 @@ def test_what_a_later_version_adds_is_passed_over(rogue: Rogue) -> None:
 def test_a_list_of_a_later_version_is_read(rogue: Rogue, client: Client) -> None:
     client.submit(DARK, **QUICK)
 
-    def later(said: Any) -> None:
-        for each in said["data"]:
+    def later(payload: Any) -> None:
+        for each in payload["data"]:
             each["request"]["temperature"] = 1
 
     rogue.plan("GET /v1/certifications", changed(later), times=9)
@@ -144,12 +144,12 @@ def test_a_list_of_a_later_version_is_read(rogue: Rogue, client: Client) -> None
 
 
 def test_what_another_version_leaves_out_names_both_versions(rogue: Rogue) -> None:
-    rogue.plan("/v1/ensembles", changed(lambda said: said["data"][0].pop("digest")))
+    rogue.plan("/v1/ensembles", changed(lambda payload: payload["data"][0].pop("digest")))
     rogue.plan("/v1/version", reply(200, {"smoothcert": "9.9.9", "api": "1", "certificate": "x"}))
     with Client(rogue.url) as client, pytest.raises(errors.VersionError) as caught:
         client.ensembles.list()
-    for said in ("data.0.digest: is missing", "smoothcert 9.9.9", f"this is {__version__}", "pip install"):
-        assert said in str(caught.value)
+    for words in ("data.0.digest: is missing", "smoothcert 9.9.9", f"this is {__version__}", "pip install"):
+        assert words in str(caught.value)
 
 
 def test_an_api_of_another_version_is_named(rogue: Rogue) -> None:
@@ -167,7 +167,9 @@ def test_an_api_of_another_version_is_named(rogue: Rogue) -> None:
 def test_a_certificate_that_says_more_than_is_understood_is_refused(rogue: Rogue, client: Client) -> None:
     submitted = client.submit(DARK, **QUICK)
     client.certifications.wait(submitted.id)
-    rogue.plan("GET /v1/certifications", changed(lambda said: said["certificates"][0].update(caveat="none of it")))
+    rogue.plan(
+        "GET /v1/certifications", changed(lambda payload: payload["certificates"][0].update(caveat="none of it"))
+    )
     with Client(rogue.url) as through, pytest.raises(errors.VersionError, match="caveat"):
         through.certifications.get(submitted.id)
 
@@ -184,7 +186,7 @@ def test_a_request_that_is_too_large_is_sent_once(client: Client) -> None:
     with pytest.raises(errors.TooLargeError, match="certify_many") as caught:
         client.certify(bytes(40_000_000), **QUICK)
     assert (caught.value.status, caught.value.attempts) == (413, 1)
-    with pytest.raises(errors.TooLargeError, match="may have 1,000 images"):
+    with pytest.raises(errors.TooLargeError, match=r"may have .*1,000 images"):
         client.certify(np.zeros((1001, 8, 8, 3), np.uint8), **QUICK)
 
 
@@ -192,8 +194,8 @@ def test_a_request_that_is_too_large_is_sent_once(client: Client) -> None:
 def test_every_problem_raises_the_class_of_its_code(rogue: Rogue, code: str) -> None:
     status, title = KINDS[code].status, KINDS[code].title
     field = {"field": "radius", "message": "is blue"}
-    said = {"type": type_uri(code), "title": title, "status": status, "detail": "so it is", "code": code}
-    rogue.plan("/v1/plan", reply(status, {**said, "request_id": "r1", "errors": [field]}))
+    payload = {"type": type_uri(code), "title": title, "status": status, "detail": "so it is", "code": code}
+    rogue.plan("/v1/plan", reply(status, {**payload, "request_id": "r1", "errors": [field]}))
     with Client(rogue.url, retries=0) as client, pytest.raises(smoothcert.ClientError, match="so it is") as caught:
         client.plan(**QUICK)
     error = caught.value
@@ -231,13 +233,13 @@ def test_nobody_waits_less_than_no_time(nowhere: Client, seconds: float) -> None
 
 
 @pytest.mark.parametrize(
-    ("procedure", "said"),
+    ("procedure", "message"),
     [
         ("bogus", "procedure: must be one of 'fixed', 'adaptive', 'sequential', got 'bogus'"),
         ({"n": 5}, "procedure: must have the field 'name', got {'n': 5}"),
     ],
 )
-def test_an_unknown_procedure_is_named_with_those_there_are(nowhere: Client, procedure: Any, said: str) -> None:
+def test_an_unknown_procedure_is_named_with_those_there_are(nowhere: Client, procedure: Any, message: str) -> None:
     with pytest.raises(errors.InvalidRequestError) as caught:
         nowhere.certify(LIGHT, procedure=procedure)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -19,6 +19,7 @@ import smoothcert
 from smoothcert import Client
 from smoothcert.certification import Progress
 from smoothcert.client import errors
+from smoothcert.noise import Gaussian
 from smoothcert.verification import verify
 from tests.service import eventually
 from tests.support.questions import DARK, ENDLESS, GREY, LIGHT, QUICK, pixels
@@ -103,8 +104,8 @@ def test_an_abstention_is_an_ordinary_answer(client: Client) -> None:
 
 
 def test_everything_that_is_asked_arrives(client: Client) -> None:
-    asked: Any = {
-        "sigma": 0.02,
+    fields: Any = {
+        "noise": Gaussian(0.02),
         "alpha": 0.002,
         "beta": 0.003,
         "voting": "hard",
@@ -115,17 +116,26 @@ def test_everything_that_is_asked_arrives(client: Client) -> None:
         "priority": "high",
         "deadline_s": 60.0,
     }
-    submitted = client.submit([DARK, LIGHT], **QUICK, **asked)
-    said = client.certifications.wait(submitted.id).request
-    for name, value in asked.items():
-        assert getattr(said, name) == (tuple(value) if name == "labels" else value), name
+    submitted = client.submit([DARK, LIGHT], **QUICK, **fields)
+    request = client.certifications.wait(submitted.id).request
+    for name, value in fields.items():
+        assert getattr(request, name) == (tuple(value) if name == "labels" else value), name
+
+
+@pytest.mark.parametrize(
+    "given", [{"sigma": 0.01}, {"noise": {"name": "gaussian", "sigma": 0.01}}, {"noise": Gaussian(0.01), "sigma": 0.01}]
+)
+def test_a_noise_may_be_an_object_a_mapping_or_its_shorthand(client: Client, given: Any) -> None:
+    certificate = client.certify(DARK, **{**QUICK, "radius": 0.005}, **given, allow_noise_mismatch=True)
+    assert certificate.noise == Gaussian(0.01)
+    assert client.plan(**{**QUICK, "radius": 0.005}, **given, allow_noise_mismatch=True).feasible
 
 
 def test_progress_is_told(client: Client) -> None:
-    told: list[Progress] = []
-    client.certify([DARK, LIGHT], progress=told.append, **QUICK)
-    assert told[-1].images_done == told[-1].images_total == 2
-    assert [each.images_done for each in told] == sorted(each.images_done for each in told)
+    reports: list[Progress] = []
+    client.certify([DARK, LIGHT], progress=reports.append, **QUICK)
+    assert reports[-1].images_done == reports[-1].images_total == 2
+    assert [each.images_done for each in reports] == sorted(each.images_done for each in reports)
 
 
 def test_a_bar_is_shown_where_it_is_asked_for(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +202,7 @@ def test_a_real_ctrl_c_cancels_and_says_so(client: Client, service: str) -> None
         made = eventually(lambda: {each.id for each in client.certifications.list()} - before)
         eventually(lambda: client.certifications.get(*made).progress.samples)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert "KeyboardInterrupt" in said
-    assert f"the certification {min(made)} was canceled" in said
+        _, err = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in err
+    assert f"the certification {min(made)} was canceled" in err
     assert client.certifications.wait(*made).status == "canceled"

@@ -12,10 +12,20 @@ import pytest
 
 from smoothcert import Client, __version__
 from smoothcert.certificate import Certificate
+from smoothcert.noise import Gaussian
 from smoothcert.problem import KINDS, type_uri
 from smoothcert.verification import verify
 from tests.service import eventually
-from tests.support.command import ENDLESSLY, QUICKLY, begun, on_a_terminal, one_sentence, png, smoothcert
+from tests.support.command import (
+    ENDLESSLY,
+    QUICKLY,
+    begun,
+    on_a_terminal,
+    one_sentence,
+    png,
+    smoothcert,
+    smoothcert_process,
+)
 from tests.support.questions import DARK, ENDLESS, LIGHT, QUICK
 from tests.support.rogue import Rogue, changed, drop, refuse, reply
 
@@ -43,15 +53,15 @@ def newest(client: Client) -> Any:
 
 def problem(code: str, detail: str) -> Any:
     status, title = KINDS[code].status, KINDS[code].title
-    said = {"type": type_uri(code), "title": title, "status": status, "detail": detail, "code": code}
-    return reply(status, {**said, "request_id": "r1", "errors": []})
+    payload = {"type": type_uri(code), "title": title, "status": status, "detail": detail, "code": code}
+    return reply(status, {**payload, "request_id": "r1", "errors": []})
 
 
 # --- certify
 
 
 def test_a_row_for_each_image_in_their_order(service: str, folder: Path) -> None:
-    done = smoothcert("certify", "light.png", "dark.png", *QUICKLY, url=service)
+    done = smoothcert_process("certify", "light.png", "dark.png", *QUICKLY, url=service)
     assert done.returncode == 0, done.stderr
     light, dark = rows(done.stdout)
     assert light == ["light.png", "certified", "light", "0.02", "0.8413 to 1.0000", "164", "328"]
@@ -81,17 +91,28 @@ def test_json_is_what_verify_reads(service: str, folder: Path) -> None:
     assert (checked.returncode, checked.stdout) == (0, "consistent  kept.jsonl (2 certificates)\n")
 
 
-def test_everything_that_is_asked_arrives(service: str, client: Client, folder: Path) -> None:
-    options = {"sigma": 0.02, "alpha": 0.002, "beta": 0.003, "voting": "hard", "consensus": 1, "convert": "rgb"}
+@pytest.mark.parametrize(
+    ("noise", "mismatch"),
+    [
+        (("--sigma", "0.02"), "--allow-sigma-mismatch"),
+        (("--noise", "gaussian:sigma=0.02"), "--allow-noise-mismatch"),
+        (("--noise", '{"name": "gaussian", "sigma": 0.02}'), "--allow-noise-mismatch"),
+    ],
+)
+def test_everything_that_is_asked_arrives(
+    service: str, client: Client, folder: Path, noise: tuple[str, ...], mismatch: str
+) -> None:
+    options = {"alpha": 0.002, "beta": 0.003, "voting": "hard", "consensus": 1, "convert": "rgb"}
     flags = [word for name, value in options.items() for word in (f"--{name}", value)]
     procedure = {"name": "adaptive", "stages": [100, 5000]}
-    asked = ("--ensemble", "trivial", "--radius", 0.01, "--procedure", json.dumps(procedure))
-    done = smoothcert("certify", "dark.png", *asked, *flags, "--family-wise", "--allow-sigma-mismatch", url=service)
+    fields = ("--ensemble", "trivial", "--radius", 0.01, "--procedure", json.dumps(procedure))
+    done = smoothcert("certify", "dark.png", *fields, *flags, *noise, "--family-wise", mismatch, url=service)
     assert done.returncode == 0, done.stderr
-    said = newest(client).request
-    assert {name: getattr(said, name) for name in options} == options
-    assert (said.radius, said.family_wise, said.allow_noise_mismatch) == (0.01, True, True)
-    assert said.procedure.stages == (100, 5000)
+    request = newest(client).request
+    assert {name: getattr(request, name) for name in options} == options
+    assert (request.radius, request.family_wise, request.allow_noise_mismatch) == (0.01, True, True)
+    assert request.noise == Gaussian(0.02)
+    assert request.procedure.stages == (100, 5000)
 
 
 def test_the_address_may_be_an_option(service: str, folder: Path) -> None:
@@ -125,30 +146,42 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nothing.png", *QUICKLY], "cannot read the image 'nothing.png': No such file"),
         (["words.png", *QUICKLY], "images.0 (words.png): cannot be decoded as PNG, JPEG or WebP"),
-        (["dark.png", "wide.png", *QUICKLY], "images.1 (wide.png): is 9 x 8 (width x height), wanted 8 x 8"),
-        (["clear.png", *QUICKLY], "; --convert rgb allows to change that"),
-        (["dark.png", "--radius", "0.02"], "ensemble: must be named where not exactly one is served"),
+        (["dark.png", "wide.png", *QUICKLY], "images.1 (wide.png):  ...  9 x 8  ...  8 x 8"),
+        (["clear.png", *QUICKLY], "--convert rgb allows"),
+        (["dark.png", "--radius", "0.02"], "ensemble: must be  ...  exactly one is served"),
         (["dark.png", *QUICKLY, "--ensemble", "none"], "there is no ensemble 'none'; there are: moody, trivial"),
         (["dark.png", *QUICKLY, "--radius", "1"], "the largest that can be proved"),
         (["dark.png", "--ensemble", "trivial"], "the adaptive procedure needs a target radius"),
-        (["dark.png", *QUICKLY, "--sigma", "0.5"], "trained for 0.02; --allow-sigma-mismatch allows it"),
+        (
+            ["dark.png", *QUICKLY, "--sigma", "0.5"],
+            "gaussian, sigma 0.02  ...  --allow-noise-mismatch allows",
+        ),
+        (
+            ["dark.png", *QUICKLY, "--noise", "pink:sigma=1"],
+            "noise 'pink:sigma=1': must be one of 'gaussian'",
+        ),
+        (
+            ["dark.png", *QUICKLY, "--noise", "gaussian:sigma"],
+            "noise must be like gaussian:sigma=0.25 or a JSON object",
+        ),
+        (["dark.png", *QUICKLY, "--noise", "gaussian:sigma=1", "--sigma", "2"], "leave one out"),
         (["dark.png", *QUICKLY, "--voting", "loud"], "voting: Input should be 'soft', 'softmax', 'hard' or 'weighted'"),
         (["dark.png", *QUICKLY, "--procedure", "magic"], "'fixed', 'adaptive', 'sequential', got 'magic'"),
-        (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is no JSON"),
-        (["dark.png", *QUICKLY, "--out", "no/such/x.json"], "cannot write no/such/x.json: is its folder there"),
+        (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is not valid JSON"),
+        (["dark.png", *QUICKLY, "--out", "no/such/x.json"], "cannot write no/such/x.json: does its folder exist"),
         (["dark.png", *QUICKLY, "--out", "."], "cannot write .: it is a folder"),
         (["dark.png", *QUICKLY, "--url", "here:80"], "must look like http://127.0.0.1:8000"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(service: str, folder: Path, arguments: list[str], said: str) -> None:
+def test_what_is_wrong_is_one_sentence(service: str, folder: Path, arguments: list[str], message: str) -> None:
     Path("words.png").write_text("no image")
     Path("wide.png").write_bytes(png(0, (9, 8)))
     Path("clear.png").write_bytes(png(0, mode="RGBA"))
-    one_sentence(smoothcert("certify", *arguments, url=service), said)
+    one_sentence(smoothcert("certify", *arguments, url=service), *message.split("  ...  "))
 
 
 def test_a_server_that_is_away_is_named(folder: Path) -> None:
@@ -172,7 +205,7 @@ def test_a_refusal_says_what_to_do_here(rogue: Rogue, folder: Path, code: str, r
 
 
 def test_a_server_of_another_version_is_told(rogue: Rogue) -> None:
-    rogue.plan("/v1/ensembles", changed(lambda said: said["data"][0].pop("digest")))
+    rogue.plan("/v1/ensembles", changed(lambda payload: payload["data"][0].pop("digest")))
     rogue.plan("/v1/version", reply(200, {"smoothcert": "9.9.9", "api": "1", "certificate": "x"}))
     done = smoothcert("ensembles", url=rogue.url)
     one_sentence(done, "smoothcert 9.9.9", f"this is {__version__}", "pip install smoothcert==9.9.9")
@@ -196,7 +229,7 @@ def test_a_full_disk_is_told_after_the_table(service: str, folder: Path) -> None
 
 def test_the_file_is_written_where_the_table_cannot_be(service: str, folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        done = smoothcert("certify", "dark.png", *QUICKLY, "--out", "kept.json", url=service, stdout=full)
+        done = smoothcert_process("certify", "dark.png", *QUICKLY, "--out", "kept.json", url=service, stdout=full)
     assert done.returncode == 1
     assert smoothcert("verify", "kept.json").returncode == 0
 
@@ -210,11 +243,11 @@ def test_ctrl_c_cancels_or_leaves(service: str, client: Client, folder: Path, le
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     if leave:
-        said = f"the certification {submitted} goes on; `smoothcert watch {submitted}` follows it"
+        note = f"the certification {submitted} goes on; `smoothcert watch {submitted}` follows it"
         assert client.certifications.cancel(submitted).status in ("canceling", "canceled")
     else:
-        said = f"the certification {submitted} was canceled"
-    assert err.splitlines() == ["stopped", f"  {said}"]
+        note = f"the certification {submitted} was canceled"
+    assert err.splitlines() == ["stopped", f"  {note}"]
     assert client.certifications.wait(submitted).status == "canceled"
 
 
@@ -230,8 +263,8 @@ def test_a_timeout_says_how_far_it_came(service: str, client: Client, folder: Pa
 def test_ensembles_are_listed(service: str) -> None:
     names, shapes = zip(*((row[0], row[2]) for row in rows(smoothcert("ensembles", url=service).stdout)), strict=True)
     assert (names, shapes) == (("moody", "trivial"), ("3 x 8 x 8",) * 2)
-    said = [json.loads(line) for line in smoothcert("ensembles", "--json", url=service).stdout.splitlines()]
-    assert [each["classes"] for each in said] == [["dark", "light"]] * 2
+    served = [json.loads(line) for line in smoothcert("ensembles", "--json", url=service).stdout.splitlines()]
+    assert [each["classes"] for each in served] == [["dark", "light"]] * 2
 
 
 # --- watch
@@ -253,11 +286,11 @@ def test_watch_gives_the_certificates_as_json(service: str, client: Client) -> N
 
 def test_watch_shows_a_terminal_how_it_comes_along(service: str, client: Client) -> None:
     submitted = client.submit(DARK, **ENDLESS)
-    wanted = (f"{submitted.id}: running", "0 of 1 images done", "on the class", " to 1.0000")
+    expected = (f"{submitted.id}: running", "0 of 1 images done", "on the class", " to 1.0000")
     ending: list[str] = []
 
     def end_it_when_all_is_there(seen: str) -> None:
-        if not ending and all(words in seen for words in wanted):
+        if not ending and all(words in seen for words in expected):
             ending.append(client.certifications.cancel(submitted.id).status)
 
     code, seen = on_a_terminal("watch", submitted.id, url=service, seeing=end_it_when_all_is_there)
@@ -281,8 +314,8 @@ def test_ctrl_c_leaves_what_is_watched_alone(service: str, client: Client) -> No
 
 
 def test_what_cannot_be_watched_is_told(service: str, rogue: Rogue) -> None:
-    unknown = ("there is no certification 'cert_none'", "the id whole", "kept for a limited time")
+    unknown = ("there is no certification 'cert_none'", "the id complete", "kept for a limited time")
     one_sentence(smoothcert("watch", "cert_none", url=service), *unknown)
-    one_sentence(smoothcert("watch", "a/b", url=service), "'a/b' is no name")
+    one_sentence(smoothcert("watch", "a/b", url=service), "'a/b' is not a name")
     rogue.plan("/events", problem("expired", "it has been forgotten"))
     one_sentence(smoothcert("watch", "cert_old", url=rogue.url), "forgotten; certify the images again")

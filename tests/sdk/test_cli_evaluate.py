@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 from tests.service import eventually
-from tests.support.command import ENDLESSLY, QUICKLY, begun, on_a_terminal, one_sentence, png, smoothcert
+from tests.support.command import (
+    ENDLESSLY,
+    QUICKLY,
+    begun,
+    on_a_terminal,
+    one_sentence,
+    png,
+    smoothcert,
+    smoothcert_process,
+)
 from tests.support.questions import of_another_ensemble
 from tests.support.rogue import Rogue
 
@@ -42,22 +51,23 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     fixed = ("--ensemble", "trivial", "--procedure", '{"name": "fixed", "n": 1000}')
     done = smoothcert("evaluate", folder, *fixed, "--out", "report", "--json", url=service)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     with Path("report/images.csv").open() as file:
         images = list(csv.DictReader(file))
     assert [each["image"] for each in images] == sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
     radii = [float(each["radius"]) if each["label"] == each["class_index"] else 0.0 for each in images]
     assert radii.count(0.0) == 2
-    assert said["figures"]["ACR"] == pytest.approx(statistics.mean(radii), abs=1e-6)
-    assert said["figures"]["certified for the right class"] == 8
+    assert report["figures"]["ACR"] == pytest.approx(statistics.mean(radii), abs=1e-6)
+    assert report["figures"]["certified for the right class"] == 8
     with Path("report/curve.csv").open() as file:
         curve = [(float(row["radius"]), float(row["certified_accuracy"])) for row in csv.DictReader(file)]
     assert len(curve) > 8
     for radius, accuracy in curve:
         assert accuracy == 100 * sum(each >= radius and each > 0 for each in radii) / 10
     markdown = Path("report/report.md").read_text()
-    assert markdown.startswith("# data by trivial\n\nprocedure fixed, n0 100, n 1000, sigma 0.02, alpha 0.001")
-    assert f"| ACR | {said['figures']['ACR']:.4g} |" in markdown
+    assert markdown.startswith("# data by trivial\n\nprocedure fixed, n0 100, n 1000, ")
+    assert "gaussian, sigma 0.02, alpha 0.001" in markdown
+    assert f"| ACR | {report['figures']['ACR']:.4g} |" in markdown
     assert Path("report/report.png").read_bytes().startswith(b"\x89PNG")
     checked = smoothcert("verify", "report/certificates.jsonl")
     assert checked.stdout == "consistent  report/certificates.jsonl (10 certificates)\n"
@@ -128,12 +138,12 @@ def test_arrays_are_a_data_set(service: str, folder: Path, names: bool) -> None:
 
 def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "without").mkdir()
-    (tmp_path / "without" / "matplotlib.py").write_text("raise ImportError")
-    done = smoothcert(
+    (tmp_path / "without" / "matplotlib.py").write_text("raise ModuleNotFoundError(name='matplotlib')")
+    done = smoothcert_process(
         "evaluate", folder, *QUICKLY, "--out", "report", url=service, env={"PYTHONPATH": f"{tmp_path / 'without'}"}
     )
     assert done.returncode == 0, done.stderr
-    assert "the report has no picture: pictures need matplotlib: pip install 'smoothcert[plot]'" in done.stderr
+    assert "the report has no picture: a picture needs matplotlib: pip install 'smoothcert[plot]'" in done.stderr
     assert {path.name for path in Path("report").iterdir()} == {
         "certificates.jsonl",
         "curve.csv",
@@ -143,20 +153,22 @@ def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, t
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "said"),
+    ("source", "options", "message"),
     [
-        ("nowhere", [], "nowhere: no such file or folder; wanted a folder of images, or a .npz"),
-        ("ships", [], "the label 'ship' is none of the ensemble's 2 classes (dark, light)"),
+        ("nowhere", [], "nowhere: there is no such file or folder; a data set is a folder of images, or a .npz"),
+        ("ships", [], "the label 'ship' is not one of the ensemble's 2 classes (dark, light)"),
         ("data", ["--labels", "lost.csv"], "cannot read the image 'data/lost.png': No such file"),
         ("data", ["--ensemble", "none"], "there is no ensemble 'none'"),
         ("data", ["--out", "lost.csv"], "cannot keep the certificates in lost.csv"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(service: str, folder: Path, source: str, options: list[str], said: str) -> None:
+def test_what_is_wrong_is_one_sentence(
+    service: str, folder: Path, source: str, options: list[str], message: str
+) -> None:
     make_folder(Path("ships"), ("ship", "light"))
     Path("lost.csv").write_text("lost.png,0\n")
     out = [] if "--out" in options else ["--out", "report"]
-    one_sentence(smoothcert("evaluate", source, *QUICKLY, *options, *out, url=service), said)
+    one_sentence(smoothcert("evaluate", source, *QUICKLY, *options, *out, url=service), message)
 
 
 def test_a_report_of_something_else_is_not_mixed_in(service: str, folder: Path) -> None:
@@ -164,7 +176,7 @@ def test_a_report_of_something_else_is_not_mixed_in(service: str, folder: Path) 
     assert smoothcert(*command, url=service).returncode == 0
     one_sentence(smoothcert(*command, "--radius", "0.01", url=service), "belongs to another run")
     (folder / "dark" / "00.png").write_bytes(png(9))
-    one_sentence(smoothcert(*command, url=service), "has an image 0 of which this is another one")
+    one_sentence(smoothcert(*command, url=service), "has a certificate of image 0, but this one is different")
     (folder / "dark" / "00.png").unlink()
     ledger = Path("report/certificates.jsonl")
     served = json.loads(smoothcert("ensembles", "--json", url=service).stdout.splitlines()[1])["digest"]

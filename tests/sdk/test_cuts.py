@@ -73,23 +73,23 @@ def test_events_go_on_after_a_cut_and_nothing_comes_twice(rogue: Rogue, events: 
     rogue.plan(EVENTS, cut_after(events), times=3)
     with Client(rogue.url) as client:
         submitted = client.submit([DARK, LIGHT, DARK, LIGHT], **QUICK)
-        told = list(client.certifications.events(submitted.id))
+        received = list(client.certifications.events(submitted.id))
         client.certifications.wait(submitted.id)
-    places = [event.data.index for event in told if isinstance(event.data, Certificate)]
+    places = [event.data.index for event in received if isinstance(event.data, Certificate)]
     assert sorted(places) == [0, 1, 2, 3]
-    assert told[-1].name == "completed"
+    assert received[-1].name == "completed"
     assert len(rogue.requests(EVENTS)) > 1
-    assert rogue.requests(EVENTS)[1].headers["Last-Event-ID"] == (told[events - 1].id if events else "0")
+    assert rogue.requests(EVENTS)[1].headers["Last-Event-ID"] == (received[events - 1].id if events else "0")
 
 
 @pytest.mark.parametrize("mischief", [drop, cut_after(0), refuse(404), refuse(200), refuse(500)])
 def test_where_events_do_not_come_through_it_is_polled(rogue: Rogue, mischief: Any) -> None:
     rogue.plan(EVENTS, mischief, times=20)
-    told: list[int] = []
+    reports: list[int] = []
     with Client(rogue.url, retries=1) as client:
-        found = client.certify([DARK, LIGHT], progress=lambda progress: told.append(progress.images_done), **QUICK)
+        found = client.certify([DARK, LIGHT], progress=lambda progress: reports.append(progress.images_done), **QUICK)
     assert [each.class_index for each in found] == [0, 1]
-    assert told[-1] == 2
+    assert reports[-1] == 2
     assert any(seen.headers.get("Prefer") for seen in rogue.requests(GET))
 
 

@@ -19,10 +19,21 @@ import pytest
 from smoothcert import AsyncClient, Client
 from smoothcert.client import errors
 from smoothcert.errors import DomainError
+from smoothcert.noise import Gaussian
 from smoothcert.procedures import Fixed
 from tests.sdk.test_notebook import certificate
 from tests.service import eventually
-from tests.support.command import COMMAND, ENDLESSLY, QUICKLY, begun, environment, one_sentence, png, smoothcert
+from tests.support.command import (
+    COMMAND,
+    ENDLESSLY,
+    QUICKLY,
+    begun,
+    environment,
+    one_sentence,
+    png,
+    smoothcert,
+    smoothcert_process,
+)
 from tests.support.questions import DARK, ENDLESS, QUICK
 from tests.support.rogue import Exchange, Rogue, changed, drop, refuse
 
@@ -191,8 +202,8 @@ def test_what_cannot_be_canceled_is_said_to_go_on(rogue: Rogue, client: Client) 
         through.certify(DARK, **ENDLESS, wait_timeout=0.1)
     assert caught.value.certification is not None
     left = caught.value.certification.id
-    (said,) = caught.value.__notes__
-    assert f"{left} could not be canceled and may go on; `smoothcert watch {left}` follows it (" in said
+    (note,) = caught.value.__notes__
+    assert f"{left} could not be canceled and may go on; `smoothcert watch {left}` follows it (" in note
     client.certifications.cancel(left)
 
 
@@ -218,7 +229,7 @@ def test_ctrl_c_again_leaves_at_once_and_says_what_may_go_on(rogue: Rogue, clien
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("ALL_PROXY", "socks5://127.0.0.1:9", "ALL_PROXY, .* cannot be used: .*socks"),
         ("ALL_PROXY", "carrier://pigeon", "ALL_PROXY, .* cannot be used: .*carrier"),
@@ -227,10 +238,10 @@ def test_ctrl_c_again_leaves_at_once_and_says_what_may_go_on(rogue: Rogue, clien
     ],
 )
 def test_an_environment_that_cannot_be_had_is_named(
-    kind: type, variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+    kind: type, variable: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(DomainError, match=said):
+    with pytest.raises(DomainError, match=message):
         kind("http://127.0.0.1:9")
 
 
@@ -242,7 +253,9 @@ def test_a_command_names_what_is_wrong_with_the_environment() -> None:
 
 def test_a_full_disk_is_told_however_much_was_written(service: str, dark: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        done = smoothcert("certify", *[dark] * 50, *QUICKLY, "--json", url=service, stdout=full, stderr=subprocess.PIPE)
+        done = smoothcert_process(
+            "certify", *[dark] * 50, *QUICKLY, "--json", url=service, stdout=full, stderr=subprocess.PIPE
+        )
     assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
 
 
@@ -271,13 +284,13 @@ def test_a_program_without_standard_error_gets_its_certificate(client: Client, m
 
 @pytest.fixture
 def nowhere() -> Iterator[Client]:
-    """What it is asked must be refused before it is sent."""
+    """A client whose requests must be refused before they are sent."""
     with Client("http://127.0.0.1:9", retries=0) as client:
         yield client
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
         ([8.0], "labels.0: .* got 8.0"),
         ([0, True], "labels.1: .* got True"),
@@ -288,23 +301,25 @@ def nowhere() -> Iterator[Client]:
         ({0: 1}, "labels: .* got {0: 1}"),
     ],
 )
-def test_labels_that_are_none_are_named(nowhere: Client, labels: Any, said: str) -> None:
-    with pytest.raises(errors.InvalidRequestError, match=said):
+def test_labels_that_are_none_are_named(nowhere: Client, labels: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidRequestError, match=message):
         nowhere.certify(DARK, **QUICK, labels=labels)
 
 
-def test_numbers_may_be_those_of_numpy(client: Client) -> None:
-    asked: Any = {
-        "sigma": np.float32(0.5),
+@pytest.mark.parametrize(
+    "noise", [{"sigma": np.float32(0.5)}, {"noise": {"name": "gaussian", "sigma": np.float32(0.5)}}]
+)
+def test_numbers_may_be_those_of_numpy(client: Client, noise: Any) -> None:
+    fields: Any = {
         "radius": np.float64(0.25),
         "consensus": np.int64(1),
         "alpha": np.float32(0.25),
         "allow_noise_mismatch": np.True_,
         "deadline_s": np.int32(60),
     }
-    said = client.submit(DARK, ensemble="trivial", labels=np.array([1], np.uint8), **asked).request
-    assert {name: getattr(said, name) for name in asked} == {name: value.item() for name, value in asked.items()}
-    assert said.labels == (1,)
+    request = client.submit(DARK, ensemble="trivial", labels=np.array([1], np.uint8), **noise, **fields).request
+    assert {name: getattr(request, name) for name in fields} == {name: value.item() for name, value in fields.items()}
+    assert (request.noise, request.labels) == (Gaussian(0.5), (1,))
     assert client.plan(**QUICK, image_count=np.int64(3)).feasible  # type: ignore[arg-type]
 
 
@@ -334,10 +349,10 @@ def test_an_open_file_that_is_no_image_is_named(nowhere: Client, client: Client,
         for content in ("words", png(0).decode("latin-1")):
             text.write(content)
             text.seek(0)
-            with pytest.raises(errors.ImageError, match=r"dark\.png' gives str, wanted .* mode 'rb'"):
+            with pytest.raises(errors.ImageError, match=r"dark\.png' gives str instead of bytes: .* mode 'rb'"):
                 nowhere.certify([text], **QUICK)
     dark.write_bytes(png(0))
-    with dark.open() as text, pytest.raises(errors.ImageError, match="gives str, wanted"):
+    with dark.open() as text, pytest.raises(errors.ImageError, match="gives str instead of bytes"):
         nowhere.certify(text, **QUICK)  # which is no text at all
     with pytest.raises(errors.InvalidImageError, match=r"images\.0 \(BytesIO\): "):
         client.certify(io.BytesIO(b"words"), **QUICK)
@@ -347,7 +362,7 @@ def test_an_open_file_that_is_no_image_is_named(nowhere: Client, client: Client,
 def test_an_image_without_a_pixel_is_told_by_its_shape(nowhere: Client, shape: tuple[int, ...]) -> None:
     with pytest.raises(errors.ImageError) as caught:
         nowhere.certify(np.zeros(shape, np.uint8), **QUICK)
-    assert str(caught.value) == f"an image has shape {list(shape)}, wanted at least one pixel"
+    assert str(caught.value) == f"an image has shape {list(shape)}; it must have at least one pixel"
 
 
 @pytest.mark.parametrize("seconds", ["x", True, [1]])
@@ -360,7 +375,7 @@ def test_a_time_to_wait_that_is_no_number_is_named(nowhere: Client, seconds: Any
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize(
-    ("argument", "said"),
+    ("argument", "message"),
     [
         ({"timeout": "x"}, "timeout must be a number, got 'x'"),
         ({"timeout": -1}, "timeout must be positive and finite, got -1"),
@@ -374,8 +389,8 @@ def test_a_time_to_wait_that_is_no_number_is_named(nowhere: Client, seconds: Any
         ({"api_key": 7}, "api_key must be text, got int"),
     ],
 )
-def test_arguments_of_a_client_are_named(kind: type, argument: dict[str, Any], said: str) -> None:
-    with pytest.raises(DomainError, match=said):
+def test_arguments_of_a_client_are_named(kind: type, argument: dict[str, Any], message: str) -> None:
+    with pytest.raises(DomainError, match=message):
         kind(**argument)
 
 
@@ -385,7 +400,7 @@ def test_arguments_of_a_client_are_named(kind: type, argument: dict[str, Any], s
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_a_narrow_screen_lists_the_ensembles(rogue: Rogue, columns: int) -> None:
     name = "cifar10-resnet20-gaussian-0.25"
-    rogue.plan("/v1/ensembles", changed(lambda said: said["data"][0].update(name=name)))
+    rogue.plan("/v1/ensembles", changed(lambda payload: payload["data"][0].update(name=name)))
     lines = shown("ensembles", url=rogue.url, columns=columns)
     assert lines[:3] == [name, "  ready          yes, 1 on cpu", "  input          3 x 8 x 8"]
     assert max(map(len, lines)) <= columns
@@ -417,6 +432,6 @@ def test_one_stage_is_no_stages() -> None:
 
 def shown(*arguments: object, columns: int, **options: Any) -> list[str]:
     """The lines that come to a screen of so many columns."""
-    done = smoothcert(*arguments, env={"COLUMNS": str(columns)}, **options)
+    done = smoothcert_process(*arguments, env={"COLUMNS": str(columns)}, **options)
     assert done.returncode == 0, done.stderr
     return [line.rstrip() for line in done.stdout.splitlines()]

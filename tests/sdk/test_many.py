@@ -120,9 +120,9 @@ def test_a_file_of_another_run_is_refused(client: Client, tmp_path: Path) -> Non
         list(client.certify_many(images(3), out=out, **{**QUICK, "radius": 0.01}))
     with pytest.raises(LedgerError, match=r"question\.consensus is None there and 1 here"):
         list(client.certify_many(images(3), out=out, **QUICK, consensus=1))
-    with pytest.raises(LedgerError, match="an image 0 of which this is another one"):
+    with pytest.raises(LedgerError, match="a certificate of image 0, but this one is different"):
         list(client.certify_many([DARK, LIGHT], out=out, **QUICK))
-    with pytest.raises(LedgerError, match="an image 2 of which there is none"):
+    with pytest.raises(LedgerError, match="a certificate of image 2, but the data set is shorter"):
         list(client.certify_many(images(2), out=out, **QUICK))
 
 
@@ -136,8 +136,8 @@ def test_what_is_no_longer_asked_makes_another_run_too(client: Client, tmp_path:
 def test_what_changes_no_certificate_makes_no_other_run(client: Client, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     before = list(client.certify_many(images(3), out=out, **QUICK))
-    asked = {**QUICK, "alpha": 0.001, "priority": "high", "metadata": {"try": "second"}}
-    assert list(client.certify_many(images(3), out=out, **asked)) == before
+    fields = {**QUICK, "alpha": 0.001, "priority": "high", "metadata": {"try": "second"}}
+    assert list(client.certify_many(images(3), out=out, **fields)) == before
 
 
 @pytest.mark.parametrize("changed", [[1], [2], [1, 2]], ids=["the first", "the second", "both, and not the third"])
@@ -158,21 +158,21 @@ def test_a_file_has_certificates_of_one_ensemble(client: Client, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda line: line["certificate"].update(radius=0.9), "line 3 has been altered: digest"),
         (lambda line: line["certificate"].update(bogus=1), "line 3: .*bogus: there is no such field"),
         (lambda line: line.pop("certificate"), "line 3: not a certificate"),
     ],
 )
-def test_what_was_altered_in_the_file_is_not_told(client: Client, tmp_path: Path, change: Any, said: str) -> None:
+def test_what_was_altered_in_the_file_is_not_told(client: Client, tmp_path: Path, change: Any, message: str) -> None:
     out = tmp_path / "out.jsonl"
     list(client.certify_many(images(2), out=out, **QUICK))
     *before, last = out.read_text().splitlines()
     altered = json.loads(last)
     change(altered)
     out.write_text("\n".join([*before, json.dumps(altered)]) + "\n")
-    with pytest.raises(LedgerError, match=said):
+    with pytest.raises(LedgerError, match=message):
         list(client.certify_many(images(2), out=out, **QUICK))
 
 
@@ -184,7 +184,7 @@ def test_a_question_that_was_refused_does_not_keep_its_file(client: Client, tmp_
 
 
 def test_a_file_that_cannot_be_written_is_named(client: Client, tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match=f"{tmp_path} is no regular file"):
+    with pytest.raises(LedgerError, match=f"{tmp_path} is not a regular file"):
         next(client.certify_many([DARK], out=tmp_path, **QUICK))
 
 
@@ -204,9 +204,9 @@ def test_an_image_that_is_wrong_is_found_in_the_data_set(client: Client) -> None
     with pytest.raises(errors.ImageError) as caught:
         list(client.certify_many([DARK, DARK, "nowhere.png"], **QUICK))
     assert "image 2 of the data set" in caught.value.__notes__
-    with pytest.raises(errors.InvalidImageError, match=r"images\.1") as told:
+    with pytest.raises(errors.InvalidImageError, match=r"images\.1") as refused:
         list(client.certify_many([DARK, DARK, DARK, b"no image"], job_images=2, **QUICK))
-    assert "with images 2 to 3 of the data set, here counted from 0" in told.value.__notes__
+    assert "with images 2 to 3 of the data set, here counted from 0" in refused.value.__notes__
 
 
 def test_every_job_is_made_once(rogue: Rogue, service: str) -> None:
@@ -226,13 +226,13 @@ def test_where_there_is_no_room_for_a_job_others_end_first(rogue: Rogue) -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("fields", "message"),
     [
         ({"labels": [1]}, "labels: they belong to one request"),
         ({"family_wise": True}, "family_wise: it shares alpha among the images of one request"),
         ({"job_images": 0}, "job_images must be a whole number from 1 on, got 0"),
     ],
 )
-def test_what_has_no_meaning_for_a_data_set_is_refused(client: Client, asked: Any, said: str) -> None:
-    with pytest.raises(errors.InvalidRequestError, match=said):
-        list(client.certify_many([DARK], **QUICK, **asked))
+def test_what_has_no_meaning_for_a_data_set_is_refused(client: Client, fields: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidRequestError, match=message):
+        list(client.certify_many([DARK], **QUICK, **fields))

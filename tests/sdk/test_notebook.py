@@ -1,4 +1,4 @@
-"""What a notebook shows of a certificate."""
+"""A certificate in a notebook."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from smoothcert.client.images import encode
 from smoothcert.client.picture import picture
 from smoothcert.figures import interval_text, radius_text
 from smoothcert.noise import Gaussian
+from smoothcert.norms import perturbation
 from smoothcert.notebook import html, sentence
 from smoothcert.procedures import Adaptive, Fixed, Sequential, run
 from smoothcert.procedures.parameters import Parameters
@@ -25,19 +26,19 @@ from tests.support.command import png
 from tests.support.questions import QUICK
 
 
-def certificate(procedure: Parameters, p: float = 0.99, alpha: float = 0.001, **said: object) -> Certificate:
+def certificate(procedure: Parameters, p: float = 0.99, alpha: float = 0.001, **fields: object) -> Certificate:
     rng, noise = np.random.default_rng(1), Gaussian(0.25)
     radius = None if procedure.name == "fixed" else 0.25  # type: ignore[attr-defined]
     verdict = run(
         procedure.start(noise, radius, alpha=alpha, beta=0.001), lambda n: rng.multinomial(n, [p, 1 - p, 0.0])
     )
     return Certificate.of(
-        verdict, noise=noise, procedure=procedure, alpha=alpha, beta=0.001, target_radius=radius, **said
+        verdict, noise=noise, procedure=procedure, alpha=alpha, beta=0.001, target_radius=radius, **fields
     )
 
 
 @pytest.mark.parametrize("procedure", [Adaptive(), Sequential(), Fixed(n=1000)])
-def test_what_is_proved_is_said_in_words(procedure: Parameters) -> None:
+def test_the_claim_is_stated_in_words(procedure: Parameters) -> None:
     shown = certificate(procedure, class_name="ship")
     text = shown._repr_html_()
     assert "changes the answer &#x27;ship&#x27;, with 99.9 % confidence." in text
@@ -47,13 +48,28 @@ def test_what_is_proved_is_said_in_words(procedure: Parameters) -> None:
     assert "probability of the class" in text
 
 
+@pytest.mark.parametrize(
+    ("norm", "radius", "words"),
+    [
+        ("l2", 0.25, "of Euclidean length below 0.25"),
+        ("l1", 0.25, "whose absolute changes add up to less than 0.25"),
+        ("l0", 3.0, "that changes at most 3 values"),
+        ("l0", 1.0, "that changes at most 1 value"),
+        ("linf", 0.03, "that changes no value by 0.03 or more"),
+        ("wasserstein", 0.1, "of wasserstein norm below 0.1"),
+    ],
+)
+def test_the_words_follow_the_norm(norm: str, radius: float, words: str) -> None:
+    assert perturbation(norm, radius) == f"perturbation {words}"
+
+
 def test_an_abstention_claims_nothing() -> None:
     shown = certificate(Adaptive(), p=0.5)
     assert shown.decision == "abstain"
     assert "nothing is claimed" in shown._repr_html_()
 
 
-def test_no_more_is_said_than_was_proved() -> None:
+def test_rounding_never_claims_more_than_was_proved() -> None:
     assert [*map(radius_text, (1.861189, 0.25, 12.0, 0.000001))] == ["1.861189", "0.25", "12", "0.000001"]
     assert interval_text((0.84999, 0.90001), 4) == "0.8499 to 0.9001"
     assert interval_text((0.0, 1.0), 4) == "0.0000 to 1.0000"
@@ -69,14 +85,14 @@ def test_everything_is_escaped() -> None:
     assert set(re.findall(r"<(\w+)", text)) <= {"div", "p", "b", "table", "tr", "th", "td", "details", "summary"}
 
 
-def test_an_image_is_shown_and_nothing_else_as_one() -> None:
+def test_only_pictures_are_shown_as_images() -> None:
     shown = certificate(Adaptive())
     assert "src='data:image/png;base64,iVBORw==" in html(shown, b"\x89PNG")
     assert "<img" not in html(shown, b"<svg onload=alert(1)>")
     assert "<img" not in html(shown)
 
 
-def test_an_image_beside_a_certificate_makes_no_other_of_it() -> None:
+def test_an_image_beside_a_certificate_does_not_change_it() -> None:
     alone = certificate(Adaptive())
     shown = alone.beside(b"\x89PNG")
     assert "src='data:image/png;base64,iVBORw==" in shown._repr_html_()
@@ -86,7 +102,7 @@ def test_an_image_beside_a_certificate_makes_no_other_of_it() -> None:
 
 
 def drawn(shown: Certificate) -> bytes:
-    """The file that is in the notebook."""
+    """The image file inside the HTML."""
     found = re.search(r"src='data:image/\w+;base64,([^']+)'", shown._repr_html_())
     assert found
     return base64.b64decode(found[1])
@@ -106,7 +122,7 @@ def test_the_certificate_of_an_array_shows_its_pixels(client: Client, dtype: typ
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(drawn(shown)))), pixels)
 
 
-def test_what_is_no_small_picture_is_not_shown() -> None:
+def test_only_a_small_picture_is_shown() -> None:
     assert picture(encode(np.zeros((4, 8, 8), np.uint8)).sent) is None
     assert picture(encode(bytes(750_001)).sent) is None
     assert picture(encode(bytes(750_000)).sent) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.local.embedded import EmbeddedServer
@@ -27,7 +27,7 @@ def api(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
-def client(api: Api) -> httpx.Client:
+def client(api: Api) -> httpx2.Client:
     return api.client
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
-from app.http.authentication import MOST_FAILURES, Door, Keys, KeysError
+from app.__main__ import main
+from app.http.authentication import MOST_FAILURES, Authenticator, Keys, KeysError
 from app.http.errors import ProblemError
 from app.local.embedded import EmbeddedServer
 from tests.service import eventually
@@ -39,6 +40,8 @@ def locked(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> 
         ("POST", f"{URL}/x/cancel"),
         ("GET", "/v1/ensembles"),
         ("GET", "/v1/ensembles/x"),
+        ("GET", "/v1/procedures"),
+        ("GET", "/v1/noises"),
         ("POST", "/v1/plan"),
         ("POST", "/v1/verify"),
         ("GET", "/metrics"),
@@ -61,10 +64,10 @@ def test_what_is_no_bearer_token_is_no_guess(locked: Api, value: str) -> None:
 
 
 def test_owners_see_their_own_and_nothing_else(locked: Api, player: Player) -> None:
-    said = locked.client.post(URL, json=question(player.ensemble), headers=bearer(ALICE)).json()
-    here = f"{URL}/{said['id']}"
+    certification = locked.client.post(URL, json=question(player.ensemble), headers=bearer(ALICE)).json()
+    here = f"{URL}/{certification['id']}"
     assert locked.client.get(here, headers=bearer(ALICE)).status_code == 200
-    assert player.record(said["id"]).owner == "alice"
+    assert player.record(certification["id"]).owner == "alice"
     for answer in (
         locked.client.get(here, headers=bearer(BOB)),
         locked.client.get(f"{here}/events", headers=bearer(BOB)),
@@ -72,9 +75,9 @@ def test_owners_see_their_own_and_nothing_else(locked: Api, player: Player) -> N
         locked.client.delete(here, headers=bearer(BOB)),
     ):
         problem(answer, "unknown_certification")
-    assert said["id"] not in locked.client.get(URL, headers=bearer(BOB)).text
-    assert said["id"] in locked.client.get(URL, headers=bearer(ALICE)).text
-    assert player.record(said["id"]).status == "queued"
+    assert certification["id"] not in locked.client.get(URL, headers=bearer(BOB)).text
+    assert certification["id"] in locked.client.get(URL, headers=bearer(ALICE)).text
+    assert player.record(certification["id"]).status == "queued"
 
 
 def test_idempotency_keys_belong_to_their_owner(locked: Api, player: Player) -> None:
@@ -108,24 +111,24 @@ def test_whoever_tries_keys_has_to_wait(valkey: EmbeddedServer, tmp_path: Path) 
 def test_the_wait_ends_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("app.http.authentication.time.monotonic", lambda: now)
-    door = Door(Keys.read(",".join(ENTRIES)))
+    authenticator = Authenticator(Keys.read(",".join(ENTRIES)))
     for _ in range(MOST_FAILURES):
         with pytest.raises(ProblemError, match="unauthorized"):
-            door.owner("Bearer wrong", "1.2.3.4")
+            authenticator.owner("Bearer wrong", "1.2.3.4")
     with pytest.raises(ProblemError, match="too_many_failures"):
-        door.owner(f"Bearer {ALICE}", "1.2.3.4")
-    assert door.owner(f"Bearer {ALICE}", "5.6.7.8") == "alice"
+        authenticator.owner(f"Bearer {ALICE}", "1.2.3.4")
+    assert authenticator.owner(f"Bearer {ALICE}", "5.6.7.8") == "alice"
     now += 61
-    assert door.owner(f"bearer {BOB}", "1.2.3.4") == "bob"
+    assert authenticator.owner(f"bearer {BOB}", "1.2.3.4") == "bob"
 
 
 def test_addresses_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.http.authentication.MOST_ADDRESSES", 3)
-    door = Door(Keys.read(ENTRIES[0]))
+    authenticator = Authenticator(Keys.read(ENTRIES[0]))
     for number in range(10):
         with pytest.raises(ProblemError, match="unauthorized"):
-            door.owner("Bearer wrong", str(number))
-    assert len(door._failures) == 3
+            authenticator.owner("Bearer wrong", str(number))
+    assert len(authenticator._failures) == 3
 
 
 def test_keys_can_stand_in_a_file(tmp_path: Path) -> None:
@@ -137,46 +140,62 @@ def test_keys_can_stand_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["/nowhere/at/all", "a:b,c:d", f"{ENTRIES[0]},{ENTRIES[0]}", ENTRIES[0].upper() + ",x"]
+    "setting", ["/nowhere/at/all", "a:b,c:d", f"{ENTRIES[0]},{ENTRIES[0]}", ENTRIES[0].upper() + ",x"]
 )
-def test_keys_that_cannot_be_read_are_refused(said: str) -> None:
+def test_keys_that_cannot_be_read_are_refused(setting: str) -> None:
     with pytest.raises(KeysError):
-        Keys.read(said)
+        Keys.read(setting)
 
 
-@pytest.mark.parametrize("said", [",", "FILE"])
-def test_a_place_for_keys_without_a_key_opens_nothing(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("setting", [",", "FILE"])
+def test_a_place_for_keys_without_a_key_opens_nothing(tmp_path: Path, setting: str) -> None:
     (tmp_path / "keys").write_text("# none yet\n")
     with pytest.raises(KeysError, match="there is none"):
-        Keys.read(said.replace("FILE", str(tmp_path / "keys")))
+        Keys.read(setting.replace("FILE", str(tmp_path / "keys")))
 
 
 # --- the command
 
 
-def command(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {f"SMOOTHCERT_{name.upper()}": value for name, value in settings.items()}
-    return subprocess.run(
-        [sys.executable, "-m", "app", *arguments], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60
-    )
+@dataclass(frozen=True)
+class Done:
+    """What a command has printed, and its exit code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_a_new_key_opens_what_its_line_sets_up() -> None:
-    done = command("key", "carol")
-    key, line = (each.split()[-1] for each in done.stdout.splitlines())
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """`python -m app` with these arguments and settings, in this process: imports take most of a command's time."""
+
+    def run(*arguments: str, **settings: str) -> Done:
+        with monkeypatch.context() as environment:
+            for name, value in settings.items():
+                environment.setenv(f"SMOOTHCERT_{name.upper()}", value)
+            code = main(arguments)
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+def test_a_new_key_opens_what_its_line_sets_up(command: Callable[..., Done]) -> None:
+    printed = subprocess.run([sys.executable, "-m", "app", "key", "carol"], capture_output=True, text=True, cwd=ROOT)
+    key, line = (each.split()[-1] for each in printed.stdout.splitlines())
     assert Keys.read(line).owner(key) == "carol"
-    assert command("key", "carol").stdout != done.stdout
+    assert command("key", "carol").stdout != printed.stdout
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "a:b"])
-def test_a_bad_name_is_refused(name: str) -> None:
+def test_a_bad_name_is_refused(command: Callable[..., Done], name: str) -> None:
     done = command("key", name)
     assert done.returncode == 1
     assert repr(name) in done.stderr
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_without_keys_only_this_machine_is_listened_to(host: str) -> None:
+def test_without_keys_only_this_machine_is_listened_to(command: Callable[..., Done], host: str) -> None:
     done = command(host=host)
     assert done.returncode == 1
     assert host in done.stderr
@@ -184,7 +203,7 @@ def test_without_keys_only_this_machine_is_listened_to(host: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_bad_settings_are_said_in_a_sentence() -> None:
+def test_bad_settings_are_said_in_a_sentence(command: Callable[..., Done]) -> None:
     for settings in ({"port": "many"}, {"api_keys": "nonsense"}, {"redis_url": "http://x"}, {"samples": "0"}):
         done = command(**settings)
         assert done.returncode == 1
@@ -196,5 +215,5 @@ def test_bad_settings_are_said_in_a_sentence() -> None:
 def test_an_open_service_says_so(valkey: EmbeddedServer, tmp_path: Path, api: Api) -> None:
     assert "no API keys are set up" in api.log.read_text()
     with Api(valkey.url, tmp_path, host="0.0.0.0", open="true") as wide:
-        assert httpx.get(f"http://127.0.0.1:{wide.port}/healthz").status_code == 200
+        assert httpx2.get(f"http://127.0.0.1:{wide.port}/healthz").status_code == 200
         assert "no API keys are set up" in wide.log.read_text()

@@ -1,4 +1,4 @@
-"""Bad input gets a clear 4xx that names what was seen and what is wanted, and nothing is queued."""
+"""Bad input gets a clear 4xx that names what was seen and what is accepted, and nothing is queued."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -26,7 +26,7 @@ __all__ = ["nothing_is_queued"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "field", "seen"),
+    ("fields", "field", "seen"),
     [
         ({"alpha": 0}, "alpha", "0"),
         ({"alpha": 1}, "alpha", "1"),
@@ -38,9 +38,26 @@ __all__ = ["nothing_is_queued"]
         ({"beta": 1.0}, "beta", "1.0"),
         ({"beta": 1e-21}, "beta", "1e-21"),
         ({"sigma": 0}, "sigma", "0"),
+        ({"sigma": 101}, "sigma", "101"),
+        ({"noise": "magic"}, "noise", "must be one of 'gaussian', got 'magic'"),
+        ({"noise": {"name": "magic", "sigma": 1}}, "noise", "must be one of 'gaussian', got 'magic'"),
+        ({"noise": {"sigma": 0.25}}, "noise", "must have the field 'name', got {'sigma': 0.25}"),
+        ({"noise": 0.25}, "noise", "must be an object, got 0.25"),
+        ({"noise": ["gaussian"]}, "noise", "must be an object"),
+        ({"noise": "gaussian"}, "noise.gaussian.sigma", "is missing"),
+        ({"noise": {"name": "gaussian", "sigma": 0}}, "noise.gaussian.sigma", "greater than 0, got 0"),
+        ({"noise": {"name": "gaussian", "sigma": 1e308}}, "noise.gaussian.sigma", "100, got 1e+308"),
+        ({"noise": {"name": "gaussian", "sigma": "1"}}, "noise.gaussian.sigma", "got '1'"),
+        ({"noise": {"name": "gaussian", "sigma": 1, "norm": "l1"}}, "noise.gaussian.norm", "'l2', got 'l1'"),
+        (
+            {"noise": {"name": "gaussian", "sigma": 1, "rate": 2}},
+            "noise.gaussian.rate",
+            "there is no such field, got 2",
+        ),
+        ({"sigma": 0.5, "noise": {"name": "gaussian", "sigma": 0.25}}, "", "sigma 0.5 is short for Gaussian noise"),
         ({"radius": -1}, "radius", "-1"),
         ({"radius": [1]}, "radius", "[1]"),
-        ({"procedure": "magic"}, "procedure", "magic"),
+        ({"procedure": "magic"}, "procedure", "must be one of 'fixed', 'adaptive', 'sequential', got 'magic'"),
         ({"procedure": {"name": "adaptive", "stages": [100, 100]}}, "procedure.adaptive.stages", "[100, 100]"),
         ({"procedure": {"name": "adaptive", "stages": [200, 100]}}, "procedure.adaptive.stages", "[200, 100]"),
         ({"procedure": {"name": "adaptive", "stages": []}}, "procedure.adaptive.stages", "none"),
@@ -70,40 +87,44 @@ __all__ = ["nothing_is_queued"]
     ],
 )
 def test_a_wrong_field_is_named_with_what_was_seen(
-    client: httpx.Client, player: Player, asked: dict[str, Any], field: str, seen: str
+    client: httpx2.Client, player: Player, fields: dict[str, Any], field: str, seen: str
 ) -> None:
-    said = problem(client.post(URL, json=question(player.ensemble, **asked)), "invalid_request")
-    messages = [each.message for each in said.errors if each.field == field]
-    assert messages, said
-    assert any(seen in message for message in messages), said
+    refusal = problem(client.post(URL, json=question(player.ensemble, **fields)), "invalid_request")
+    messages = [each.message for each in refusal.errors if each.field == field]
+    assert messages, refusal
+    assert any(seen in message for message in messages), refusal
 
 
-def test_an_unknown_ensemble_is_not_found(client: httpx.Client, player: Player) -> None:
+def test_an_unknown_ensemble_is_not_found(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "unknown_ensemble", "'nobody'", player.ensemble, ensemble="nobody")
 
 
-def test_another_sigma_than_the_ensembles_needs_leave(client: httpx.Client, player: Player) -> None:
+def test_another_noise_than_the_ensembles_must_be_allowed(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "noise_mismatch", "0.5", "0.25", "allow_noise_mismatch", sigma=0.5)
     answer = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_noise_mismatch=True))
-    assert answer.json()["request"]["sigma"] == 0.5
+    assert answer.json()["request"]["noise"] == {"sigma": 0.5, "name": "gaussian", "norm": "l2"}
+    player.play()
+    refused(client, player, "noise_mismatch", "0.5", "0.25", noise={"name": "gaussian", "sigma": 0.5})
+    old_name = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_sigma_mismatch=True))
+    assert old_name.json()["request"]["allow_noise_mismatch"] is True
     player.play()
 
 
-def test_an_ensemble_without_a_sigma_needs_one(client: httpx.Client, players: Callable[..., Player]) -> None:
-    other = players(sigma=None)
+def test_an_ensemble_of_unknown_noise_needs_one(client: httpx2.Client, players: Callable[..., Player]) -> None:
+    other = players(noise=None)
     problem(client.post(URL, json=question(other.ensemble)), "invalid_request")
     assert other.waiting() == []
-    assert client.post(URL, json=question(other.ensemble, sigma=0.5)).json()["request"]["sigma"] == 0.5
+    assert client.post(URL, json=question(other.ensemble, sigma=0.5)).json()["request"]["noise"]["sigma"] == 0.5
 
 
-def test_what_the_ensemble_does_not_offer_is_refused(client: httpx.Client, player: Player) -> None:
+def test_what_the_ensemble_does_not_offer_is_refused(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "invalid_request", "'weighted'", "'soft', 'hard'", voting="weighted")
     refused(client, player, "invalid_request", "3", "2 members", consensus=3)
     refused(client, player, "invalid_request", "labels", "1", "2 images", images=[text(picture())] * 2, labels=[0])
     refused(client, player, "invalid_request", "labels.0", "3", "0 to 2", labels=[3])
 
 
-def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx.Client, player: Player) -> None:
+def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx2.Client, player: Player) -> None:
     # by hand: 0.0005 ** (1 / 200) = 0.9627, sigma * Phi^-1 of it = 0.4457; log(0.0005) / log(Phi(0.5 / 0.25)) = 330.3
     refused(client, player, "radius_out_of_reach", "0.4457", "is 0.5", "200 samples", "331 samples", radius=0.5)
     refused(client, player, "radius_out_of_reach", "no number of samples", radius=5)
@@ -113,10 +134,10 @@ def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx.C
     refused(client, player, "radius_out_of_reach", *beyond, radius=1.5, procedure="sequential")
 
 
-def test_where_alpha_is_shared_less_is_in_reach(client: httpx.Client, player: Player) -> None:
+def test_where_alpha_is_shared_less_is_in_reach(client: httpx2.Client, player: Player) -> None:
     many = [text(picture())] * 20
-    asked = question(player.ensemble, radius=0.42, images=many)
-    assert client.post(URL, json=asked).status_code == 202
+    payload = question(player.ensemble, radius=0.42, images=many)
+    assert client.post(URL, json=payload).status_code == 202
     player.play()
     refused(client, player, "radius_out_of_reach", "5e-05", radius=0.42, images=many, family_wise=True)
     refused(client, player, "invalid_request", "alpha", "1e-20", alpha=1e-20, images=many, family_wise=True)
@@ -125,13 +146,13 @@ def test_where_alpha_is_shared_less_is_in_reach(client: httpx.Client, player: Pl
     )
 
 
-def test_a_fixed_procedure_takes_no_radius_and_the_others_need_one(client: httpx.Client, player: Player) -> None:
+def test_a_fixed_procedure_takes_no_radius_and_the_others_need_one(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "invalid_request", "radius", "largest", procedure="fixed")
     for name in ("adaptive", "sequential"):
         refused(client, player, "invalid_request", "radius", name, procedure=name, radius=None)
 
 
-def test_a_certification_may_draw_so_many_samples(client: httpx.Client, player: Player) -> None:
+def test_a_certification_may_draw_so_many_samples(client: httpx2.Client, player: Player) -> None:
     much = {"name": "fixed", "n": 10**9}
     refused(client, player, "too_many_samples", "1,000,000,100", "200,000,000", procedure=much, radius=None)
     each = {"name": "fixed", "n": 99_999_950}
@@ -162,29 +183,29 @@ def test_a_certification_may_draw_so_many_samples(client: httpx.Client, player: 
     ],
 )
 @pytest.mark.parametrize("path", [URL, "/v1/plan", "/v1/verify"])
-def test_malformed_json_is_refused(client: httpx.Client, body: bytes, path: str) -> None:
+def test_malformed_json_is_refused(client: httpx2.Client, body: bytes, path: str) -> None:
     problem(client.post(path, content=body, headers=JSON), "malformed_json")
 
 
-def test_half_a_character_is_refused(client: httpx.Client) -> None:
+def test_half_a_character_is_refused(client: httpx2.Client) -> None:
     body = b'{"metadata": {"\\ud800": ""}}'
     problem(client.post(URL, content=body, headers=JSON), "malformed_json")
     problem(client.post("/v1/verify", content=body, headers=JSON), "invalid_certificate")
 
 
 @pytest.mark.parametrize("body", [b"1", b"null", b"[]", b'"x"', b"{}"])
-def test_json_that_is_no_request_is_refused(client: httpx.Client, body: bytes) -> None:
+def test_json_that_is_no_request_is_refused(client: httpx2.Client, body: bytes) -> None:
     problem(client.post(URL, content=body, headers=JSON), "invalid_request")
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x"])
 @pytest.mark.parametrize("path", [URL, "/v1/plan", "/v1/verify"])
-def test_an_unknown_content_type_is_refused(client: httpx.Client, kind: str, path: str) -> None:
+def test_an_unknown_content_type_is_refused(client: httpx2.Client, kind: str, path: str) -> None:
     answer = client.post(path, content=b"{}", headers={"Content-Type": kind} if kind else {})
     assert "application/json" in problem(answer, "unsupported_media_type").detail
 
 
-def test_a_packed_body_is_refused(client: httpx.Client) -> None:
+def test_a_packed_body_is_refused(client: httpx2.Client) -> None:
     answer = client.post(URL, content=b"{}", headers={**JSON, "Content-Encoding": "gzip"})
     assert "gzip" in problem(answer, "unsupported_media_type").detail
 
@@ -205,18 +226,18 @@ FORM = {"Content-Type": "multipart/form-data; boundary=x"}
         (b"--x--\r\n", {"Content-Type": "multipart/form-data; boundary=" + "x" * 300}),
     ],
 )
-def test_a_malformed_form_is_refused(client: httpx.Client, body: bytes, kind: dict[str, str]) -> None:
+def test_a_malformed_form_is_refused(client: httpx2.Client, body: bytes, kind: dict[str, str]) -> None:
     problem(client.post(URL, content=body, headers=kind), "malformed_multipart")
 
 
-def test_a_form_must_have_its_parts(client: httpx.Client, player: Player) -> None:
-    asked = json.dumps({"ensemble": player.ensemble, "radius": 0.25})
+def test_a_form_must_have_its_parts(client: httpx2.Client, player: Player) -> None:
+    payload = json.dumps({"ensemble": player.ensemble, "radius": 0.25})
     image: Any = ("images", picture())
     assert "`request`" in problem(client.post(URL, files=[("bild", b"x")]), "invalid_request").detail
     assert "once" in problem(client.post(URL, files=[image]), "invalid_request").detail
-    twice = [("request", ("", asked)), ("request", ("", asked)), image]
+    twice = [("request", ("", payload)), ("request", ("", payload)), image]
     assert "2 times" in problem(client.post(URL, files=twice), "invalid_request").detail
-    problem(client.post(URL, files=[("request", ("", asked))]), "invalid_request")
+    problem(client.post(URL, files=[("request", ("", payload))]), "invalid_request")
     problem(client.post(URL, files=[("request", ("", "{")), image]), "malformed_json")
     problem(client.post(URL, files=[("request", ("", '{"x": 1}')), image]), "invalid_request")
 
@@ -233,8 +254,8 @@ def strict(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_a_body_has_so_many_bytes(strict: Api, player: Player) -> None:
-    asked = json.dumps(question(player.ensemble, metadata={"x": ""})).encode()
-    padded = asked + b" " * (20_000 - len(asked))
+    payload = json.dumps(question(player.ensemble, metadata={"x": ""})).encode()
+    padded = payload + b" " * (20_000 - len(payload))
     problem(strict.client.post(URL, content=padded + b" ", headers=JSON), "too_large")
     problem(strict.client.post(URL, content=padded, headers=JSON), "invalid_image")  # it was read
     for path in ("/v1/plan", "/v1/verify"):
@@ -257,12 +278,12 @@ def test_a_large_body_gets_its_answer_and_the_connection_lives(strict: Api) -> N
 
 
 def test_a_request_has_so_many_images(strict: Api, player: Player) -> None:
-    asked = {"ensemble": player.ensemble, "radius": 0.25}
+    payload = {"ensemble": player.ensemble, "radius": 0.25}
     four = [text(picture())] * 4
-    problem(strict.client.post(URL, json={**asked, "images": four}), "too_many_images")
-    form: Any = [("request", ("", json.dumps(asked))), *[("images", picture())] * 4]
+    problem(strict.client.post(URL, json={**payload, "images": four}), "too_many_images")
+    form: Any = [("request", ("", json.dumps(payload))), *[("images", picture())] * 4]
     problem(strict.client.post(URL, files=form), "too_many_images")
-    query = {"request": json.dumps(asked)}
+    query = {"request": json.dumps(payload)}
     array = npy(np.zeros((4, *SHAPE)))
     problem(strict.client.post(URL, params=query, content=array, headers=NPY), "too_many_images")
 
@@ -291,7 +312,7 @@ def test_a_body_must_arrive_in_time(strict: Api) -> None:
 @pytest.mark.parametrize(
     "shape", ["(True, 3, 32, 32)", f"({'1, ' * 100})", "(0, 99999999999999999999999, 32, 32)", "(1, -3, 32, 32)"]
 )
-def test_a_shape_that_no_array_has_is_refused(client: httpx.Client, shape: str) -> None:
+def test_a_shape_that_no_array_has_is_refused(client: httpx2.Client, shape: str) -> None:
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(500) + b"\n"
     body = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
     problem(client.post(URL, content=body, headers=NPY), "malformed_npy")
@@ -306,8 +327,8 @@ def test_a_body_that_owns_up_to_its_size_is_refused_at_once(api: Api) -> None:
         assert b" 413 " in connection.recv(4096)
 
 
-def test_a_sequential_test_that_takes_minutes_to_plan_is_refused(client: httpx.Client, player: Player) -> None:
+def test_a_sequential_test_that_takes_minutes_to_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     procedure = {"name": "sequential", "max_samples": 1_000_001}
-    asked = {"ensemble": player.ensemble, "radius": 0.1, "procedure": procedure}
-    answer = client.post("/v1/plan", json=asked)
+    payload = {"ensemble": player.ensemble, "radius": 0.1, "procedure": procedure}
+    answer = client.post("/v1/plan", json=payload)
     assert "1,000,001" in problem(answer, "too_many_samples").detail

@@ -143,7 +143,8 @@ def aof(folder: Path) -> Path:
     return path
 
 
-def test_a_folder_in_use_is_an_error_and_harms_nobody(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_an_error_and_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.local.embedded.LOCK_SECONDS", 0.1)
     with EmbeddedServer(tmp_path / "data") as server:
         ask(server.url, "SET", "name", "value")
         with pytest.raises(EmbeddedError, match=r"data is in use by another running service"):

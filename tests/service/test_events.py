@@ -7,10 +7,10 @@ import json
 import threading
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
-from app import events
+from app.answers import events
 from app.local.embedded import EmbeddedServer
 from app.redis.queue import Queue
 from smoothcert.certification import CertificationSummary, Progress
@@ -25,7 +25,7 @@ from tests.support.player import Player, certificate
 class Listener:
     """The events of a stream, in a thread."""
 
-    def __init__(self, client: httpx.Client, certification: str, **headers: str) -> None:
+    def __init__(self, client: httpx2.Client, certification: str, **headers: str) -> None:
         self.events: list[tuple[str, str, Any]] = []
         self.status = 0
         self._client, self._url = client, f"{URL}/{certification}/events"
@@ -59,63 +59,63 @@ class Listener:
         return self.events
 
 
-def test_events_tell_the_whole_story(client: httpx.Client, player: Player) -> None:
-    said = posted(client, player, images=[text(picture())] * 3)
-    listener = Listener(client, said.id)
+def test_events_tell_the_whole_story(client: httpx2.Client, player: Player) -> None:
+    certification = posted(client, player, images=[text(picture())] * 3)
+    listener = Listener(client, certification.id)
     ((_, _, first),) = listener.until(1, "status")
     assert CertificationSummary.model_validate(first).status == "queued"
     record = player.begin(player.take())
     listener.until(2, "status")
     player.save(record, {2: certificate(record, 2)})
     listener.until(1, "certificate")
-    player.save(player.record(said.id), {1: certificate(record, 1)})
+    player.save(player.record(certification.id), {1: certificate(record, 1)})
     listener.until(2, "certificate")
-    player.finish(player.record(said.id), {0: certificate(record, 0)})
-    told = listener.to_the_end()
-    assert [event["status"] for kind, _, event in told if kind == "status"] == ["queued", "running"]
-    certificates = [(id_, event["index"]) for kind, id_, event in told if kind == "certificate"]
+    player.finish(player.record(certification.id), {0: certificate(record, 0)})
+    received_events = listener.to_the_end()
+    assert [event["status"] for kind, _, event in received_events if kind == "status"] == ["queued", "running"]
+    certificates = [(id_, event["index"]) for kind, id_, event in received_events if kind == "certificate"]
     assert certificates == [("1", 2), ("2", 1), ("3", 0)]
-    progress = [Progress.model_validate(event).images_done for kind, _, event in told if kind == "progress"]
+    progress = [Progress.model_validate(event).images_done for kind, _, event in received_events if kind == "progress"]
     assert progress == [0, 1, 2, 3]
-    kind, id_, last = told[-1]
+    kind, id_, last = received_events[-1]
     assert (kind, id_) == ("completed", "end")
     assert CertificationSummary.model_validate(last).status == "succeeded"
     assert "certificates" not in last
 
 
 @pytest.mark.parametrize("received", [0, 1, 2, 3])
-def test_a_stream_goes_on_exactly_where_it_broke_off(client: httpx.Client, player: Player, received: int) -> None:
-    said = posted(client, player, images=[text(picture())] * 3)
+def test_a_stream_goes_on_exactly_where_it_broke_off(client: httpx2.Client, player: Player, received: int) -> None:
+    certification = posted(client, player, images=[text(picture())] * 3)
     record = player.begin(player.take())
     for index in (1, 2):
-        player.save(player.record(said.id), {index: certificate(record, index)})
-    player.finish(player.record(said.id), {0: certificate(record, 0)})
-    told = Listener(client, said.id, **{"Last-Event-ID": str(received)}).to_the_end()
-    indices = [event["index"] for kind, _, event in told if kind == "certificate"]
+        player.save(player.record(certification.id), {index: certificate(record, index)})
+    player.finish(player.record(certification.id), {0: certificate(record, 0)})
+    received_events = Listener(client, certification.id, **{"Last-Event-ID": str(received)}).to_the_end()
+    indices = [event["index"] for kind, _, event in received_events if kind == "certificate"]
     assert indices == [1, 2, 0][received:]
-    assert told[-1][0] == "completed"
+    assert received_events[-1][0] == "completed"
 
 
-def test_a_certificate_that_is_saved_again_keeps_its_place(client: httpx.Client, player: Player) -> None:
+def test_a_certificate_that_is_saved_again_keeps_its_place(client: httpx2.Client, player: Player) -> None:
     """A worker that got no reply sends the same call again, and ids that were given out must stay true."""
-    said = posted(client, player, images=[text(picture())] * 3)
+    certification = posted(client, player, images=[text(picture())] * 3)
     record = player.begin(player.take())
     for index in (2, 1, 2):
-        player.save(player.record(said.id), {index: certificate(record, index)})
-    player.finish(player.record(said.id), {0: certificate(record, 0)})
-    told = Listener(client, said.id).to_the_end()
-    assert [event["index"] for kind, _, event in told if kind == "certificate"] == [2, 1, 0]
+        player.save(player.record(certification.id), {index: certificate(record, index)})
+    player.finish(player.record(certification.id), {0: certificate(record, 0)})
+    received_events = Listener(client, certification.id).to_the_end()
+    assert [event["index"] for kind, _, event in received_events if kind == "certificate"] == [2, 1, 0]
 
 
-def test_after_the_end_there_is_nothing_to_follow(client: httpx.Client, player: Player) -> None:
-    said = posted(client, player)
+def test_after_the_end_there_is_nothing_to_follow(client: httpx2.Client, player: Player) -> None:
+    certification = posted(client, player)
     player.play()
-    answer = client.get(f"{URL}/{said.id}/events", headers={"Last-Event-ID": "end"})
+    answer = client.get(f"{URL}/{certification.id}/events", headers={"Last-Event-ID": "end"})
     assert (answer.status_code, answer.content) == (204, b"")
 
 
 def test_a_stream_in_which_nothing_happens_says_that_it_lives(
-    valkey: EmbeddedServer, client: httpx.Client, player: Player, monkeypatch: pytest.MonkeyPatch
+    valkey: EmbeddedServer, client: httpx2.Client, player: Player, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.1)
     certification = posted(client, player).id
@@ -123,7 +123,7 @@ def test_a_stream_in_which_nothing_happens_says_that_it_lives(
     async def first(count: int) -> list[bytes]:
         queue = Queue(valkey.url, Limits(1, 1), result_ttl=1)
         async with queue.listening():
-            stream = events.stream(queue, certification, told=0)
+            stream = events.stream(queue, certification, sent=0)
             return [await anext(stream) for _ in range(count)]
 
     status, progress, *rest = asyncio.run(first(4))
@@ -132,18 +132,18 @@ def test_a_stream_in_which_nothing_happens_says_that_it_lives(
     assert rest == [b": still here\n\n"] * 2
 
 
-def test_a_stream_ends_where_its_certification_is_deleted(client: httpx.Client, player: Player) -> None:
-    said = posted(client, player)
-    listener = Listener(client, said.id)
+def test_a_stream_ends_where_its_certification_is_deleted(client: httpx2.Client, player: Player) -> None:
+    certification = posted(client, player)
+    listener = Listener(client, certification.id)
     listener.until(1)
-    player.redis.delete(keys.record(said.id))
+    player.redis.delete(keys.record(certification.id))
     assert listener.to_the_end()[-1][0] != "completed"
 
 
 @pytest.mark.parametrize("id_", ["-1", "one", "1.0", "\u0663", "9" * 30, "END"])
-def test_a_malformed_last_event_id_is_refused(client: httpx.Client, player: Player, id_: str) -> None:
-    said = posted(client, player)
-    answer = client.get(f"{URL}/{said.id}/events", headers={b"Last-Event-ID": id_.encode()})
+def test_a_malformed_last_event_id_is_refused(client: httpx2.Client, player: Player, id_: str) -> None:
+    certification = posted(client, player)
+    answer = client.get(f"{URL}/{certification.id}/events", headers={b"Last-Event-ID": id_.encode()})
     assert "Last-Event-ID" in problem(answer, "invalid_request").detail
 
 
@@ -161,11 +161,11 @@ def test_a_malformed_last_event_id_is_refused(client: httpx.Client, player: Play
     ],
 )
 def test_accept_decides_whether_there_is_a_stream(
-    client: httpx.Client, player: Player, accept: str, fits: bool
+    client: httpx2.Client, player: Player, accept: str, fits: bool
 ) -> None:
-    said = posted(client, player)
+    certification = posted(client, player)
     player.play()
-    answer = client.get(f"{URL}/{said.id}/events", headers={"Accept": accept})
+    answer = client.get(f"{URL}/{certification.id}/events", headers={"Accept": accept})
     if fits:
         assert answer.status_code == 200
     else:

@@ -28,7 +28,8 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         parts = urlsplit(server.url)
         password.write_text(f"{parts.password}\n")
         bare = server.url.replace(f":{parts.password}@", "")
-        made = Pool(server, make_zoo(tmp_path / "zoo"), "health", redis_url=bare, redis_password_file=password)
+        found = {"redis_url": bare, "redis_password_file": password}
+        made = Pool(server, make_zoo(tmp_path / "zoo"), "health", dead_after_s=2, **found)
         yield made
         made.end()
 
@@ -59,15 +60,15 @@ def test_workers_on_other_hosts_say_nothing_of_this_one(pool: Pool) -> None:
 
 def test_what_is_wrong_is_one_sentence(pool: Pool, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    for settings, said in (
+    for settings, sentence in (
         ({"redis_password_file": str(tmp_path / "nowhere")}, "No such file"),
-        ({"redis_password_file": str(tmp_path / "empty")}, "the file has no password in it"),
+        ({"redis_password_file": str(tmp_path / "empty")}, "is empty; it must hold the password"),
         ({"redis_url": "redis://127.0.0.1:1/0"}, "Redis does not say"),
-        ({"redis_url": "http://127.0.0.1"}, "redis_url: a URL of Redis begins with redis://"),
+        ({"redis_url": "http://127.0.0.1"}, "redis_url: the URL of Redis must begin with redis://"),
     ):
         done = health(pool, **settings)
         assert done.returncode == 1
-        assert said in done.stderr
+        assert sentence in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
 

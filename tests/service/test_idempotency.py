@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -14,7 +14,7 @@ from tests.support.asking import URL, post
 from tests.support.player import SHAPE, Player
 
 
-def test_a_key_that_is_sent_again_gives_the_same_certification(client: httpx.Client, player: Player) -> None:
+def test_a_key_that_is_sent_again_gives_the_same_certification(client: httpx2.Client, player: Player) -> None:
     headers = {"Idempotency-Key": f"once {player.name}"}
     first, second = post(client, player, headers=headers), post(client, player, headers=headers)
     assert first.json()["id"] == second.json()["id"]
@@ -27,17 +27,17 @@ def test_a_key_that_is_sent_again_gives_the_same_certification(client: httpx.Cli
     assert (third.status_code, third.json()["status"]) == (200, "succeeded")
 
 
-def test_a_form_that_is_sent_again_may_have_another_boundary(client: httpx.Client, player: Player) -> None:
-    asked = question(player.ensemble)
-    del asked["images"]
-    form: dict[str, Any] = {"data": {"request": json.dumps(asked)}, "files": [("images", picture())]}
+def test_a_form_that_is_sent_again_may_have_another_boundary(client: httpx2.Client, player: Player) -> None:
+    request = question(player.ensemble)
+    del request["images"]
+    form: dict[str, Any] = {"data": {"request": json.dumps(request)}, "files": [("images", picture())]}
     headers = {"Idempotency-Key": f"form {player.name}"}
     first, second = client.post(URL, **form, headers=headers), client.post(URL, **form, headers=headers)
     assert first.request.headers["content-type"] != second.request.headers["content-type"]
     assert first.json()["id"] == second.json()["id"]
 
 
-def test_a_key_that_was_used_for_something_else_is_a_conflict(client: httpx.Client, player: Player) -> None:
+def test_a_key_that_was_used_for_something_else_is_a_conflict(client: httpx2.Client, player: Player) -> None:
     headers = {"Idempotency-Key": f"twice {player.name}"}
     dark, light = tensor(np.zeros(SHAPE, np.uint8)), tensor(np.ones(SHAPE, np.uint8))
     assert post(client, player, headers=headers, images=[dark]).status_code == 202
@@ -47,7 +47,7 @@ def test_a_key_that_was_used_for_something_else_is_a_conflict(client: httpx.Clie
     assert len(player.waiting()) == 1
 
 
-def test_after_its_certification_is_deleted_a_key_is_free(client: httpx.Client, player: Player) -> None:
+def test_after_its_certification_is_deleted_a_key_is_free(client: httpx2.Client, player: Player) -> None:
     headers = {"Idempotency-Key": f"again {player.name}"}
     first = post(client, player, headers=headers).json()["id"]
     player.play()
@@ -58,7 +58,7 @@ def test_after_its_certification_is_deleted_a_key_is_free(client: httpx.Client, 
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "caf\u00e9"])
-def test_a_key_must_be_printable_and_short(client: httpx.Client, player: Player, key: str) -> None:
+def test_a_key_must_be_printable_and_short(client: httpx2.Client, player: Player, key: str) -> None:
     headers = {b"Idempotency-Key": key.encode("latin-1")}
     answer = client.post(URL, json=question(player.ensemble), headers=headers)
     assert "Idempotency-Key" in problem(answer, "invalid_request").detail

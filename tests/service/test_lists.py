@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from app.local.embedded import EmbeddedServer
@@ -80,7 +80,7 @@ def test_a_worker_that_is_not_understood_hides_no_others(apart: Api, alone: Play
         answer = apart.client.get(path)
         assert answer.status_code == 200, answer.text
     assert apart.client.get(f"/v1/ensembles/{alone.ensemble}").status_code == 200
-    assert "what a worker told cannot be read" in apart.log.read_text()
+    assert "a worker's announcement cannot be read" in apart.log.read_text()
 
 
 def test_a_page_goes_on_where_one_was_deleted(apart: Api, alone: Player) -> None:
@@ -105,10 +105,10 @@ def test_a_page_goes_on_where_one_was_deleted(apart: Api, alone: Player) -> None
         ({"cursor": "\u00e9"}, "cursor"),
     ],
 )
-def test_a_malformed_query_is_named(client: httpx.Client, query: dict[str, str], named: str) -> None:
-    said = problem(client.get(URL, params=query), "invalid_request")
-    assert said.errors[0].field == named
-    assert query[named][:5] in said.detail or "\\" in said.detail
+def test_a_malformed_query_is_named(client: httpx2.Client, query: dict[str, str], named: str) -> None:
+    refusal = problem(client.get(URL, params=query), "invalid_request")
+    assert refusal.errors[0].field == named
+    assert query[named][:5] in refusal.detail or "\\" in refusal.detail
 
 
 # --- too many
@@ -131,11 +131,11 @@ def test_those_who_are_sent_away_come_back_one_after_the_other(apart: Api, alone
     alone.redis.rpush(keys.finished(alone.pool), *(idle_since - 3 * i for i in range(20)))
     for _ in range(4):
         posted(apart.client, alone)
-    told = [int(post(apart.client, alone).headers["retry-after"]) for _ in range(30)]
-    assert told[0] == 3  # 20 endings in 57 seconds: one in three
-    assert told == sorted(told)
-    assert told[9] > 20
-    assert told[-1] == 60  # however many have been sent away
+    seconds = [int(post(apart.client, alone).headers["retry-after"]) for _ in range(30)]
+    assert seconds[0] == 3  # 20 endings in 57 seconds: one in three
+    assert seconds == sorted(seconds)
+    assert seconds[9] > 20
+    assert seconds[-1] == 60  # however many have been sent away
 
 
 def test_an_owner_may_have_so_many_at_a_time(apart: Api, alone: Player) -> None:

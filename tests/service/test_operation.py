@@ -1,4 +1,4 @@
-"""What surrounds the service: health, metrics, documents, headers, logs, and how it starts and ends."""
+"""Everything around the certifications: health, metrics, documents, headers, logs, start and end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -35,7 +35,7 @@ URL = "/v1/certifications"
 @pytest.mark.parametrize(
     "path", ["/nothing", "/v1", "/v1/", "/v1/certifications/", "/page/nothing.js", "/page/../main.py"]
 )
-def test_an_unknown_route_is_a_problem(client: httpx.Client, path: str) -> None:
+def test_an_unknown_route_is_a_problem(client: httpx2.Client, path: str) -> None:
     for method in ("GET", "POST"):
         answer = client.request(method, path)
         assert answer.status_code in (404, 405)
@@ -56,7 +56,7 @@ def test_an_unknown_route_is_a_problem(client: httpx.Client, path: str) -> None:
     ],
 )
 def test_another_method_is_told_all_that_are_allowed(
-    client: httpx.Client, method: str, path: str, allowed: str
+    client: httpx2.Client, method: str, path: str, allowed: str
 ) -> None:
     answer = client.request(method, path)
     assert allowed in problem(answer, "method_not_allowed").detail
@@ -64,10 +64,10 @@ def test_another_method_is_told_all_that_are_allowed(
 
 
 def test_what_nobody_expected_is_logged_and_not_told(api: Api, player: Player) -> None:
-    said = api.client.post(URL, json=question(player.ensemble)).json()
-    player.redis.hset(keys.record(said["id"]), "images", "many")
-    answer = api.client.get(f"{URL}/{said['id']}")
-    player.redis.delete(keys.record(said["id"]))
+    certification = api.client.post(URL, json=question(player.ensemble)).json()["id"]
+    player.redis.hset(keys.record(certification), "images", "many")
+    answer = api.client.get(f"{URL}/{certification}")
+    player.redis.delete(keys.record(certification))
     detail = problem(answer, "internal").detail
     assert "many" not in detail
     here = answer.headers["x-request-id"]
@@ -84,18 +84,18 @@ def logged(api: Api) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("sent", ["abc", "A.b_c-9", "x" * 64])
-def test_a_request_id_is_kept(client: httpx.Client, sent: str) -> None:
+def test_a_request_id_is_kept(client: httpx2.Client, sent: str) -> None:
     for path in ("/healthz", "/nothing"):
         assert client.get(path, headers={"X-Request-ID": sent}).headers["x-request-id"] == sent
 
 
 @pytest.mark.parametrize("sent", ["", "x" * 65, "a b", "a\tb", "{}", "caf\u00e9"])
-def test_a_harmful_request_id_is_replaced(client: httpx.Client, sent: str) -> None:
+def test_a_harmful_request_id_is_replaced(client: httpx2.Client, sent: str) -> None:
     answer = client.get("/healthz", headers={b"X-Request-ID": sent.encode()})
     assert re.fullmatch("[0-9a-f]{32}", answer.headers["x-request-id"])
 
 
-def test_every_answer_has_the_security_headers(client: httpx.Client) -> None:
+def test_every_answer_has_the_security_headers(client: httpx2.Client) -> None:
     for path in ("/", "/docs", "/healthz", "/nothing", URL, "/page/docs.js"):
         headers = client.get(path).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -125,10 +125,10 @@ def test_a_path_cannot_forge_a_line(api: Api) -> None:
 # --- for operators
 
 
-def test_health_and_version(client: httpx.Client) -> None:
+def test_health_and_version(client: httpx2.Client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
-    said = client.get("/v1/version").json()
-    assert (said["api"], said["certificate"]) == ("1", "smoothcert/certificate/1")
+    version = client.get("/v1/version").json()
+    assert (version["api"], version["certificate"]) == ("1", "smoothcert/certificate/1")
 
 
 def test_ready_means_a_live_worker(valkey: EmbeddedServer, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_ready_means_a_live_worker(valkey: EmbeddedServer, tmp_path: Path) -> No
         problem(api.client.get("/readyz"), "not_ready")
 
 
-def samples(client: httpx.Client) -> dict[str, float]:
+def samples(client: httpx2.Client) -> dict[str, float]:
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     families = text_string_to_metric_families(answer.text)
@@ -154,7 +154,7 @@ def samples(client: httpx.Client) -> dict[str, float]:
     }
 
 
-def test_metrics_tell_what_happened(client: httpx.Client, player: Player) -> None:
+def test_metrics_tell_what_happened(client: httpx2.Client, player: Player) -> None:
     before = samples(client)
     client.post(URL, json=question(player.ensemble))
     player.play()
@@ -180,29 +180,29 @@ def test_metrics_tell_what_happened(client: httpx.Client, player: Player) -> Non
     assert 0 <= after[f"smoothcert_worker_heartbeat_age_seconds,worker={player.name}"] < PATIENCE_S
 
 
-def test_paths_of_ones_own_make_no_series(client: httpx.Client) -> None:
+def test_paths_of_ones_own_make_no_series(client: httpx2.Client) -> None:
     for path in ("/invented", f"{URL}/cert_invented"):
         client.get(path)
-    said = client.get("/metrics").text
-    assert "invented" not in said
-    assert f'route="{URL}/{{id}}"' in said
+    metrics = client.get("/metrics").text
+    assert "invented" not in metrics
+    assert f'route="{URL}/{{id}}"' in metrics
 
 
-def test_ensembles_are_told_as_they_were_announced(client: httpx.Client, player: Player) -> None:
+def test_ensembles_are_told_as_they_were_announced(client: httpx2.Client, player: Player) -> None:
     player.announce(rate=5000.0)
     time.sleep(1.1)
     answer = client.get(f"/v1/ensembles/{player.ensemble}")
-    said = ServedEnsemble.model_validate_json(answer.content)
-    assert (said.classes, said.input_shape, said.digest) == (CLASSES, SHAPE, player.card.digest)
-    assert (said.ready, said.workers, said.devices, said.evaluations_per_second) == (True, 1, ("cpu",), 5000.0)
-    assert said in EnsembleList.model_validate_json(client.get("/v1/ensembles").content).data
+    served = ServedEnsemble.model_validate_json(answer.content)
+    assert (served.classes, served.input_shape, served.digest) == (CLASSES, SHAPE, player.card.digest)
+    assert (served.ready, served.workers, served.devices, served.evaluations_per_second) == (True, 1, ("cpu",), 5000.0)
+    assert served in EnsembleList.model_validate_json(client.get("/v1/ensembles").content).data
     problem(client.get("/v1/ensembles/nobody"), "unknown_ensemble")
 
 
 # --- documents
 
 
-def test_the_page_and_the_documentation_load_nothing_from_elsewhere(client: httpx.Client) -> None:
+def test_the_page_and_the_documentation_load_nothing_from_elsewhere(client: httpx2.Client) -> None:
     for path in ("/", "/docs"):
         answer = client.get(path)
         assert answer.headers["content-type"].startswith("text/html")
@@ -214,23 +214,25 @@ def test_the_page_and_the_documentation_load_nothing_from_elsewhere(client: http
     assert client.get("/page/style.css").headers["content-type"].startswith("text/css")
 
 
-def test_the_document_describes_every_operation(client: httpx.Client) -> None:
-    said = client.get("/openapi.json").json()
-    described = {each["operationId"] for path in said["paths"].values() for each in path.values()}
+def test_the_document_describes_every_operation(client: httpx2.Client) -> None:
+    document = client.get("/openapi.json").json()
+    described = {each["operationId"] for path in document["paths"].values() for each in path.values()}
     assert described == set(openapi.OPERATIONS)
-    for path in said["paths"].values():
+    for path in document["paths"].values():
         for each in path.values():
             assert each["summary"]
             for status, answer in each["responses"].items():
                 assert ("application/problem+json" in answer.get("content", {})) == (int(status) >= 400)
-    post = said["paths"][URL]["post"]
+    post = document["paths"][URL]["post"]
     assert set(post["requestBody"]["content"]) == {"application/json", "multipart/form-data", "application/x-npy"}
-    assert "HTTPValidationError" not in said["components"]["schemas"]
+    assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
 def test_every_code_is_documented_somewhere() -> None:
-    said = {code for operation in openapi.OPERATIONS.values() for code in operation.problems} | set(openapi.ALWAYS)
-    assert set(KINDS) - said == {"not_found", "method_not_allowed"}  # of what is no operation
+    documented = {code for operation in openapi.OPERATIONS.values() for code in operation.problems} | set(
+        openapi.ALWAYS
+    )
+    assert set(KINDS) - documented == {"not_found", "method_not_allowed"}  # these belong to no operation
 
 
 def test_the_examples_are_what_they_are_examples_of() -> None:
@@ -256,11 +258,11 @@ def test_an_idle_service_is_small(valkey: EmbeddedServer, tmp_path: Path) -> Non
 
 def test_whoever_waits_is_let_go_when_the_service_ends(valkey: EmbeddedServer, tmp_path: Path, player: Player) -> None:
     with Api(valkey.url, tmp_path) as api:
-        answers: list[httpx.Response] = []
+        answers: list[httpx2.Response] = []
         url = f"http://127.0.0.1:{api.port}{URL}"
-        asked = question(player.ensemble)
+        body = question(player.ensemble)
         wait = {"Prefer": "wait=60"}
-        client = threading.Thread(target=lambda: answers.append(httpx.post(url, json=asked, headers=wait, timeout=60)))
+        client = threading.Thread(target=lambda: answers.append(httpx2.post(url, json=body, headers=wait, timeout=60)))
         client.start()
         eventually(player.waiting)
         assert api.process is not None

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from redis import Redis
 
@@ -47,7 +47,7 @@ def worker(server: EmbeddedServer) -> Player:
     return made
 
 
-def requests(api: Api, certification: str) -> Iterator[httpx.Response]:
+def requests(api: Api, certification: str) -> Iterator[httpx2.Response]:
     here = f"{URL}/{certification}"
     yield api.client.post(URL, json=question("x"))
     yield api.client.get(URL)
@@ -62,12 +62,12 @@ def requests(api: Api, certification: str) -> Iterator[httpx.Response]:
 
 
 def test_while_redis_is_away_every_answer_says_so(server: EmbeddedServer, outage: Api, worker: Player) -> None:
-    said = outage.client.post(URL, json=question(worker.ensemble)).json()
+    certification = outage.client.post(URL, json=question(worker.ensemble)).json()
     server.kill()
     try:
         time.sleep(1.1)  # what was known of the ensembles is out of date
         started = time.monotonic()
-        for answer in requests(outage, said["id"]):
+        for answer in requests(outage, certification["id"]):
             problem(answer, "unavailable")
             assert int(answer.headers["retry-after"]) >= 1
             assert time.monotonic() - started < BOUND
@@ -80,7 +80,7 @@ def test_while_redis_is_away_every_answer_says_so(server: EmbeddedServer, outage
     finally:
         server.start()
     assert "Traceback" not in outage.log.read_text()
-    here = f"{URL}/{said['id']}"
+    here = f"{URL}/{certification['id']}"
     assert eventually(lambda: outage.client.get(here).status_code == 200)
     worker.announce()
     assert outage.client.post(URL, json=question(worker.ensemble)).status_code == 202
@@ -99,29 +99,29 @@ def test_after_a_restart_waits_are_woken_by_messages_again(server: EmbeddedServe
 
         def play() -> None:
             record = worker.begin(worker.take())
-            time.sleep(0.5)
+            time.sleep(0.2)
             worker.finish(record)
             ended.append(time.monotonic())
 
         thread = threading.Thread(target=play)
         thread.start()
         answer = outage.client.post(URL, json=question(worker.ensemble), headers={"Prefer": "wait=30"})
-        heard = time.monotonic()
+        answered_at = time.monotonic()
         thread.join()
         assert answer.json()["status"] == "succeeded"
-        return heard - ended[0]
+        return answered_at - ended[0]
 
-    assert min(seconds() for _ in range(5)) < 0.3  # a look every second alone would take half of one on average
+    assert any(seconds() < 0.3 for _ in range(5))  # with a look every second alone it would take 0.8 s
 
 
 def test_who_waits_through_an_outage_gets_an_answer(server: EmbeddedServer, outage: Api, worker: Player) -> None:
-    answers: list[httpx.Response] = []
-    asked, wait = question(worker.ensemble), {"Prefer": "wait=60"}
-    waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=asked, headers=wait)))
+    answers: list[httpx2.Response] = []
+    payload, wait = question(worker.ensemble), {"Prefer": "wait=60"}
+    waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=payload, headers=wait)))
     waiting.start()
     eventually(worker.waiting)
     server.kill()
-    time.sleep(2)
+    time.sleep(1.2)  # at least one look meets the outage
     server.start()
     worker.play()
     waiting.join()
@@ -132,9 +132,9 @@ def test_a_wait_that_ends_within_an_outage_tells_what_was_known(
     server: EmbeddedServer, outage: Api, worker: Player
 ) -> None:
     """It was accepted: a 503 would make the client post it again."""
-    answers: list[httpx.Response] = []
-    asked, wait = question(worker.ensemble), {"Prefer": "wait=2"}
-    waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=asked, headers=wait)))
+    answers: list[httpx2.Response] = []
+    payload, wait = question(worker.ensemble), {"Prefer": "wait=2"}
+    waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=payload, headers=wait)))
     waiting.start()
     eventually(worker.waiting)
     server.kill()
@@ -144,18 +144,18 @@ def test_a_wait_that_ends_within_an_outage_tells_what_was_known(
 
 
 def test_a_stream_outlives_an_outage(server: EmbeddedServer, outage: Api, worker: Player) -> None:
-    said = outage.client.post(URL, json=question(worker.ensemble)).json()
+    certification = outage.client.post(URL, json=question(worker.ensemble)).json()
     lines: list[str] = []
 
     def listen() -> None:
-        with outage.client.stream("GET", f"{URL}/{said['id']}/events") as answer:
+        with outage.client.stream("GET", f"{URL}/{certification['id']}/events") as answer:
             lines.extend(answer.iter_lines())
 
     listener = threading.Thread(target=listen)
     listener.start()
-    time.sleep(0.5)
+    eventually(lambda: lines, "the first event")
     server.kill()
-    time.sleep(2)
+    time.sleep(1.2)  # at least one look meets the outage
     server.start()
     worker.play()
     eventually(lambda: not listener.is_alive(), "the end of the stream")
@@ -164,22 +164,18 @@ def test_a_stream_outlives_an_outage(server: EmbeddedServer, outage: Api, worker
     assert last["status"] == "succeeded"
 
 
-def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_server_that_says_nothing_is_not_waited_for_by_one_or_by_many(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, Api(address(silent), tmp_path) as api:
         started = time.monotonic()
-        problem(api.client.get(URL), "unavailable")
-        assert time.monotonic() - started < BOUND
-        assert api.client.get("/healthz").status_code == 200
-
-
-def test_many_who_ask_at_once_wait_no_longer_than_one(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent, Api(address(silent), tmp_path) as api:
-        started = time.monotonic()
-        with ThreadPoolExecutor(12) as crowd:
-            answers = list(crowd.map(api.client.get, ["/readyz", "/v1/ensembles"] * 6))
+        with ThreadPoolExecutor(13) as crowd:
+            one = crowd.submit(api.client.get, URL)
+            many = crowd.map(api.client.get, ["/readyz", "/v1/ensembles"] * 6)
+            assert api.client.get("/healthz").status_code == 200
+            problem(one.result(), "unavailable")
+            assert time.monotonic() - started < BOUND
+            for answer in many:
+                problem(answer, "unavailable")
         assert time.monotonic() - started < 2 * BOUND
-        for answer in answers:
-            problem(answer, "unavailable")
 
 
 def test_a_change_whose_answer_is_lost_is_not_denied(server: EmbeddedServer, worker: Player, tmp_path: Path) -> None:

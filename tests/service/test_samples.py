@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,10 +17,10 @@ from tests.support.api import problem
 SHEET = load_images(ZOO / "cifar10-test-100.json")
 
 
-def test_samples_are_the_pixels_of_the_sheet(client: httpx.Client) -> None:
-    said = client.get("/samples").json()
-    assert (tuple(said["shape"]), said["classes"]) == (SHEET.pixels.shape[1:], list(SHEET.classes))
-    assert said["labels"] == SHEET.labels.tolist()
+def test_samples_are_the_pixels_of_the_sheet(client: httpx2.Client) -> None:
+    listed = client.get("/samples").json()
+    assert (tuple(listed["shape"]), listed["classes"]) == (SHEET.pixels.shape[1:], list(SHEET.classes))
+    assert listed["labels"] == SHEET.labels.tolist()
     for index in (0, 4, 57, 99):
         answer = client.get(f"/samples/{index}.png")
         assert answer.headers["content-type"] == "image/png"
@@ -29,7 +29,7 @@ def test_samples_are_the_pixels_of_the_sheet(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["100.png", "-1.png", "4.jpg", "4", "1e1.png", "٤.png", "9999999.png"])
-def test_other_samples_are_not_there(client: httpx.Client, name: str) -> None:
+def test_other_samples_are_not_there(client: httpx2.Client, name: str) -> None:
     problem(client.get(f"/samples/{name}"), "not_found")
 
 

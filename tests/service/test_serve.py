@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
-import shutil
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,101 +15,17 @@ import pytest
 import redis
 from PIL import Image
 
-from app.local.serve import ServeError, Settings, Terminal, write_sample
+from app.local.serve import LocalSettings, ServeError, Terminal, write_sample
 from models.data import load_images
-from smoothcert.certification import Certification
-from tests.service import eventually, free_port, running_in
+from tests.service import eventually, running_in
+from tests.support.serving import FAILING, STUBBORN, Serving
 
 ROOT = Path(__file__).parents[2]
 
-# Stand-ins for the API and the worker. They write what the tests ask them for into the working directory.
-API = """
-import os, pathlib
-from http.server import BaseHTTPRequestHandler, HTTPServer
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        ready = self.path == "/readyz" and not pathlib.Path("unready").exists()
-        self.send_response(200 if ready else 503)
-        self.end_headers()
-    def log_message(self, *_):
-        pass
-HTTPServer(("127.0.0.1", int(os.environ["SMOOTHCERT_PORT"])), Handler).serve_forever()
-"""
-WORKER = """
-import os, pathlib, signal, subprocess, sys, time
-def drain(*_):
-    time.sleep(0.5)
-    pathlib.Path("drained").touch()
-    sys.exit()
-signal.signal(signal.SIGTERM, drain)
-signal.signal(signal.SIGINT, lambda *_: pathlib.Path("interrupted").touch())
-subprocess.Popen(["sleep", "3600"])
-pathlib.Path("url").write_text(os.environ["SMOOTHCERT_REDIS_URL"])
-pathlib.Path("pids").open("a").write(f"{os.getpid()}\\n")
-while True:
-    time.sleep(3600)
-"""
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
-FAILING = "import sys; sys.exit(3)"
-
-DRIVER = """
-import json, sys
-from app.local import serve
-serve.PAUSES, serve.DRAIN_SECONDS = (0.01,) * 4, 1e6
-sys.exit(serve.main({name: [sys.executable, "-c", script] for name, script in json.loads(sys.argv[1]).items()}))
-"""
-
-
-class Service:
-    """`app.local.serve` with stand-ins, in a folder and a terminal session of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = free_port()
-        self.output = folder / "output"
-        self.process: subprocess.Popen[bytes]
-
-    def start(self, *, worker: str = WORKER, **environment: str) -> Service:
-        return self._launch(["-c", DRIVER, json.dumps({"API": API, "worker": worker})], environment)
-
-    def start_for_real(self) -> Service:
-        """With the real API and a real worker."""
-        return self._launch(["-m", "app.local.serve"], {})
-
-    def _launch(self, arguments: list[str], environment: Mapping[str, str]) -> Service:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
-        settings = {"PYTHONPATH": str(ROOT), "SMOOTHCERT_PORT": str(self.port), **environment}
-        with self.output.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=self.folder,
-                env=inherited | settings,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        return self
-
-    def interrupt(self) -> None:
-        """Ctrl-C in its terminal."""
-        os.killpg(self.process.pid, signal.SIGINT)
-
-    def said(self, text: str, *, times: int = 1) -> None:
-        """Wait until it said so."""
-        eventually(lambda: self.output.read_text().count(text) >= times or self.process.poll() is not None)
-        assert self.output.read_text().count(text) >= times, self.output.read_text()
-
-    def exit_code(self) -> int:
-        return self.process.wait(120)
-
-    def workers(self) -> list[int]:
-        pids = self.folder / "pids"
-        return [int(line) for line in pids.read_text().split()] if pids.exists() else []
-
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path)
+def service(tmp_path: Path) -> Iterator[Serving]:
+    service = Serving(tmp_path)
     yield service
     if service.process.poll() is None:
         service.process.kill()
@@ -122,17 +34,17 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_is_and_a_signal_ends_it_in_good_order(service: Service, number: signal.Signals) -> None:
-    service.start().said("Ctrl-C ends it.")
+def test_it_says_where_it_is_and_a_signal_ends_it_in_good_order(service: Serving, number: signal.Signals) -> None:
+    service.start().printed("Ctrl-C ends it.")
     address = f"http://127.0.0.1:{service.port}"
-    said = service.output.read_text()
-    assert f"ready at {address}\n" in said
-    assert f" {address}/\n" in said
-    assert f" {address}/docs\n" in said
+    output = service.output.read_text()
+    assert f"ready at {address}\n" in output
+    assert f" {address}/\n" in output
+    assert f" {address}/docs\n" in output
     assert (
         f"curl -s {address}/v1/certifications -H 'Prefer: wait=30' "
         """-F 'request={"radius": 0.25, "procedure": "sequential"}' -F images=@.smoothcert/samples/ship.png\n"""
-    ) in said
+    ) in output
     assert (service.folder / ".smoothcert/samples/ship.png").is_file()
     eventually(service.workers)
     if number == signal.SIGINT:
@@ -145,26 +57,26 @@ def test_it_says_where_it_is_and_a_signal_ends_it_in_good_order(service: Service
     assert not (service.folder / "interrupted").exists(), "Ctrl-C is for the command, not for its children"
 
 
-def test_a_second_interrupt_ends_a_worker_that_does_not(service: Service) -> None:
-    service.start(worker=STUBBORN).said("Ctrl-C ends it.")
+def test_a_second_interrupt_ends_a_worker_that_does_not(service: Serving) -> None:
+    service.start(worker=STUBBORN).printed("Ctrl-C ends it.")
     service.interrupt()
-    service.said("Ctrl-C again")
+    service.printed("Ctrl-C again")
     service.interrupt()  # without it, the driver would wait for a million seconds
     assert service.exit_code() == 0
     assert "ending at once" in service.output.read_text()
     assert not running_in(service.folder)
 
 
-def test_an_interrupt_while_it_starts_ends_it(service: Service) -> None:
+def test_an_interrupt_while_it_starts_ends_it(service: Serving) -> None:
     (service.folder / "unready").touch()
-    service.start().said("waiting for")
+    service.start().printed("waiting for")
     service.interrupt()
     assert service.exit_code() == 0
     assert not running_in(service.folder)
 
 
-def test_sigkill_leaves_nothing_running(service: Service) -> None:
-    service.start().said("Ctrl-C ends it.")
+def test_sigkill_leaves_nothing_running(service: Serving) -> None:
+    service.start().printed("Ctrl-C ends it.")
     eventually(service.workers)
     eventually(lambda: len(running_in(service.folder)) == 8)  # the command, three guards, Valkey, API, worker, sleep
     service.process.kill()
@@ -172,75 +84,77 @@ def test_sigkill_leaves_nothing_running(service: Service) -> None:
     eventually(lambda: not running_in(service.folder))
 
 
-def test_it_says_what_it_waits_for(service: Service) -> None:
+def test_it_says_what_it_waits_for(service: Serving) -> None:
     (service.folder / "unready").touch()
-    service.start().said("waiting for a worker to be ready (/readyz says 503) ...")
+    service.start().printed("waiting for a worker to be ready (/readyz says 503) ...")
     assert "ready at" not in service.output.read_text()
     (service.folder / "unready").unlink()
-    service.said("ready at")
+    service.printed("ready at")
 
 
-def test_a_child_that_dies_is_started_again(service: Service) -> None:
-    service.start().said("Ctrl-C ends it.")
+def test_a_child_that_dies_is_started_again(service: Serving) -> None:
+    service.start().printed("Ctrl-C ends it.")
     (first,) = eventually(service.workers)
     os.kill(first, signal.SIGKILL)
-    service.said("the worker ended with SIGKILL")
-    service.said("ready again")
+    service.printed("the worker ended with SIGKILL")
+    service.printed("ready again")
     eventually(lambda: len(service.workers()) == 2)
     assert first not in running_in(service.folder)
     assert service.workers()[1] in running_in(service.folder)
 
 
-def test_children_that_were_ready_may_die_any_number_of_times(service: Service) -> None:
-    service.start().said("Ctrl-C ends it.")
+def test_children_that_were_ready_may_die_any_number_of_times(service: Serving) -> None:
+    service.start().printed("Ctrl-C ends it.")
     for deaths in range(1, 7):
         pids = eventually(lambda deaths=deaths: service.workers()[deaths - 1 :])
         os.kill(pids[-1], signal.SIGKILL)
-        service.said("ready again", times=deaths)
+        service.printed("ready again", times=deaths)
 
 
-def test_the_embedded_server_is_started_again_on_its_file(service: Service) -> None:
-    service.start().said("Ctrl-C ends it.")
+def test_the_embedded_server_is_started_again_on_its_file(service: Serving) -> None:
+    service.start().printed("Ctrl-C ends it.")
     eventually(service.workers)
     with redis.Redis.from_url((service.folder / "url").read_text()) as client:
         client.set("name", "value")
         pid = client.info("server")["process_id"]
         os.kill(pid, signal.SIGKILL)
-        service.said("the embedded Valkey ended with SIGKILL")
-        service.said("ready again")
+        service.printed("the embedded Valkey ended with SIGKILL")
+        service.printed("ready again")
         assert client.get("name") == b"value"
         assert client.info("server")["process_id"] != pid
 
 
-def test_a_child_that_never_becomes_ready_ends_it_all(service: Service) -> None:
+def test_a_child_that_never_becomes_ready_ends_it_all(service: Serving) -> None:
     (service.folder / "unready").touch()
     service.start(worker=FAILING)
     assert service.exit_code() == 1
-    said = service.output.read_text()
-    assert said.count("the worker ended with exit code 3; it starts again") == 4
-    assert "smoothcert: the worker ended 5 times without becoming ready, the last with exit code 3\n" in said
+    output = service.output.read_text()
+    assert output.count("the worker ended with exit code 3; it starts again") == 4
+    assert "smoothcert: the worker ended 5 times without becoming ready, the last with exit code 3\n" in output
     assert not running_in(service.folder)
 
 
-def test_a_port_that_is_taken_is_an_error_before_anything_starts(service: Service) -> None:
+def test_a_port_that_is_taken_is_an_error_before_anything_starts(service: Serving) -> None:
     with socket.create_server(("127.0.0.1", service.port)):
         assert service.start().exit_code() == 1
-    said = service.output.read_text()
-    assert f"cannot listen on port {service.port} of 127.0.0.1: Address already in use" in said
-    assert "Traceback" not in said
+    output = service.output.read_text()
+    assert f"cannot listen on port {service.port} of 127.0.0.1: Address already in use" in output
+    assert "Traceback" not in output
     assert sorted(path.name for path in service.folder.iterdir()) == ["output"]
 
 
-def test_two_services_on_one_folder_are_an_error(service: Service, tmp_path: Path) -> None:
-    service.start().said("Ctrl-C ends it.")
-    other = Service(tmp_path)
+def test_two_services_on_one_folder_are_an_error(service: Serving, tmp_path: Path) -> None:
+    service.start().printed("Ctrl-C ends it.")
+    other = Serving(tmp_path)
     other.output = tmp_path / "other"
     assert other.start().exit_code() == 1
     assert re.fullmatch(r"smoothcert: .*/valkey is in use by another running service: .*\n", other.output.read_text())
 
 
-def test_with_a_redis_of_ones_own_none_is_embedded(service: Service) -> None:
-    service.start(SMOOTHCERT_REDIS_URL="redis://example.invalid/7", SMOOTHCERT_DATA="elsewhere").said("Ctrl-C ends it.")
+def test_with_a_redis_of_ones_own_none_is_embedded(service: Serving) -> None:
+    service.start(SMOOTHCERT_REDIS_URL="redis://example.invalid/7", SMOOTHCERT_DATA="elsewhere").printed(
+        "Ctrl-C ends it."
+    )
     eventually(service.workers)
     assert (service.folder / "url").read_text() == "redis://example.invalid/7"
     assert [path.name for path in (service.folder / "elsewhere").iterdir()] == ["samples"]
@@ -267,24 +181,24 @@ def test_the_sample_is_the_shipped_image_of_its_class(tmp_path: Path) -> None:
     ],
 )
 def test_the_address_is_one_that_this_machine_can_open(environment: Mapping[str, str], address: str) -> None:
-    assert Settings.read(environment).address == address
+    assert LocalSettings.read(environment).address == address
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "8000.0", "٣"])
 def test_a_port_that_is_none_is_named(port: str) -> None:
     with pytest.raises(ServeError, match=re.escape(repr(port))):
-        Settings.read({"SMOOTHCERT_PORT": port})
+        LocalSettings.read({"SMOOTHCERT_PORT": port})
 
 
 @pytest.mark.parametrize(("drain_s", "patience"), [("", 30.0), ("5", 30.0), ("600", 610.0), ("29.5", 39.5)])
 def test_a_worker_is_given_its_own_time_to_drain(drain_s: str, patience: float) -> None:
-    assert Settings.read({"SMOOTHCERT_DRAIN_S": drain_s}).patience == patience
+    assert LocalSettings.read({"SMOOTHCERT_DRAIN_S": drain_s}).patience == patience
 
 
 @pytest.mark.parametrize("drain_s", ["long", "-1", "nan", "1e9"])
 def test_a_time_to_drain_that_is_none_is_named(drain_s: str) -> None:
     with pytest.raises(ServeError, match=re.escape(repr(drain_s))):
-        Settings.read({"SMOOTHCERT_DRAIN_S": drain_s})
+        LocalSettings.read({"SMOOTHCERT_DRAIN_S": drain_s})
 
 
 class Screen(io.StringIO):
@@ -306,16 +220,3 @@ def test_waiting_takes_one_line_of_a_terminal(stream: io.StringIO, shown: str) -
     terminal.say("ready")
     terminal.say("later")
     assert stream.getvalue() == shown
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here to run the printed line with")
-def test_the_real_thing_certifies_with_the_line_that_it_prints(service: Service) -> None:
-    service.start_for_real().said("Ctrl-C ends it.")
-    (line,) = re.findall(r"try +(curl .*)", service.output.read_text())
-    answer = subprocess.run(["bash", "-c", line], cwd=service.folder, capture_output=True, check=True)
-    certification = Certification.model_validate_json(answer.stdout)
-    assert certification.status == "succeeded"
-    assert certification.certificates[0].class_name == "ship"
-    service.interrupt()
-    assert service.exit_code() == 0
-    assert running_in(service.folder) == {}

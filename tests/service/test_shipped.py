@@ -1,15 +1,18 @@
-"""The shipped ensemble over HTTP: a real image in, a certificate out that the engine gives, too, and anybody checks."""
+"""The service as `make serve` starts it, with the shipped ensemble: its certificates are those of the engine."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import numpy as np
 import pytest
 import torch
@@ -18,18 +21,20 @@ from PIL import Image
 from models.data import load_images
 from models.registry import ZOO, load
 from smoothcert.certificate import Certificate
+from smoothcert.certification import Certification
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive
 from smoothcert.question import Question
-from tests.support.api import ROOT, Api
-from tests.support.pool import told
-from tests.support.whole import whole_service
+from tests.service import running_in
+from tests.support.api import ANSWER_S, ROOT
+from tests.support.pool import without_times
+from tests.support.serving import Serving
 
 NAME = "cifar10-resnet20-gaussian-0.25"
 PIXELS = load_images(ZOO / "cifar10-test-100.json").pixels[[4, 5]]
-ASKED = {"radius": 0.25, "procedure": {"name": "adaptive", "stages": [100, 1000]}, "consensus": 2}
+REQUEST = {"radius": 0.25, "procedure": {"name": "adaptive", "stages": [100, 1000]}, "consensus": 2}
 
 
 def png(pixels: Any) -> bytes:
@@ -39,53 +44,85 @@ def png(pixels: Any) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, list[str]]]:
-    """Two images as multipart, and the certificates as the service wrote them."""
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """Ready, and with the real API and worker."""
+    serving = Serving(tmp_path_factory.mktemp("shipped")).start_for_real()
+    try:
+        serving.printed("Ctrl-C ends it.")
+        yield serving
+    finally:
+        serving.process.kill()
+        serving.process.wait()
+
+
+@pytest.fixture(scope="module")
+def client(service: Serving) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=ANSWER_S) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def certificates(client: httpx2.Client) -> list[str]:
+    """The certificates of two images as the service wrote them."""
     files: list[Any] = [("images", (f"{i}.png", png(image), "image/png")) for i, image in enumerate(PIXELS)]
-    data, wait = {"request": json.dumps(ASKED)}, {"Prefer": "wait=60"}
-    with whole_service(tmp_path_factory.mktemp("shipped"), ZOO, ensembles=NAME) as api:
-        answer = api.client.post("/v1/certifications", data=data, files=files, headers=wait)
-        while (said := answer.json())["status"] in ("queued", "running"):
-            answer = api.client.get(said["urls"]["self"], headers=wait)
-        assert said["status"] == "succeeded", said
-        yield api, [json.dumps(each, indent=2) for each in said["certificates"]]
+    data, wait = {"request": json.dumps(REQUEST)}, {"Prefer": "wait=60"}
+    answer = client.post("/v1/certifications", data=data, files=files, headers=wait)
+    while (certification := answer.json())["status"] in ("queued", "running"):
+        answer = client.get(certification["urls"]["self"], headers=wait)
+    assert certification["status"] == "succeeded", certification
+    return [json.dumps(each, indent=2) for each in certification["certificates"]]
 
 
-def test_the_certificate_from_http_is_that_of_the_engine(certificates: tuple[Api, list[str]]) -> None:
-    over_http = [Certificate.from_json(text) for text in certificates[1]]
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here to run the printed line with")
+def test_the_line_that_it_prints_certifies_an_image(service: Serving) -> None:
+    (line,) = re.findall(r"try +(curl .*)", service.output.read_text())
+    answer = subprocess.run(["bash", "-c", line], cwd=service.folder, capture_output=True, check=True)
+    certification = Certification.model_validate_json(answer.stdout)
+    assert certification.status == "succeeded"
+    assert certification.certificates[0].class_name == "ship"
+
+
+def test_the_certificate_from_http_is_that_of_the_engine(certificates: list[str]) -> None:
+    over_http = [Certificate.from_json(text) for text in certificates]
     assert over_http[0].provenance is not None
     question = Question(Gaussian(0.25), Adaptive(stages=(100, 1000)), radius=0.25)
     with Engine(load(NAME).with_(consensus=2)) as engine:
         in_process = certify(engine, torch.from_numpy(PIXELS), question, seed=over_http[0].provenance.sampling.seed)
-    assert [told(each) for each in over_http] == [told(each) for each in in_process]
+    assert [without_times(each) for each in over_http] == [without_times(each) for each in in_process]
 
 
-def test_it_is_verified_over_http_and_on_the_command_line(certificates: tuple[Api, list[str]], tmp_path: Path) -> None:
-    api, texts = certificates
+def test_it_is_verified_over_http_and_on_the_command_line(
+    client: httpx2.Client, certificates: list[str], tmp_path: Path
+) -> None:
     headers = {"Content-Type": "application/json"}
-    assert api.client.post("/v1/verify", content=texts[0], headers=headers).json() == {
-        "consistent": True,
-        "problems": [],
-    }
+    verified = client.post("/v1/verify", content=certificates[0], headers=headers).json()
+    assert (verified["consistent"], verified["problems"]) == (True, [])
     file = tmp_path / "certificate.json"
-    file.write_text(texts[0])
-    said = subprocess.run([sys.executable, "-m", "smoothcert.cli", "verify", file], cwd=ROOT, capture_output=True)
-    assert said.returncode == 0, said
-    file.write_text(json.dumps({**json.loads(texts[0]), "samples": 12_345}))
-    said = subprocess.run([sys.executable, "-m", "smoothcert.cli", "verify", file], cwd=ROOT, capture_output=True)
-    assert said.returncode == 1
+    file.write_text(certificates[0])
+    done = subprocess.run([sys.executable, "-m", "smoothcert.cli", "verify", file], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0, done
+    file.write_text(json.dumps({**json.loads(certificates[0]), "samples": 12_345}))
+    done = subprocess.run([sys.executable, "-m", "smoothcert.cli", "verify", file], cwd=ROOT, capture_output=True)
+    assert done.returncode == 1
 
 
-def test_it_is_replayed_from_its_seed(certificates: tuple[Api, list[str]], tmp_path: Path) -> None:
+def test_it_is_replayed_from_its_seed(certificates: list[str], tmp_path: Path) -> None:
     file, image = tmp_path / "certificate.json", tmp_path / "image.png"
-    file.write_text(certificates[1][1])
+    file.write_text(certificates[1])
     image.write_bytes(png(PIXELS[1]))
     command = [sys.executable, "-m", "workers", "replay", str(file), str(image)]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert said.returncode == 0, said
-    assert "the same" in said.stdout
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done
+    assert "the same" in done.stdout
     image.write_bytes(png(PIXELS[0]))
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert said.returncode == 1
-    assert "another image" in said.stderr
-    assert "Traceback" not in said.stderr
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "another image" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_ends_it_and_leaves_nothing_running(service: Serving) -> None:
+    """The last test of this file."""
+    service.interrupt()
+    assert service.exit_code() == 0
+    assert running_in(service.folder) == {}

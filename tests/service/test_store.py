@@ -90,8 +90,8 @@ def rq_queue(client: Any) -> Queue:
 
 
 def finishing(record: Record, execution: str, status: str = "succeeded", **other: Any) -> Call:
-    said: dict[str, Any] = {"now": time.time(), "ttl": 60, "certificates": {0: "{}"}, "done": 1, "progress": "{}"}
-    return transitions.finish(record, execution, status, **{**said, "tally": {"samples": 5}, **other})  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"now": time.time(), "ttl": 60, "certificates": {0: "{}"}, "done": 1, "progress": "{}"}
+    return transitions.finish(record, execution, status, **{**fields, "tally": {"samples": 5}, **other})  # type: ignore[arg-type]
 
 
 def test_a_record_is_read_as_it_was_written(empty: Any) -> None:

@@ -37,21 +37,21 @@ def reads(player: Player) -> int:
 
 
 def test_certificates_are_read_at_the_beginning_and_the_end_alone(api: Api, player: Player) -> None:
-    said = api.client.post(URL, json=question(player.ensemble)).json()
+    certification = api.client.post(URL, json=question(player.ensemble)).json()
     record = player.begin(player.take())
     before = reads(player)
-    assert api.client.get(f"{URL}/{said['id']}", headers={"Prefer": "wait=4"}).json()["status"] == "running"
+    assert api.client.get(f"{URL}/{certification['id']}", headers={"Prefer": "wait=2"}).json()["status"] == "running"
     assert reads(player) - before == 2
     player.finish(record)
 
 
 def test_a_wait_that_is_over_tells_what_was_finished_meanwhile(api: Api, player: Player) -> None:
-    said = api.client.post(URL, json=question(player.ensemble, images=TWO)).json()
+    certification = api.client.post(URL, json=question(player.ensemble, images=TWO)).json()
     record, answers = player.begin(player.take()), list[Any]()
     before = reads(player)
 
     def wait() -> None:
-        answers.append(api.client.get(f"{URL}/{said['id']}", headers={"Prefer": "wait=3"}).json())
+        answers.append(api.client.get(f"{URL}/{certification['id']}", headers={"Prefer": "wait=2"}).json())
 
     client = threading.Thread(target=wait)
     client.start()
@@ -63,11 +63,11 @@ def test_a_wait_that_is_over_tells_what_was_finished_meanwhile(api: Api, player:
 
 
 def test_nobody_waits_for_a_client_that_is_gone(api: Api, player: Player) -> None:
-    said = api.client.post(URL, json=question(player.ensemble)).json()
+    certification = api.client.post(URL, json=question(player.ensemble)).json()
     before = reads(player)
     with socket.create_connection(("127.0.0.1", api.port), timeout=ANSWER_S) as connection:
-        head = f"GET {URL}/{said['id']} HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=60\r\n\r\n"
+        head = f"GET {URL}/{certification['id']} HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=60\r\n\r\n"
         connection.sendall(head.encode())
         eventually(lambda: reads(player) > before)
-    answered = f'"path": "{URL}/{said["id"]}"'
+    answered = f'"path": "{URL}/{certification["id"]}"'
     assert eventually(lambda: answered in api.log.read_text(), patience=30)  # half of what it asked for

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -31,29 +31,29 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 def test_light_and_dark_images_are_certified(whole: Api) -> None:
     images = [tensor(np.full(SHAPE, value, np.uint8)) for value in (0, 255)]
-    asked = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential", "images": images, "labels": [0, 1]}
-    answer = whole.client.post(URL, json=asked, headers=WAIT)
+    payload = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential", "images": images, "labels": [0, 1]}
+    answer = whole.client.post(URL, json=payload, headers=WAIT)
     assert answer.status_code == 200, answer.text
-    said = Certification.model_validate_json(answer.content)
-    assert said.status == "succeeded", said.error
-    assert [(each.decision, each.class_name) for each in said.certificates] == [
+    certification = Certification.model_validate_json(answer.content)
+    assert certification.status == "succeeded", certification.error
+    assert [(each.decision, each.class_name) for each in certification.certificates] == [
         ("certified", "dark"),
         ("certified", "light"),
     ]
-    for each in said.certificates:
+    for each in certification.certificates:
         assert verify(each)
         assert each.noise.sigma == SIGMA
         verified = whole.client.post("/v1/verify", content=each.to_json(), headers={"Content-Type": "application/json"})
         assert verified.json()["consistent"]
-    assert said.progress.images_done == 2
-    assert said.progress.samples == sum(each.samples for each in said.certificates)
+    assert certification.progress.images_done == 2
+    assert certification.progress.samples == sum(each.samples for each in certification.certificates)
 
 
 def test_events_come_from_a_real_worker(whole: Api) -> None:
-    asked = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential", "family_wise": True}
+    payload = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential", "family_wise": True}
     array = np.stack([np.full(SHAPE, value, np.float32) for value in (0.0, 0.1, 0.9, 1.0)])
     headers = {"Content-Type": "application/x-npy"}
-    answer = whole.client.post(URL, params={"request": json.dumps(asked)}, content=npy(array), headers=headers)
+    answer = whole.client.post(URL, params={"request": json.dumps(payload)}, content=npy(array), headers=headers)
     assert answer.status_code == 202, answer.text
     with whole.client.stream("GET", answer.json()["urls"]["events"]) as stream:
         lines = list(stream.iter_lines())
@@ -66,8 +66,8 @@ def test_events_come_from_a_real_worker(whole: Api) -> None:
 
 def test_a_long_one_is_canceled(whole: Api) -> None:
     images = [tensor(np.full(SHAPE, 128, np.uint8))] * 20
-    asked = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 1_000_000}, "images": images}
-    here = whole.client.post(URL, json=asked).headers["location"]
+    payload = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 1_000_000}, "images": images}
+    here = whole.client.post(URL, json=payload).headers["location"]
     answer = whole.client.post(f"{here}/cancel")
     assert answer.status_code in (200, 202)
     ended = whole.client.get(here, headers=WAIT).json()
@@ -76,8 +76,8 @@ def test_a_long_one_is_canceled(whole: Api) -> None:
 
 
 def test_the_ensembles_are_those_of_the_worker(whole: Api) -> None:
-    said = whole.client.get("/v1/ensembles").json()["data"]
-    assert [(each["name"], each["ready"], each["input_shape"]) for each in said] == [
+    served = whole.client.get("/v1/ensembles").json()["data"]
+    assert [(each["name"], each["ready"], each["input_shape"]) for each in served] == [
         ("moody", True, list(SHAPE)),
         ("trivial", True, list(SHAPE)),
     ]
@@ -87,7 +87,7 @@ def test_the_ensembles_are_those_of_the_worker(whole: Api) -> None:
 def test_many_clients_at_a_time_all_get_their_own(whole: Api) -> None:
     def ask(number: int) -> tuple[int, int]:
         value = 255 * (number % 2)
-        asked = {
+        payload = {
             "ensemble": "trivial",
             "radius": 0.02,
             "procedure": "sequential",
@@ -95,8 +95,8 @@ def test_many_clients_at_a_time_all_get_their_own(whole: Api) -> None:
             "metadata": {"number": str(number)},
         }
         url = f"http://127.0.0.1:{whole.port}{URL}"
-        said = httpx.post(url, json=asked, headers=WAIT, timeout=90).json()
-        return int(said["request"]["metadata"]["number"]), said["certificates"][0]["class_index"]
+        certification = httpx2.post(url, json=payload, headers=WAIT, timeout=90).json()
+        return int(certification["request"]["metadata"]["number"]), certification["certificates"][0]["class_index"]
 
     with ThreadPoolExecutor(16) as pool:
         assert list(pool.map(ask, range(64))) == [(number, number % 2) for number in range(64)]

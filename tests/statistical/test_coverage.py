@@ -1,7 +1,7 @@
 """The guarantees, sampled: real runs of the procedures with the truth at the edge of the claim.
 
-Each test names the mutant it kills and runs it too: the mutant must break what the procedure keeps. Everything is
-seeded, so that a failure is a change of the code and not of the weather.
+Each test names the mutant that it kills and runs it, too: the mutant must break what the procedure keeps. Everything
+is seeded, so a failure means that the code has changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from smoothcert.verdict import Verdict
 
 NOISE = Gaussian(1.0)
 RADIUS = 1.0
-EDGE = NOISE.probability(RADIUS) - 1e-6  # just not robust at RADIUS: every certificate is false
+EDGE = NOISE.probability(RADIUS) - 1e-6  # just below what RADIUS needs, so every certificate is false
 ALPHA = 0.05
 RUNS = 4_000
 STAGES = (100, 400, 1_600, 6_400)
@@ -39,7 +39,7 @@ def false_certificates(start: Callable[[], Procedure], runs: int = RUNS) -> int:
 
 
 def most(level: float, runs: int = RUNS) -> int:
-    """More than this many would happen once in a million if the level were kept."""
+    """The most events that are plausible at this level: more would happen once in a million."""
     return int(stats.binom.ppf(1 - 1e-6, runs, level))
 
 
@@ -70,7 +70,7 @@ def test_sequential_keeps_alpha_over_all_its_looks(abandon: Abandon) -> None:
 
 
 def peeking() -> Procedure:
-    """The mutant: the boundary's rate is held against the count after every four samples."""
+    """The mutant: it compares the count with the boundary's rate after every four samples."""
     p0 = NOISE.probability(RADIUS)
     design = boundaries(p0, alpha=ALPHA, beta=0.05, max_samples=800, abandon="strict")
     selection = yield from draw(100)

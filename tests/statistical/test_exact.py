@@ -1,6 +1,6 @@
-"""The guarantees, exactly: no sampling, the truth at the very edge of the claim.
+"""The guarantees, computed exactly and without sampling, with the truth at the very edge of the claim.
 
-The probabilities are computed here a second time, by a plain recursion over scipy's binomial probabilities that shares
+The probabilities are computed a second time here, by a plain recursion over scipy's binomial probabilities that shares
 no code with the one that builds the boundaries.
 """
 
@@ -23,7 +23,7 @@ BUDGETS = [100, 1_000, 10_000, 131_100]
 
 
 def walk(boundaries: Boundaries, p: float, *, abandoning: bool) -> tuple[float, float]:
-    """P(certify) and P(abandon) at p: mass over every reachable count, moved look by look."""
+    """P(certify) and P(abandon) at p, from the probability of every reachable count at each look."""
     mass, start, certified, abandoned = np.ones(1), 0, 0.0, 0.0
     for step, certify, abandon in zip(boundaries.steps, boundaries.certify, boundaries.abandon, strict=True):
         low, high = (int(x) for x in stats.binom.interval(1 - 1e-15, step, p))
@@ -41,7 +41,7 @@ def walk(boundaries: Boundaries, p: float, *, abandoning: bool) -> tuple[float, 
 
 
 def fresh(boundaries: Boundaries, p: float) -> tuple[float, float]:
-    """The same for stages that start anew, where the counts of one stage say nothing of the next."""
+    """P(certify) and P(abandon) at p for stages that start anew, whose counts are independent."""
     alive, certified, abandoned = 1.0, 0.0, 0.0
     for n, certify, abandon in zip(boundaries.looks, boundaries.certify, boundaries.abandon, strict=True):
         certified += alive * stats.binom.sf(certify - 1, n, p)
@@ -108,7 +108,7 @@ def test_a_peek_between_looks_would_break_alpha() -> None:
     alpha, p0 = 0.05, NOISE.probability(1.0)
     design = Sequential(max_samples=1_000).boundaries(NOISE, 1.0, alpha=alpha, beta=alpha)
     n = np.arange(1, 1_001)
-    # between two looks the peeking mutant uses the rate of the next look's boundary
+    # Between two looks the mutant uses the rate of the next look's boundary.
     nearest = np.searchsorted(design.looks, n)
     rate = design.certify[nearest] / design.looks[nearest]
     peeking = Boundaries(n, np.ceil(rate * n).astype(int).clip(1), np.full(len(n), -1))

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 from PIL import Image
 
@@ -26,21 +26,22 @@ ANSWER_S = 90.0
 
 
 class Api:
-    """`python -m app` with settings of its own, while the context is; `client` speaks to it."""
+    """`python -m app` with settings of its own, as long as the context lasts; `client` is connected to it."""
+
+    command: tuple[str, ...] = (sys.executable, "-m", "app")
 
     def __init__(self, url: str, folder: Path, **settings: object) -> None:
         self.redis_url, self.port = url, free_port()
         self.log = folder / f"api-{self.port}.log"
-        said = {"redis_url": url, "port": self.port, **settings}
+        variables = {"redis_url": url, "port": self.port, **settings}
         clean = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
-        self._environment = clean | {f"SMOOTHCERT_{name.upper()}": str(value) for name, value in said.items()}
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=ANSWER_S)
+        self._environment = clean | {f"SMOOTHCERT_{name.upper()}": str(value) for name, value in variables.items()}
+        self.client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=ANSWER_S)
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Api:
         with self.log.open("wb") as log:
-            command = [sys.executable, "-m", "app"]
-            self.process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stderr=log)
+            self.process = subprocess.Popen(self.command, cwd=ROOT, env=self._environment, stderr=log)
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             assert self.process.poll() is None, self.log.read_text()
@@ -51,11 +52,11 @@ class Api:
     def _answers(self) -> bool:
         try:
             return self.client.get("/healthz").status_code == 200
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return False
 
     def resident_bytes(self) -> int:
-        """The memory that it has now."""
+        """The resident memory of the process."""
         assert self.process is not None
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
@@ -103,24 +104,24 @@ def npy(array: Any) -> bytes:
     return file.getvalue()
 
 
-def question(ensemble: str, /, **asked: Any) -> dict[str, Any]:
-    """A request with one image, which is answered if nothing else is asked."""
+def question(ensemble: str, /, **fields: Any) -> dict[str, Any]:
+    """A request with one image, which is answered unless other fields prevent it."""
     return {
         "ensemble": ensemble,
         "radius": 0.25,
         "procedure": {"name": "adaptive", "stages": [100, 200]},
         "images": [text(picture())],
-        **asked,
+        **fields,
     }
 
 
-def problem(answer: httpx.Response, code: str) -> Problem:
-    """The problem that an answer is, which must be of this code."""
+def problem(answer: httpx2.Response, code: str) -> Problem:
+    """The problem in an answer, which must have this code."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
-    said = Problem.model_validate_json(answer.content)
-    assert (said.code, said.status) == (code, KINDS[code].status), said
-    assert answer.status_code == said.status
-    assert said.title == KINDS[code].title
-    assert said.type == f"urn:smoothcert:problem:{code}"
-    assert said.request_id == answer.headers["x-request-id"]
-    return said
+    found = Problem.model_validate_json(answer.content)
+    assert (found.code, found.status) == (code, KINDS[code].status), found
+    assert answer.status_code == found.status
+    assert found.title == KINDS[code].title
+    assert found.type == f"urn:smoothcert:problem:{code}"
+    assert found.request_id == answer.headers["x-request-id"]
+    return found

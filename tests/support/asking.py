@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import httpx
+import httpx2
 
 from smoothcert.certification import Certification
 from tests.support.api import question
@@ -15,18 +15,18 @@ URL = "/v1/certifications"
 
 
 def post(
-    client: httpx.Client, player: Player, *, headers: dict[str, str] | None = None, **asked: Any
-) -> httpx.Response:
-    return client.post(URL, json=question(player.ensemble, **asked), headers=headers)
+    client: httpx2.Client, player: Player, *, headers: dict[str, str] | None = None, **fields: Any
+) -> httpx2.Response:
+    return client.post(URL, json=question(player.ensemble, **fields), headers=headers)
 
 
-def posted(client: httpx.Client, player: Player, **asked: Any) -> Certification:
-    answer = post(client, player, **asked)
+def posted(client: httpx2.Client, player: Player, **fields: Any) -> Certification:
+    answer = post(client, player, **fields)
     assert answer.status_code == 202, answer.text
     return Certification.model_validate_json(answer.content)
 
 
-def got(client: httpx.Client, certification: str) -> Certification:
+def got(client: httpx2.Client, certification: str) -> Certification:
     answer = client.get(f"{URL}/{certification}")
     assert answer.status_code == 200, answer.text
     return Certification.model_validate_json(answer.content)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 
 from app.local.embedded import EmbeddedServer
@@ -58,7 +58,7 @@ class Whole:
         self._stack.close()
 
     @property
-    def client(self) -> httpx.Client:
+    def client(self) -> httpx2.Client:
         return self.api.client
 
     def worker_lines(self) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ class Whole:
 
     def certifies(self) -> bool:
         """Whether a good image gets its certificate from the worker of the beginning."""
-        asked = {**QUESTION, "images": [tensor(np.full(SHAPE, 255, np.uint8))], "priority": "high"}
-        said = self.client.post(URL, json=asked, headers={"Prefer": "wait=60"}).json()
+        payload = {**QUESTION, "images": [tensor(np.full(SHAPE, 255, np.uint8))], "priority": "high"}
+        certification = self.client.post(URL, json=payload, headers={"Prefer": "wait=60"}).json()
         alive = self.worker.poll() is None and self.api.process is not None and self.api.process.poll() is None
-        return alive and [each["class_name"] for each in said["certificates"]] == ["light"]
+        return alive and [each["class_name"] for each in certification["certificates"]] == ["light"]

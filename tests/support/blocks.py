@@ -13,18 +13,16 @@ FENCE = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """One of them."""
-
     file: str
     line: int
     language: str
     text: str
     note: str
-    """What a comment right above it says: who runs it, where that is another test."""
+    """The comment right above the block, which names the test that runs it if another one does."""
 
     @property
     def commands(self) -> list[str]:
-        """What is typed after each `$ `; a backslash goes on in the next line."""
+        """What is typed after each `$ `; a backslash continues in the next line."""
         joined = self.text.replace("\\\n", " ")
         return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
 
@@ -33,7 +31,7 @@ class Block:
 
 
 def blocks(path: Path, root: Path) -> list[Block]:
-    """All of a file, in their order."""
+    """All blocks of a file, in their order."""
     text = path.read_text()
     name = str(path.relative_to(root))
     return [

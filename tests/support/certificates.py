@@ -1,4 +1,4 @@
-"""Certificates of real runs, and what somebody made of them."""
+"""Certificates of real runs, and altered ones."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from smoothcert.procedures import AnyProcedure, run
 
 
 def certificate_of(
-    procedure: AnyProcedure, p_a: float, seed: int = 0, radius: float = 0.25, **said: Any
+    procedure: AnyProcedure, p_a: float, seed: int = 0, radius: float = 0.25, **fields: Any
 ) -> Certificate:
-    """A real run on a classifier with this p_A."""
+    """The certificate of a real run on a classifier with this p_A; the radius is left out if there is no target."""
     rng = np.random.default_rng(seed)
-    noise, alpha, beta = Gaussian(0.25), said.pop("alpha", 0.001), 0.002
-    target = None if procedure.name == "fixed" else radius
+    noise, alpha, beta = Gaussian(0.25), fields.pop("alpha", 0.001), 0.002
+    target = radius if procedure.targeted else None
     rest = (1 - p_a) / 2
     procedure_run = procedure.start(noise, target, alpha=alpha, beta=beta)
     verdict = run(procedure_run, lambda n: rng.multinomial(n, [rest, p_a, rest * 0.9, rest * 0.1]))
-    said = {"class_name": "ship" if verdict.top_class == 1 else None, **said}
+    fields = {"class_name": "ship" if verdict.top_class == 1 else None, **fields}
     return Certificate.of(
-        verdict, noise=noise, procedure=procedure, alpha=alpha, beta=beta, target_radius=target, **said
+        verdict, noise=noise, procedure=procedure, alpha=alpha, beta=beta, target_radius=target, **fields
     )
 
 
 def altered(certificate: Certificate, path: list[Any], value: Any, *, signed: bool) -> Certificate:
-    """The certificate with one field changed, its digest renewed or not."""
-    said = json.loads(certificate.to_json())
-    place = said
+    """The certificate with one field changed, and with a new digest if it is signed."""
+    fields = json.loads(certificate.to_json())
+    place = fields
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    changed = Certificate.model_validate_json(json.dumps(said))
+    changed = Certificate.model_validate_json(json.dumps(fields))
     return changed.model_copy(update={"digest": changed.expected_digest()}) if signed else changed

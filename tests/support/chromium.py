@@ -1,4 +1,4 @@
-"""A real Chromium, driven by Playwright; why there is none, where there is none."""
+"""A real Chromium, driven by Playwright; where there is none, `MISSING` says why."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 if find_spec("playwright") is None:
-    MISSING = "Playwright is not installed: `make setup` brings it"
+    MISSING = "Playwright is not installed: `make setup` installs it"
 elif EXECUTABLE is None:
-    MISSING = "there is no Chromium: `apt-get install chromium` brings it"
+    MISSING = "Chromium is not installed: `apt-get install chromium` installs it"
 else:
     MISSING = ""
 

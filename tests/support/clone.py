@@ -1,4 +1,4 @@
-"""A clone as a reader has it: the tree, the environment, and a service that `make serve` started."""
+"""A clone as a reader has it: the tree, the environment, and a service that was started with `make serve`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from tests.service import free_port
 
 ROOT = Path(__file__).parents[2]
 SERVE = "make serve"
+"""The command of the service that every page expects."""
 READY_S = 120
+"""The seconds within which a service must be ready, on a busy machine."""
 RUN_S = 300
+"""The seconds within which a command of the documentation must end, on a busy machine."""
 
 
 class Clone:
-    """A folder in which commands of the documentation run; what serves is ended by `close`."""
+    """A folder in which commands of the documentation run; `close` stops the service."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "smoothcert"
@@ -35,19 +38,18 @@ class Clone:
         self.port = free_port()
         path = f"{self.folder}/.venv/bin:{os.environ['PATH']}"
         url = f"http://127.0.0.1:{self.port}"
-        said = {"PATH": path, "SMOOTHCERT_PORT": str(self.port), "SMOOTHCERT_URL": url, "COLUMNS": "80"}
-        said |= {"PYTHONPATH": str(self.folder)}  # its own tree, not the one that the environment points to
-        self.environment = {**os.environ, **said}
+        config = {"PATH": path, "SMOOTHCERT_PORT": str(self.port), "SMOOTHCERT_URL": url, "COLUMNS": "80"}
+        config |= {"PYTHONPATH": str(self.folder)}  # this tree, not the one that the environment was installed from
+        self.environment = {**os.environ, **config}
         self._serving: subprocess.Popen[bytes] | None = None
         self._command = ""
 
     def open_page(self) -> None:
-        """Begin to read: whatever the page before did, the service is the one that every page expects."""
-        if self._command != SERVE:
-            self.serve(SERVE)
+        """Begin a page: a service runs as every page expects it, whatever the page before did."""
+        self.serve(SERVE)
 
     def run(self, command: str) -> str:
-        """What a command prints; an error where it fails. `make serve` goes on in the background."""
+        """What a command prints; AssertionError if it fails. `make serve` runs on in the background."""
         command = command.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
         if SERVE in command:
             self.serve(command)
@@ -59,7 +61,13 @@ class Clone:
         return self._finished(["python", "-c", code.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")])
 
     def serve(self, command: str) -> None:
-        """As if it were typed in another terminal; one that runs already is ended."""
+        """Run a command that serves, as if in another terminal; return when the service is ready.
+
+        A service that runs already is stopped first, unless the same command started it: a start takes ten seconds.
+        """
+        command = command.partition("#")[0].strip()
+        if command == self._command and self._serving is not None and self._serving.poll() is None:
+            return
         self.close()
         with (self.folder / "serve.log").open("wb") as log:
             self._serving = subprocess.Popen(
@@ -76,7 +84,7 @@ class Clone:
         raise AssertionError(f"`{command}` was not ready: {(self.folder / 'serve.log').read_text()}")
 
     def close(self) -> None:
-        """End what serves, as Ctrl-C does."""
+        """Stop the service, as Ctrl-C does."""
         if self._serving is not None and self._serving.poll() is None:
             os.killpg(self._serving.pid, signal.SIGINT)
             self._serving.wait(60)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_disk(limit: int = 100_000) -> Iterator[None]:
-    """No file grows beyond this: the nearest that a test comes to a full disk."""
+    """While the context is open, no file of this process can grow beyond `limit` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:

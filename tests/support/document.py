@@ -11,7 +11,7 @@ from schemathesis.specs.openapi.checks import response_schema_conformance
 from app.docs import openapi
 from app.http import npy
 from app.main import create_app
-from app.settings import Settings
+from app.settings import ApiSettings
 
 MORE_THAN_A_SCHEMA_CAN_SAY = {
     "POST /v1/certifications",  # an image that is an image, of the size that the ensemble takes
@@ -27,7 +27,7 @@ def _as_it_is(_: schemathesis.SerializationContext, value: Any) -> Any:
     return value
 
 
-DOCUMENT = openapi.document(create_app(Settings()))
+DOCUMENT = openapi.document(create_app(ApiSettings()))
 schema = schemathesis.openapi.from_dict(DOCUMENT)
 
 

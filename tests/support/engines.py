@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.engine.ensemble import Ensemble, assemble
-from smoothcert.engine.sampling import NoiseStream
+from smoothcert.engine.sampling import NoisyImage
+from smoothcert.noise import Gaussian, Noise
 from smoothcert.procedures import Procedure
 from smoothcert.procedures.protocol import draw
 
 SHAPE = (3, 4, 4)
-SIGMA = 0.25
+NOISE = Gaussian(0.25)
 
 
 class Patches(nn.Module):
@@ -52,13 +53,15 @@ def draws(*sizes: int) -> Procedure:
     return seen  # type: ignore[return-value]
 
 
-def counts_by_hand(three: Ensemble, image: Tensor, seed: str, index: int, sizes: list[int]) -> list[tuple[int, ...]]:
-    """The counts by the definition: all noise at once, then `classify`."""
-    stream, found, start = NoiseStream(seed, index, SHAPE, torch.device("cpu")), [], 0
+def counts_by_hand(
+    voters: Ensemble, image: Tensor, seed: str, index: int, sizes: list[int], noise: Noise = NOISE
+) -> list[tuple[int, ...]]:
+    """The counts by the definition: draw all noise of a draw at once, then `classify`."""
+    noisy, found, start = NoisyImage(noise, image, seed, index), [], 0
     for size in sizes:
         out = torch.empty(size, *SHAPE)
-        stream.perturb(out, image, SIGMA, start)
-        found.append(tuple(np.bincount(three.classify(out).classes.numpy(), minlength=5).tolist()))
+        noisy.sample(out, start)
+        found.append(tuple(np.bincount(voters.classify(out).classes.numpy(), minlength=5).tolist()))
         start += size
     return found
 
@@ -69,7 +72,7 @@ def endless() -> Procedure:
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Wait for it, but not for ever."""
+    """Wait until `true()` holds; fail after 30 seconds."""
     deadline = time.monotonic() + 30
     while not true():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""A worker that is played by hand, with the very calls of `store` that a real one makes."""
+"""A worker that tests play by hand, with the same calls of `store` as a real one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from smoothcert.noise import Gaussian
 from smoothcert.problem import Failure
 from smoothcert.procedures import run
 from smoothcert.published import EnsembleCard
+from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from store import bookkeeping, keys, presence, transitions
 from store.presence import Presence
@@ -32,24 +33,24 @@ CLASSES = ("cat", "dog", "ship")
 
 
 class Player:
-    """A worker with a pool and an ensemble of its own; it does what it is told, and only then."""
+    """A worker with a pool and an ensemble of its own, which does only what a test calls."""
 
     def __init__(self, url: str, **card: Any) -> None:
         self.redis: Any = redis.Redis.from_url(url, socket_timeout=None)
         self.pool = f"played-{secrets.token_hex(4)}"
         self.name = f"player-{secrets.token_hex(4)}"
-        said = {
+        defaults = {
             "name": f"ensemble-{secrets.token_hex(4)}",
             "digest": secrets.token_hex(32),
             "members": ("a" * 64, "b" * 64),
             "classes": CLASSES,
             "input_shape": SHAPE,
-            "sigma": SIGMA,
+            "noise": Gaussian(SIGMA),
             "voting": "soft",
             "votings": ("soft", "hard"),
             "procedures": ("fixed", "adaptive", "sequential"),
         }
-        self.card = EnsembleCard.model_validate({**said, **card})
+        self.card = EnsembleCard.model_validate({**defaults, **card})
         self.queue = bookkeeping.queue_name(self.pool)
 
     @property
@@ -59,7 +60,7 @@ class Player:
     def announce(self, *, at: float | None = None, rate: float | None = None, ttl: int = TTL) -> None:
         """A heartbeat."""
         now = at or time.time()
-        said = Presence(
+        beat = Presence(
             name=self.name,
             pool=self.pool,
             device="cpu",
@@ -69,7 +70,7 @@ class Player:
             evaluations_per_second=rate,
             beat_at=now,
         )
-        self._send(presence.announce(said, ttl=ttl))
+        self._send(presence.announce(beat, ttl=ttl))
 
     def leave(self) -> None:
         self._send(presence.leave(self.name))
@@ -108,10 +109,10 @@ class Player:
         assert self.redis.eval(*call.arguments)[0] == 1, "could not begin"
         return self.record(record.id)
 
-    def save(self, record: Record, certificates: dict[int, str], **said: Any) -> None:
+    def save(self, record: Record, certificates: dict[int, str], **fields: Any) -> None:
         done = record.done + len(certificates)
         call = transitions.save(
-            record, record.execution, certificates=certificates, done=done, progress=progress(record, done), **said
+            record, record.execution, certificates=certificates, done=done, progress=progress(record, done), **fields
         )
         assert self.redis.eval(*call.arguments)[0] == 1, "could not save"
 
@@ -159,20 +160,16 @@ def progress(record: Record, done: int) -> str:
 def certificate(record: Record, index: int) -> str:
     """A certificate that verifies: every sample fell on class 1."""
     request = CertificationRequest.model_validate_json(record.request)
-    assert request.sigma
-    noise = Gaussian(request.sigma)
-    alpha = request.alpha / record.images if request.family_wise else request.alpha
-    verdict = run(
-        request.procedure.start(noise, request.radius, alpha=alpha, beta=request.beta), lambda n: np.array([0, n, 0, 0])
-    )
+    question = Question.of(request, images=record.images)
+    verdict = run(question.start(), lambda n: np.array([0, n, 0, 0]))
     return Certificate.of(
         verdict,
         index=index,
         class_name=CLASSES[1],
-        target_radius=request.radius,
-        alpha=alpha,
-        beta=request.beta,
-        noise=noise,
-        procedure=request.procedure,
+        target_radius=question.radius,
+        alpha=question.alpha,
+        beta=question.beta,
+        noise=question.noise,
+        procedure=question.procedure,
         evaluations=2 * verdict.samples,
     ).model_dump_json()

@@ -1,4 +1,4 @@
-"""A pool of real worker processes around a real server; certifications are put into the queue as the API does."""
+"""A pool of real worker processes around a real server, and a queue that is filled as the API does it."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ def flat(value: float, n: int = 1) -> npt.NDArray[np.float32]:
 class Pool:
     """Workers of one pool, and what is in their queue."""
 
+    command: tuple[str, ...] = (sys.executable, "-m", "workers")
+
     def __init__(self, server: EmbeddedServer, zoo: Path, name: str, **settings: object) -> None:
         self.server, self.name, self.zoo = server, name, zoo
         self.redis: Any = redis.Redis.from_url(server.url)
@@ -58,31 +60,31 @@ class Pool:
     def start(self) -> subprocess.Popen[bytes]:
         """A worker process, once it has announced itself."""
         before = self.workers()
-        process = subprocess.Popen([sys.executable, "-m", "workers"], cwd=ROOT, env=self.environment())
+        process = subprocess.Popen(self.command, cwd=ROOT, env=self.environment())
         self.processes.append(process)
         eventually(lambda: self.workers() - before or process.poll() is not None, "a worker")
         assert process.poll() is None, f"the worker ended with {process.returncode}"
         return process
 
     def workers(self) -> set[bytes]:
-        """The names of those alive."""
+        """The names of the live workers of this pool."""
         found = set()
         for name in self.redis.zrange(keys.WORKERS, 0, -1):
-            said = self.redis.get(keys.worker(name.decode()))
-            if said and json.loads(said)["pool"] == self.name:
+            presence = self.redis.get(keys.worker(name.decode()))
+            if presence and json.loads(presence)["pool"] == self.name:
                 found.add(name)
         return found
 
     def end(self) -> None:
-        """Kill what is left."""
+        """Kill the workers that are left."""
         for process in self.processes:
             with suppress(ProcessLookupError):
                 process.kill()
             process.wait()
 
     def digest(self, ensemble: str) -> str:
-        said = self.redis.hget(keys.ENSEMBLES, f"{self.name}/{ensemble}")
-        return Offer.model_validate_json(said).card.digest
+        offer = self.redis.hget(keys.ENSEMBLES, f"{self.name}/{ensemble}")
+        return Offer.model_validate_json(offer).card.digest
 
     def submit(
         self,
@@ -91,12 +93,12 @@ class Pool:
         *,
         seed: str = "",
         deadline_s: float = 0,
-        **asked: Any,
+        **fields: Any,
     ) -> str:
         """Put a certification into the queue."""
         now, file = time.time(), io.BytesIO()
         np.save(file, images)
-        request = {"ensemble": ensemble, "sigma": SIGMA, "procedure": "sequential", "radius": 0.02, **asked}
+        request = {"ensemble": ensemble, "sigma": SIGMA, "procedure": "sequential", "radius": 0.02, **fields}
         record = Record(
             id=f"cert_{secrets.token_hex(16)}",
             owner="tests",
@@ -132,9 +134,9 @@ class Pool:
         return [Certificate.from_json(text) for _, text in sorted((int(k), v) for k, v in found.items())]
 
 
-def told(certificate: Certificate) -> dict[str, Any]:
-    """A certificate without its times, and what follows from them."""
-    said = certificate.model_dump(mode="json", exclude={"digest"})
+def without_times(certificate: Certificate) -> dict[str, Any]:
+    """A certificate without its times, and without the digest, which depends on them."""
+    fields = certificate.model_dump(mode="json", exclude={"digest"})
     for name in ("started_at", "finished_at"):
-        del said["provenance"][name]
-    return said
+        del fields["provenance"][name]
+    return fields

@@ -1,4 +1,4 @@
-"""Files that bring their own network, and one that brings something else."""
+"""Files that bring their own network, and a pickle that would execute code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHAPE = (1, 4, 4)
 def scripted(network: nn.Module) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.jit is deprecated, its files are not
+        warnings.simplefilter("ignore")  # torch.jit is deprecated, but its files remain in use
         torch.jit.save(torch.jit.trace(network, torch.rand(2, *SHAPE), check_trace=False), buffer)
     return buffer.getvalue()
 
@@ -31,7 +31,7 @@ def exported(network: nn.Module) -> bytes:
 
 
 def poison(mark: Path) -> bytes:
-    """A pickle that leaves a mark when it is executed."""
+    """A pickle that creates the file `mark` when it is executed."""
 
     class Poison:
         def __reduce__(self) -> tuple[object, tuple[str]]:

@@ -34,6 +34,6 @@ HARD = GREY + SIGMA / math.sqrt(math.prod(SHAPE))
 
 def of_another_ensemble(line: str, digest: str, other: str) -> str:
     """A line of a ledger, as if an ensemble of another digest had answered."""
-    said = json.loads(line.replace(digest, other))
-    said["certificate"]["digest"] = Certificate.model_validate(said["certificate"]).expected_digest()
-    return json.dumps(said)
+    record = json.loads(line.replace(digest, other))
+    record["certificate"]["digest"] = Certificate.model_validate(record["certificate"]).expected_digest()
+    return json.dumps(record)

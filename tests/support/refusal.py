@@ -1,11 +1,11 @@
-"""What is refused: with which words, and that nothing is queued."""
+"""Refusals: their words, and that nothing is queued."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.api import problem, question
@@ -23,9 +23,9 @@ def nothing_is_queued(player: Player) -> Iterator[None]:
     assert player.waiting() == []
 
 
-def refused(client: httpx.Client, player: Player, code: str, *wanted: str, **asked: Any) -> None:
-    """That a request is refused, with these words."""
-    answer = client.post(URL, json=question(player.ensemble, **asked))
-    said = problem(answer, code)
-    for words in wanted:
-        assert words in said.detail, said.detail
+def refused(client: httpx2.Client, player: Player, code: str, *phrases: str, **fields: Any) -> None:
+    """Assert that a request is refused, with these phrases in the detail."""
+    answer = client.post(URL, json=question(player.ensemble, **fields))
+    refusal = problem(answer, code)
+    for phrase in phrases:
+        assert phrase in refusal.detail, refusal.detail

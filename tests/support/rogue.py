@@ -1,4 +1,4 @@
-"""A proxy before a real service that misbehaves as it is told: real sockets, cut where it hurts."""
+"""A proxy in front of a real service that misbehaves by a script: real sockets, cut in bad moments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2
 
 Mischief = Callable[["Exchange"], None]
 
@@ -32,8 +32,8 @@ class Exchange:
     def __init__(self, handler: BaseHTTPRequestHandler, seen: Seen, upstream: str) -> None:
         self.handler, self.seen, self._upstream = handler, seen, upstream
 
-    def forward(self) -> httpx.Response:
-        return httpx.request(
+    def forward(self) -> httpx2.Response:
+        return httpx2.request(
             self.seen.method,
             self._upstream + self.seen.path,
             headers=self._headers(),
@@ -44,8 +44,8 @@ class Exchange:
     def stream(self, events: int | None = None) -> None:
         """Pass the answer on as it comes; cut the connection after so many events."""
         url = self._upstream + self.seen.path
-        asked = httpx.stream(self.seen.method, url, headers=self._headers(), content=self.seen.body, timeout=90)
-        with asked as answer:
+        sending = httpx2.stream(self.seen.method, url, headers=self._headers(), content=self.seen.body, timeout=90)
+        with sending as answer:
             self.begin(answer.status_code, answer.headers)
             passed = b""
             for chunk in answer.iter_raw():
@@ -92,7 +92,7 @@ def drop(exchange: Exchange) -> None:
 
 
 def lose_answer(exchange: Exchange) -> None:
-    """The service has done it, and nobody hears of it."""
+    """The service has done it, and its response is lost."""
     exchange.forward()
     exchange.drop()
 
@@ -102,13 +102,13 @@ def cut_after(events: int) -> Mischief:
 
 
 def refuse(status: int, **headers: str) -> Mischief:
-    """As something that is not ours answers."""
+    """Answer as another server would."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda exchange: exchange.answer(status, {"Content-Type": "text/html", **named}, b"<h1>no</h1>")
 
 
-def reply(status: int, said: Any) -> Mischief:
-    body = json.dumps(said).encode()
+def reply(status: int, payload: Any) -> Mischief:
+    body = json.dumps(payload).encode()
     return lambda exchange: exchange.answer(status, {"Content-Type": "application/json"}, body)
 
 
@@ -117,9 +117,9 @@ def changed(change: Callable[[Any], None]) -> Mischief:
 
     def mischief(exchange: Exchange) -> None:
         answer = exchange.forward()
-        said = answer.json()
-        change(said)
-        exchange.answer(answer.status_code, {"Content-Type": "application/json"}, json.dumps(said).encode())
+        payload = answer.json()
+        change(payload)
+        exchange.answer(answer.status_code, {"Content-Type": "application/json"}, json.dumps(payload).encode())
 
     return mischief
 
@@ -178,7 +178,7 @@ class Rogue:
                 mischief = rogue._take(seen)
                 try:
                     (mischief or Exchange.stream)(exchange)
-                except OSError:  # whom we served has left
+                except OSError:  # the client has left
                     self.close_connection = True
 
             do_GET = do_POST = do_DELETE = handle_any  # noqa: N815

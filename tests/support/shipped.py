@@ -1,4 +1,4 @@
-"""The service with the shipped ensemble, while the context is."""
+"""The service with the shipped ensemble."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ NAME = "cifar10-resnet20-gaussian-0.25"
 
 @contextmanager
 def shipped(folder: Path) -> Iterator[Api]:
-    """It keeps its data in the folder."""
+    """The service, running in this context, with its data in the folder."""
     with whole_service(folder, ZOO, ensembles=NAME) as api:
         yield api

@@ -1,8 +1,9 @@
-"""One visit to the page: what a person does there, and what the browser saw of it."""
+"""One visit to the page: what a user does there, and what the browser sees of it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +13,25 @@ from tests.support.api import encoded
 from tests.support.worker_networks import SHAPE
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Request
+    from playwright.sync_api import Browser, Request, Route
 
 PATIENCE_MS = 60_000
-"""The machine may be slow."""
+"""How long the browser waits for anything, in milliseconds: the machine may be busy."""
 VIOLATIONS = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
 REFUSED = re.compile(r"Failed to load resource: the server responded with a status of 4\d\d")
-"""What Chromium itself writes where the server answers a problem."""
+"""What Chromium itself writes into the console where the server answers a problem."""
 
 
 class Visit:
     """A page of a service, in a context of its own."""
 
-    def __init__(self, browser: Browser, address: str, **context: Any) -> None:
+    def __init__(
+        self, browser: Browser, address: str, *, answers: Mapping[str, Any] | None = None, **context: Any
+    ) -> None:
+        """Open the page; `answers` has the JSON that the browser gets for some paths in place of the service's."""
         self.address = address
         self.context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **context})
         self.context.set_default_timeout(PATIENCE_MS)
@@ -37,7 +41,9 @@ class Visit:
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
+        self.page.on("console", lambda entry: entry.type == "error" and self.complaints.append(entry.text))
+        for path, value in (answers or {}).items():
+            self.page.route(f"**{path}", _answering(value))
         self.page.goto(address)
 
     def __enter__(self) -> Visit:
@@ -49,7 +55,7 @@ class Visit:
         self.context.close()
 
     def check(self) -> None:
-        """Nothing was asked of another host, nothing was thrown, nothing was against the policy."""
+        """No request went to another host, no error was thrown, no content security policy was violated."""
         elsewhere = [each.url for each in self.requests if not each.url.startswith((self.origin, "data:", "blob:"))]
         assert not elsewhere
         assert self.page.evaluate("window.violations") == []
@@ -59,10 +65,10 @@ class Visit:
     def origin(self) -> str:
         return self.address.partition("/#")[0].rstrip("/") + "/"
 
-    # --- what a person does
+    # --- what a user does
 
     def choose(self, *images: bytes) -> None:
-        """Pick files."""
+        """Choose files."""
         files: list[Any] = [
             {"name": f"image-{i}.png", "mimeType": "image/png", "buffer": data} for i, data in enumerate(images)
         ]
@@ -71,7 +77,7 @@ class Visit:
     def ask(self, **fields: str) -> None:
         """Fill in the question."""
         for name, value in fields.items():
-            field = self.page.locator(f"[name={name}]")
+            field = self.page.locator(f"[name='{name}']")
             if not field.is_visible():
                 self.page.click("#more summary")
             if field.evaluate("field => field.tagName") == "SELECT":
@@ -82,7 +88,7 @@ class Visit:
     def certify(self) -> None:
         self.page.click("#certify")
 
-    # --- what a person sees
+    # --- what a user sees
 
     def text(self, selector: str) -> str:
         """The text of the first such element, once it is there."""
@@ -101,6 +107,10 @@ class Visit:
     def overflow(self) -> int:
         """By how many pixels the page is wider than the window."""
         return self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def _answering(value: Any) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(json=value)
 
 
 def grey(level: int) -> bytes:

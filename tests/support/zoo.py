@@ -21,8 +21,8 @@ def make_zoo(folder: Path) -> Path:
         for mark in (0.0, 1.0):
             files.append(folder.parent / f"{name}-{int(mark)}.pt")
             torch.save(state(mark), files[-1])
-        told = Addition(
+        addition = Addition(
             classes=("dark", "light"), input_shape=SHAPE, architecture=architecture, sigma=SIGMA, method="by hand"
         )
-        add(name, files, told, zoo=folder, allowed_imports=frozenset(ALLOWED))
+        add(name, files, addition, zoo=folder, allowed_imports=frozenset(ALLOWED))
     return folder

@@ -6,6 +6,7 @@ from torch import nn
 
 from models.architectures import build, load_weights
 from models.errors import ArchitectureError
+from smoothcert.engine.errors import NormalisationError
 from smoothcert.engine.normalisation import Normalisation, Normalised
 
 HALVES = Normalisation((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
@@ -20,7 +21,7 @@ def parameters(network: nn.Module) -> int:
     [("cifar-resnet20", 10, 272_474), ("cifar-resnet110", 10, 1_730_714), ("torchvision/resnet50", 1000, 25_557_032)],
 )
 def test_networks_have_the_parameters_of_the_paper(name: str, classes: int, count: int) -> None:
-    with torch.device("meta"):  # to count them they need no values
+    with torch.device("meta"):  # parameters without values can be counted too
         assert parameters(build(name, classes=classes)) == count
 
 
@@ -55,7 +56,7 @@ def test_weights_that_do_not_fit_are_named() -> None:
 def test_complex_weights_are_not_cut_to_their_real_parts() -> None:
     weights = build("cifar-resnet20", classes=10).state_dict()
     weights["fc.bias"] = weights["fc.bias"].to(torch.complex64)
-    with pytest.raises(ArchitectureError, match=r"complex weights: fc\.bias"):
+    with pytest.raises(ArchitectureError, match=r"the weights must be real, and these are complex: fc\.bias"):
         load_weights(build("cifar-resnet20", classes=10), weights)
 
 
@@ -84,5 +85,5 @@ def test_an_import_that_is_no_network_is_named(path: str) -> None:
     ("mean", "std"), [((0.5,), (0.0,)), ((0.5,), (float("nan"),)), ((float("inf"),), (1.0,)), ((0.5,), ()), ((), ())]
 )
 def test_a_normalisation_must_be_finite_and_of_one_length(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-    with pytest.raises(ArchitectureError, match="normalisation"):
+    with pytest.raises(NormalisationError, match="normalisation"):
         Normalisation(mean, std)

@@ -1,4 +1,4 @@
-"""The front that benchmarks share, and the exact costs on logs that are made here."""
+"""The command that runs benchmarks, and the exact costs on logs that are made here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import __main__ as front
 from benchmarks.paper import samples
-from benchmarks.report import Figure, Report
+from benchmarks.result import Figure, Result
 from smoothcert.bounds import lower_bound
 from smoothcert.noise import Gaussian
 
@@ -43,10 +43,10 @@ def test_samples_are_computed_and_written(logs: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
     done = benchmark("samples", "--logs", logs, "--json", "--write", out)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert len(said["rows"]) == 17 * 5
-    assert {row["procedure"] for row in said["rows"]} == set(samples.PROCEDURES)
-    assert all(row["false at p0"] <= 0.001 for row in said["rows"])
+    rows = json.loads(done.stdout)["rows"]
+    assert len(rows) == 17 * 5
+    assert {row["procedure"] for row in rows} == set(samples.PROCEDURES)
+    assert all(row["false at p0"] <= 0.001 for row in rows)
     assert "| sequential strict, times fewer samples |" in (out / "samples.md").read_text()
     assert (out / "samples.png").stat().st_size > 10_000
 
@@ -65,20 +65,24 @@ def test_a_radius_leads_back_to_its_count(count: int) -> None:
 
 
 def test_the_exact_cost_is_the_average_over_the_images() -> None:
-    images = [samples.Image(1.0, correct=True), samples.Image(0.4, correct=False), samples.Image(1.0, correct=False)]
+    images = [
+        samples.LoggedImage(1.0, correct=True),
+        samples.LoggedImage(0.4, correct=False),
+        samples.LoggedImage(1.0, correct=False),
+    ]
     found = samples.cost(samples.PROCEDURES["CertifyAdp"], images, Gaussian(0.25), 0.25)
     assert found.samples == pytest.approx(200, rel=1e-6)  # all are decided in the first stage
     assert found.accuracy == pytest.approx(100 / 3)
     assert found.false_rate == pytest.approx(0, abs=1e-12)
 
 
-def report(value: float) -> Report:
-    return Report("x", "this with that", ("a", "b"), [(1, 2.5)], [Figure("f", value, at_least=1.0)], machine="m")
+def result(value: float) -> Result:
+    return Result("x", "this with that", ("a", "b"), [(1, 2.5)], [Figure("f", value, at_least=1.0)], machine="m")
 
 
 @pytest.mark.parametrize(("value", "reached"), [(1.0, True), (0.99, False), (math.nan, False)])
 def test_a_goal_is_reached_or_missed(value: float, reached: bool) -> None:
-    assert report(value).reached is reached
+    assert result(value).reached is reached
     assert Figure("f", value, at_most=0.5).reached is False
     assert Figure("f", value).reached is True
 
@@ -86,28 +90,28 @@ def test_a_goal_is_reached_or_missed(value: float, reached: bool) -> None:
 @pytest.mark.parametrize(("value", "code"), [(2.0, 0), (0.5, 1)])
 def test_check_exits_with_1_where_a_goal_is_missed(value: float, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stub = ModuleType("benchmarks.stub", "A stub.")
-    stub.configure, stub.run = lambda _: None, lambda _: report(value)  # type: ignore[attr-defined]
+    stub.configure, stub.run = lambda _: None, lambda _: result(value)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "benchmarks.stub", stub)
-    monkeypatch.setattr(front, "NAMES", ("stub",))
+    monkeypatch.setattr(front, "BENCHMARKS", {"stub": "benchmarks.stub"})
     monkeypatch.setattr(sys, "argv", ["benchmarks", "stub", "--check"])
     assert front.main() == code
     monkeypatch.setattr(sys, "argv", ["benchmarks", "stub"])
     assert front.main() == 0
 
 
-def test_a_check_of_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_of_nothing_is_not_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
     stub = ModuleType("benchmarks.stub", "A stub.")
     stub.configure = lambda _: None  # type: ignore[attr-defined]
-    stub.run = lambda _: Report("x", "", ("a",), [(1,)], [Figure("f", 1.0)], machine="m")  # type: ignore[attr-defined]
+    stub.run = lambda _: Result("x", "", ("a",), [(1,)], [Figure("f", 1.0)], machine="m")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "benchmarks.stub", stub)
-    monkeypatch.setattr(front, "NAMES", ("stub",))
+    monkeypatch.setattr(front, "BENCHMARKS", {"stub": "benchmarks.stub"})
     monkeypatch.setattr(sys, "argv", ["benchmarks", "stub", "--check"])
     with pytest.raises(SystemExit, match="nothing to judge"):
         front.main()
 
 
 @pytest.mark.parametrize(
-    ("argument", "told"),
+    ("argument", "written"),
     [
         ("--check", "--check"),
         ("0::20", "0::20"),
@@ -117,15 +121,15 @@ def test_a_check_of_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch) -> No
         (f"{Path.cwd()}/benchmarks/results", "benchmarks/results"),
     ],
 )
-def test_a_written_command_has_no_path_of_this_machine(argument: str, told: str) -> None:
-    assert front.command_line(["x", argument]) == f"python -m benchmarks x {told}"
+def test_a_written_command_has_no_path_of_this_machine(argument: str, written: str) -> None:
+    assert front.command_line(["x", argument]) == f"python -m benchmarks x {written}"
 
 
-def test_a_report_is_a_table_for_people_and_for_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report(0.5).print()
+def test_a_result_is_a_table_for_people_and_for_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result(0.5).print()
     assert "missed" in capsys.readouterr().out
-    assert json.loads(report(0.5).as_json())["figures"][0]["reached"] is False
-    report(2.0).write_markdown(tmp_path / "x.md", command="python -m benchmarks x")
+    assert json.loads(result(0.5).as_json())["figures"][0]["reached"] is False
+    result(2.0).write_markdown(tmp_path / "x.md", command="python -m benchmarks x")
     assert "| f | 2 | >= 1 | reached |" in (tmp_path / "x.md").read_text()
-    replace(report(2.0), figures=(), notes=("one", "two")).write_markdown(tmp_path / "x.md", command="x")
+    replace(result(2.0), figures=(), notes=("one", "two")).write_markdown(tmp_path / "x.md", command="x")
     assert (tmp_path / "x.md").read_text().endswith("| 1 | 2.5 |\n\none\n\ntwo\n")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from smoothcert.bounds import lower_bound, upper_bound
+from smoothcert.bounds import intervals, lower_bound, upper_bound
 from smoothcert.errors import DomainError
 
 levels = st.floats(1e-6, 0.5)
@@ -102,3 +102,21 @@ def test_no_nan_and_no_certainty_ever_leaves_a_bound(n: int, count: int, level: 
 def test_arguments_outside_the_domain_are_named(bound, count, n, level, seen) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(DomainError, match=seen):
         bound(count, n, level)
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 1)), max_size=20), st.sampled_from([0.5, 0.001, 1e-15]))
+def test_intervals_are_both_bounds_of_each_count(looks: list[tuple[int, float]], alpha: float) -> None:
+    sizes = tuple(n for n, _ in looks)
+    counts = tuple(round(share * n) for n, share in looks)
+    bounds = [
+        (lower_bound(count, n, alpha), upper_bound(count, n, alpha)) for count, n in zip(counts, sizes, strict=True)
+    ]
+    assert list(intervals(counts, sizes, alpha)) == bounds
+
+
+def test_intervals_refuse_what_the_bounds_refuse() -> None:
+    with pytest.raises(DomainError, match="at most n = 5, got 6"):
+        intervals((1, 6), (5, 5), 0.001)
+    with pytest.raises(DomainError, match="alpha"):
+        intervals((1,), (5,), 0.0)
+    assert intervals((5,), (5,), 1e-22)[0][0] > 0, "the share of one look may be smaller than any alpha"

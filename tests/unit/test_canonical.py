@@ -49,9 +49,9 @@ def test_numbers_are_written_as_the_standard_says(number: float, text: str) -> N
 
 
 def test_keys_are_ordered_by_utf16_and_text_is_not_escaped() -> None:
-    said = {"\u20ac": 1, "\r": 2, "\ufb33": 3, "1": 4, "\U0001f600": 5, "\x80": 6, "\u00f6": 7}
+    value = {"\u20ac": 1, "\r": 2, "\ufb33": 3, "1": 4, "\U0001f600": 5, "\x80": 6, "\u00f6": 7}
     expected = '{"\\r":2,"1":4,"\x80":6,"\u00f6":7,"\u20ac":1,"\U0001f600":5,"\ufb33":3}'
-    assert canonical_json(said) == expected
+    assert canonical_json(value) == expected
 
 
 @given(values)
@@ -61,8 +61,8 @@ def test_canonical_text_reads_back_as_the_same_value(value: object) -> None:
 
 
 @given(st.dictionaries(st.text(), st.integers(), min_size=2, max_size=6))
-def test_the_digest_does_not_depend_on_the_order_of_keys(said: dict[str, int]) -> None:
-    assert digest(said) == digest(dict(reversed(said.items())))
+def test_the_digest_does_not_depend_on_the_order_of_keys(value: dict[str, int]) -> None:
+    assert digest(value) == digest(dict(reversed(value.items())))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -1,4 +1,4 @@
-"""Certificates: the round trip, and that every alteration is found, with and without a new digest."""
+"""Certificates: the round trip, and every alteration is found, with and without a new digest."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PROCEDURES: list[AnyProcedure] = [
 ]
 
 
-def leaves(said: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
-    """Every single value of a JSON document with the way to it."""
-    if isinstance(said, dict | list) and said:
-        items = said.items() if isinstance(said, dict) else enumerate(said)
+def leaves(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
+    """The path and the value of every leaf of a JSON document."""
+    if isinstance(document, dict | list) and document:
+        items = document.items() if isinstance(document, dict) else enumerate(document)
         return [leaf for key, value in items for leaf in leaves(value, (*path, key))]
-    return [(path, said)]
+    return [(path, document)]
 
 
 procedures = st.sampled_from(PROCEDURES)
@@ -65,7 +65,7 @@ def test_any_single_alteration_is_found(procedure: AnyProcedure, p_a: float, see
 
 
 def other_than(value: Any, data: st.DataObject) -> Any:
-    """Another value, of the same kind where there is one."""
+    """Another value, of the same type if possible."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -106,7 +106,7 @@ def test_a_new_digest_does_not_hide_an_alteration(procedure: AnyProcedure, path:
     assert not found
     fields = [problem.field for problem in found.problems]
     assert "digest" not in fields
-    if path[0] not in ("alpha", "target_radius", "noise", "procedure"):  # those move what follows from them
+    if path[0] not in ("alpha", "target_radius", "noise", "procedure"):  # a change there changes other fields
         assert any(field.startswith(str(path[0])) for field in fields), fields
 
 
@@ -185,8 +185,8 @@ def test_what_is_not_a_certificate_is_refused(text: str, seen: str) -> None:
         ('"family_wise": null,', "", "family_wise"),
     ],
 )
-def test_a_text_that_others_may_read_otherwise_is_refused(old: str, new: str, seen: str) -> None:
-    """Though each of them means the same here, and has the same digest."""
+def test_a_text_that_others_may_read_differently_is_refused(old: str, new: str, seen: str) -> None:
+    """Here each of them means the same and has the same digest; another reader may differ."""
     text = certificate_of(Adaptive(), 0.9).to_json()
     assert old in text
     Certificate.model_validate_json(text.replace(old, new))
@@ -206,7 +206,7 @@ def test_a_text_that_others_may_read_otherwise_is_refused(old: str, new: str, se
         (["procedure", "stages"], list(range(1, 1000))),
     ],
 )
-def test_numbers_that_nobody_could_count_to_are_refused_at_once(path: list[Any], value: Any) -> None:
+def test_numbers_too_large_to_count_to_are_refused_at_once(path: list[Any], value: Any) -> None:
     """A verifier must not be made to work for hours, or to crash, by a certificate."""
     with pytest.raises(ValueError, match=str(path[0])):
         altered(certificate_of(Adaptive(), 0.9), path, value, signed=True)

@@ -32,17 +32,17 @@ def test_a_certificate_says_where_its_counts_come_from(three: Ensemble) -> None:
     image = torch.randint(0, 256, SHAPE, dtype=torch.uint8)
     with Engine(three, batch=32) as engine:
         certificate = start(engine, image, QUESTION, seed="abc", index=5).result(30)
-    said = certificate.provenance
-    assert said is not None
-    assert said.ensemble.digest == three.digest
-    assert said.ensemble.members == tuple(member.digest for member in three.members)
-    assert (said.ensemble.voting, said.ensemble.consensus) == ("soft", 2)
-    assert (said.sampling.seed, said.sampling.image, said.sampling.device) == ("abc", 5, "cpu")
-    assert said.sampling.precision == "float32"
-    assert [(s.start, s.stop, s.rows) for s in said.sampling.shapes] == [(0, certificate.samples, 32)]
+    provenance = certificate.provenance
+    assert provenance is not None
+    assert provenance.ensemble.digest == three.digest
+    assert provenance.ensemble.members == tuple(member.digest for member in three.members)
+    assert (provenance.ensemble.voting, provenance.ensemble.consensus) == ("soft", 2)
+    assert (provenance.sampling.seed, provenance.sampling.image, provenance.sampling.device) == ("abc", 5, "cpu")
+    assert provenance.sampling.precision == "float32"
+    assert [(s.start, s.stop, s.rows) for s in provenance.sampling.shapes] == [(0, certificate.samples, 32)]
     expected = (image.numpy().astype(np.float32) / np.float32(255)).astype("<f4").tobytes()
-    assert said.input.sha256 == hashlib.sha256(expected).hexdigest()
-    assert said.started_at <= said.finished_at
+    assert provenance.input.sha256 == hashlib.sha256(expected).hexdigest()
+    assert provenance.started_at <= provenance.finished_at
     assert certificate.index == 5
     again = Certificate.from_json(certificate.to_json())
     assert again == certificate
@@ -70,9 +70,9 @@ def test_the_same_seed_gives_the_same_certificate_but_for_the_times(three: Ensem
 
 
 def without_times(certificate: Certificate) -> dict[str, object]:
-    said = certificate.model_dump(exclude={"digest"})
-    del said["provenance"]["started_at"], said["provenance"]["finished_at"]
-    return said
+    fields = certificate.model_dump(exclude={"digest"})
+    del fields["provenance"]["started_at"], fields["provenance"]["finished_at"]
+    return fields
 
 
 def test_family_wise_shares_alpha_among_the_images(three: Ensemble) -> None:
@@ -104,10 +104,14 @@ def test_evaluations_must_fit_the_samples(three: Ensemble, field: str, value: ob
 def test_shapes_must_cover_the_samples(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
         certificate = start(engine, torch.rand(SHAPE), QUESTION, seed="s").result(30)
-    said = certificate.provenance
-    assert said is not None
+    provenance = certificate.provenance
+    assert provenance is not None
     changed = certificate.model_copy(
-        update={"provenance": said.model_copy(update={"sampling": said.sampling.model_copy(update={"shapes": ()})})}
+        update={
+            "provenance": provenance.model_copy(
+                update={"sampling": provenance.sampling.model_copy(update={"shapes": ()})}
+            )
+        }
     )
     changed = changed.model_copy(update={"digest": changed.expected_digest()})
     assert [problem.field for problem in verify(changed).problems] == ["provenance.sampling.shapes"]

@@ -17,6 +17,7 @@ import pytest
 
 from smoothcert.procedures import Adaptive
 from tests.support.certificates import altered, certificate_of
+from tests.support.command import smoothcert, smoothcert_process
 
 PNG = b"\x89PNG\r\n"
 
@@ -26,15 +27,11 @@ PLAN = ("plan", "--radius", "0.25", "--sigma", "0.25")
 ROOT = Path(__file__).parents[2]
 
 
-def smoothcert(*arguments: object, given: str = "") -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, input=given, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-
-
-def test_plan_prints_a_table() -> None:
-    done = smoothcert("plan", "--radius", 0.25, "--sigma", 0.25)
+@pytest.mark.parametrize(
+    "noise", [("--sigma", 0.25), ("--noise", "gaussian:sigma=0.25"), ("--noise", '{"name": "gaussian", "sigma": 0.25}')]
+)
+def test_plan_prints_a_table(noise: tuple[object, ...]) -> None:
+    done = smoothcert("plan", "--radius", 0.25, *noise)
     assert done.returncode == 0, done.stderr
     for expected in ("0.952864", "sequential, strict", "100 1,000 10,000 120,069"):
         assert expected in done.stdout
@@ -46,9 +43,32 @@ def test_plan_says_what_a_radius_out_of_reach_would_take() -> None:
 
 
 def test_plan_as_json_is_one_object() -> None:
-    said = json.loads(smoothcert("plan", "--radius", 0.25, "--sigma", 0.25, "--p-a", 0.9, "--json").stdout)
-    assert said["fixed"]["largest_radius"] == 0.952864
-    assert said["sequential, strict"]["expected"][0]["samples"] < 1000
+    plans = json.loads(smoothcert("plan", "--radius", 0.25, "--sigma", 0.25, "--p-a", 0.9, "--json").stdout)
+    assert plans["fixed"]["largest_radius"] == 0.952864
+    assert plans["sequential, strict"]["expected"][0]["samples"] < 1000
+
+
+def test_plan_lists_every_procedure_that_there_is() -> None:
+    script = (
+        "import sys; from typing import Literal; from smoothcert.cli import main\n"
+        "from smoothcert.procedures import PROCEDURES, Fixed\n"
+        "class Tiny(Fixed):\n"
+        "    name: Literal['tiny'] = 'tiny'\n"
+        "    label = property(lambda self: 'tiny, of a test')\n"
+        "PROCEDURES.add(Tiny)\n"
+        "sys.argv[1:] = ['plan', '--radius', '0.25', '--sigma', '0.25', '--n', '50', '--json']\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    plans = json.loads(done.stdout)
+    assert {"fixed", "adaptive", "sequential, strict", "tiny, of a test"} <= plans.keys()
+    assert [plans[label]["most_samples"] for label in ("fixed", "tiny, of a test")] == [150, 150]
+
+
+def test_plan_needs_a_noise() -> None:
+    done = smoothcert("plan", "--radius", 1)
+    assert done.returncode == 2
+    assert "--noise or --sigma" in done.stderr
 
 
 def test_plan_draws_a_picture(tmp_path: Path) -> None:
@@ -63,6 +83,9 @@ def test_plan_draws_a_picture(tmp_path: Path) -> None:
         (["--radius", "-1", "--sigma", "0.25"], "-1.0"),
         (["--radius", "1", "--sigma", "0"], "0.0"),
         (["--radius", "nan", "--sigma", "1"], "nan"),
+        (["--radius", "1", "--noise", "pink"], "got 'pink'"),
+        (["--radius", "1", "--noise", "gaussian:sigma=-1"], "got -1"),
+        (["--radius", "1", "--noise", "gaussian:sigma=1", "--sigma", "2"], "leave one out"),
         (["--radius", "1", "--sigma", "1", "--alpha", "2"], "2.0"),
         (["--radius", "1", "--sigma", "1", "--n", "0"], "got 0"),
         (["--radius", "1", "--sigma", "1", "--stages", "10,10"], "[10, 10]"),
@@ -85,7 +108,7 @@ def test_bad_input_is_one_sentence_that_names_it(arguments: list[str], seen: str
 @pytest.mark.parametrize("place", [0, 1, 3, 5])
 def test_debug_shows_the_traceback_wherever_it_stands(place: int) -> None:
     arguments = ["plan", "--radius", "-1", "--sigma", "1"]
-    assert "Traceback" in smoothcert(*arguments[:place], "--debug", *arguments[place:]).stderr
+    assert "Traceback" in smoothcert_process(*arguments[:place], "--debug", *arguments[place:]).stderr
 
 
 def test_a_file_may_be_called_debug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +127,8 @@ def test_verify_accepts_a_certificate_and_names_what_was_altered(tmp_path: Path)
     assert done.returncode == 1
     assert f"consistent  {good}" in done.stdout
     assert f"samples: is 7, the counts give {certificate.samples}" in done.stdout
-    said = [json.loads(line) for line in smoothcert("verify", "--json", good, bad).stdout.splitlines()]
-    assert [each["consistent"] for each in said] == [True, False]
+    records = [json.loads(line) for line in smoothcert("verify", "--json", good, bad).stdout.splitlines()]
+    assert [each["consistent"] for each in records] == [True, False]
 
 
 def test_verify_reads_standard_input() -> None:
@@ -123,13 +146,13 @@ def test_verify_refuses_what_is_no_certificate(tmp_path: Path, contents: bytes) 
 
 
 def test_verify_names_a_file_that_is_not_there() -> None:
-    done = smoothcert("verify", "nowhere.json")
+    done = smoothcert_process("verify", "nowhere.json")
     assert done.returncode == 1
     assert done.stdout == "wrong  nowhere.json\n  cannot be read: No such file or directory\n"
 
 
 def test_the_version_is_told() -> None:
-    assert smoothcert("--version").stdout.startswith("smoothcert 0.")
+    assert smoothcert_process("--version").stdout.startswith("smoothcert 0.")
 
 
 # --- verify: whatever holds certificates
@@ -138,8 +161,8 @@ GOOD = certificate_of(Adaptive(), 0.9).model_dump(mode="json")
 BAD = altered(certificate_of(Adaptive(), 0.9), ["samples"], 7, signed=True).model_dump(mode="json")
 
 
-def as_lines(*said: Any) -> str:
-    return "".join(json.dumps(each) + "\n" for each in said)
+def as_lines(*records: Any) -> str:
+    return "".join(json.dumps(each) + "\n" for each in records)
 
 
 def as_ledger(*certificates: Any) -> str:
@@ -165,12 +188,12 @@ def test_verify_checks_every_certificate_in_a_file(written: Callable[..., str], 
     assert done.returncode == 1
     assert done.stdout.startswith("wrong  - (3 certificates)\n")
     assert f"\n  {place}: samples: is 7, the counts give {GOOD['samples']}" in done.stdout
-    said = json.loads(smoothcert("verify", "--json", "-", given=written(GOOD, BAD, GOOD)).stdout)
-    assert (said["certificates"], said["consistent"]) == (3, False)
+    record = json.loads(smoothcert("verify", "--json", "-", given=written(GOOD, BAD, GOOD)).stdout)
+    assert (record["certificates"], record["consistent"]) == (3, False)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("[]", "there is no certificate in it"),
         ('{"certificates": []}', "there is no certificate in it"),
@@ -186,10 +209,10 @@ def test_verify_checks_every_certificate_in_a_file(written: Callable[..., str], 
         ("[" * 100_000, "not a certificate"),
     ],
 )
-def test_verify_says_what_is_wrong_with_a_file(given: str, said: str) -> None:
+def test_verify_says_what_is_wrong_with_a_file(given: str, message: str) -> None:
     done = smoothcert("verify", "-", given=given)
     assert done.returncode == 1
-    assert said in done.stdout
+    assert message in done.stdout
     assert "Traceback" not in done.stderr
 
 
@@ -198,7 +221,13 @@ def test_verify_says_what_is_wrong_with_a_file(given: str, said: str) -> None:
 
 def test_the_exit_codes_are_in_the_help() -> None:
     shown = smoothcert("--help").stdout
-    for words in ("0  all is well", "1  an error", "2  the command line", "3  certify and watch", "130  Ctrl-C"):
+    for words in (
+        "0  success",
+        "1  an error",
+        "2  a wrong command line",
+        "3  certify and watch",
+        "130  stopped by Ctrl-C",
+    ):
         assert words in shown
 
 
@@ -210,7 +239,7 @@ def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
 def test_the_help_imports_nothing_slow() -> None:
     script = (
         "import sys, smoothcert.cli.app\n"
-        "slow = {'numpy', 'scipy', 'pydantic', 'httpx', 'matplotlib', 'torch'}\n"
+        "slow = {'numpy', 'scipy', 'pydantic', 'httpx2', 'matplotlib', 'torch'}\n"
         "assert not slow & set(sys.modules), slow & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
@@ -264,6 +293,39 @@ def test_ctrl_c_is_no_traceback() -> None:
     os.close(read)
     os.close(write)
     assert (process.returncode, err) == (130, "stopped\n")
+
+
+# --- extras
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_the_command_is_one_sentence(missing: str) -> None:
+    script = f"import sys; sys.modules[{missing!r}] = None; from smoothcert.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    sentence = "smoothcert: the command needs the extra cli: pip install 'smoothcert[client,cli]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+
+
+@pytest.mark.parametrize("name", ["Client", "AsyncClient"])
+def test_without_the_extra_a_client_is_one_sentence_and_its_errors_are_there(name: str) -> None:
+    script = (
+        "import sys, smoothcert; sys.modules['httpx2'] = None\n"
+        "smoothcert.NoAnswerError, smoothcert.ImageError\n"
+        f"try: smoothcert.{name}\n"
+        "except ImportError as error: print(error, isinstance(error, smoothcert.SmoothcertError))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == f"smoothcert.{name} needs httpx2: pip install 'smoothcert[client]' True\n"
+
+
+def test_a_command_that_needs_the_client_names_its_extra() -> None:
+    script = (
+        "import sys; sys.modules['httpx2'] = None; sys.argv[1:] = ['ensembles']\n"
+        "from smoothcert.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    sentence = "error: smoothcert.Client needs httpx2: pip install 'smoothcert[client]'\n"
+    assert (done.returncode, done.stderr) == (1, sentence)
 
 
 # --- completion

@@ -59,35 +59,35 @@ def test_a_name_goes_before_a_number(labels: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "labels", "said"),
+    ("source", "labels", "message"),
     [
-        ("nowhere", None, "nowhere: no such file or folder; wanted a folder of images, or a .npz"),
-        ("semicolon.csv", None, "semicolon.csv: this is neither"),
+        ("nowhere", None, "nowhere: there is no such file or folder; a data set is a folder of images, or a .npz"),
+        ("semicolon.csv", None, "semicolon.csv: the file has another format"),
         ("data/dark", None, "c.JPG has no label: put it into a subfolder named after its class, or give --labels FILE"),
-        ("empty", None, "empty: there are no images"),
-        ("data", "semicolon.csv", "semicolon.csv, line 1: wanted file,label, got 'light/b.png;1'"),
+        ("empty", None, "empty has no images"),
+        ("data", "semicolon.csv", "semicolon.csv, line 1 must be file,label, got 'light/b.png;1'"),
         ("data", "nowhere.csv", "cannot read the labels in nowhere.csv"),
-        ("data", "empty.csv", "empty.csv: there are no labels in it"),
+        ("data", "empty.csv", "empty.csv has no labels"),
         ("data", "data", "cannot read the labels in data"),
         ("data", "binary.npz", "cannot read the labels in binary.npz"),
-        ("data", "wrong.csv", "light/b.png: the label 'ship' is none of the ensemble's 3 classes (dark, light, 0)"),
-        ("nowhere.npz", None, "nowhere.npz: no such file or folder"),
-        ("broken.npz", None, "broken.npz: this is neither"),
-        ("cut.npz", None, "cut.npz: this is neither"),
-        ("single.npz", None, "single.npz: this is neither"),
-        ("images.npz", None, "there is no array 'labels', but images; --labels FILE.npy has them elsewhere"),
-        ("other.npz", None, "there is no array 'images', but x, y"),
-        ("flat.npz", None, "flat.npz: images has shape [2], wanted [N, H, W, C]"),
-        ("short.npz", None, "short.npz: the labels have shape [1], wanted a label for each of the 2 images"),
-        ("images.npz", "short.npz", "short.npz: these are several arrays, wanted a .npy with the labels"),
-        ("images.npz", "semicolon.csv", "cannot read semicolon.csv: it is no file of numpy arrays"),
-        ("real.npz", None, "image 0: the label '0.5' is none of"),
-        ("negative.npz", None, "image 1: the label '-1' is none of"),
-        ("text.npz", None, "text.npz: 'images' is in it, but is no array of numpy"),
+        ("data", "wrong.csv", "light/b.png: the label 'ship' is not one of the ensemble's 3 classes (dark, light, 0)"),
+        ("nowhere.npz", None, "nowhere.npz: there is no such file or folder"),
+        ("broken.npz", None, "broken.npz: the file has another format"),
+        ("cut.npz", None, "cut.npz: the file has another format"),
+        ("single.npz", None, "single.npz: the file has another format"),
+        ("images.npz", None, "images.npz has no array 'labels', but images; --labels FILE.npy names a file of them"),
+        ("other.npz", None, "other.npz has no array 'images', but x, y"),
+        ("flat.npz", None, "flat.npz: images must have the shape [N, H, W, C], [N, C, H, W] or [N, H, W], got [2]"),
+        ("short.npz", None, "short.npz: there must be a label for each of the 2 images, got the shape [1]"),
+        ("images.npz", "short.npz", "short.npz has several arrays; the labels must be a .npy file"),
+        ("images.npz", "semicolon.csv", "cannot read semicolon.csv: it is not a file of numpy arrays"),
+        ("real.npz", None, "image 0: the label '0.5' is not one of"),
+        ("negative.npz", None, "image 1: the label '-1' is not one of"),
+        ("text.npz", None, "text.npz: 'images' is not a numpy array"),
         ("pickle.npz", None, "pickle.npz: the array 'images' cannot be read"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, said: str) -> None:
+def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, message: str) -> None:
     Path("empty").mkdir()
     Path("empty.csv").touch()
     with ZipFile("text.npz", "w") as file:
@@ -108,4 +108,4 @@ def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, said: st
     Path("single.npy").rename("single.npz")
     with pytest.raises(DataSetError) as caught:
         read(Path(source), labels and Path(labels), CLASSES)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""The images, the compose files and the manifests say what they should; tests/compose/smoke.sh runs them for real."""
+"""The Dockerfile, the compose files and the manifests have what they must; tests/compose/smoke.sh runs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import yaml
 
 from app.__main__ import GRACE_SECONDS
 from app.http.authentication import Keys, digest
-from app.settings import Settings
+from app.settings import ApiSettings
 from store import bookkeeping
 from workers.settings import WorkerSettings
 from workers.worker import FAREWELL_S
@@ -62,7 +62,7 @@ def lineage(stage: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("target", ["api", "worker"])
 def test_an_image_runs_without_a_shell_as_somebody_else_than_root_and_tells_its_health(target: str) -> None:
-    last = dict(lineage(target))  # of each instruction, the last one counts
+    last = dict(lineage(target))  # the last of equal instructions counts
     uid = last["USER"].split(":")[0]
     assert uid.isdigit()
     assert int(uid) > 0
@@ -124,9 +124,9 @@ def test_redis_can_be_reached_from_inside_alone_and_only_the_api_from_outside() 
 
 
 def test_redis_writes_before_it_answers_evicts_nothing_and_has_a_password_everywhere() -> None:
-    said = [SERVICES["redis"]["command"][-1], MANIFESTS["redis ConfigMap"]["data"]["redis.conf"]]
-    said[1] += CONTAINERS["redis"]["args"][0]
-    for configuration in said:
+    configurations = [SERVICES["redis"]["command"][-1], MANIFESTS["redis ConfigMap"]["data"]["redis.conf"]]
+    configurations[1] += CONTAINERS["redis"]["args"][0]
+    for configuration in configurations:
         for line in ("appendonly yes", "appendfsync always", "maxmemory-policy noeviction", "requirepass $"):
             assert line in configuration
     assert SERVICES["redis"]["volumes"] == ["redis:/data"]
@@ -163,13 +163,14 @@ def environments() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def test_every_variable_that_is_set_is_a_setting_of_that_process() -> None:
-    known = {"api": Settings.model_fields, "worker": WorkerSettings.model_fields, "redis": {}}
-    for process, said in environments():
-        assert {name.removeprefix("SMOOTHCERT_").lower() for name in said} <= set(known[process]), process
+    known = {"api": ApiSettings.model_fields, "worker": WorkerSettings.model_fields, "redis": {}}
+    for process, variables in environments():
+        assert {name.removeprefix("SMOOTHCERT_").lower() for name in variables} <= set(known[process]), process
 
 
 def test_a_process_is_given_the_time_that_it_takes_to_leave() -> None:
-    drain = {process: said["SMOOTHCERT_DRAIN_S"] for process, said in environments() if "SMOOTHCERT_DRAIN_S" in said}
+    name = "SMOOTHCERT_DRAIN_S"
+    drain = {process: variables[name] for process, variables in environments() if name in variables}
     worker = float(drain["worker"]) + 2 * FAREWELL_S
     for process, least in (("worker", worker), ("api", GRACE_SECONDS)):
         assert float(SERVICES[process]["stop_grace_period"].removesuffix("s")) > least
@@ -248,8 +249,8 @@ def test_every_manifest_is_applied_but_the_example_of_a_secret() -> None:
 def test_secrets_that_are_mounted_are_in_the_example() -> None:
     keys = set(MANIFESTS["secret.example Secret"]["stringData"])
     assert keys == set(COMPOSE["secrets"])
-    for _, said in environments():
-        named = {value for value in said.values() if value.startswith("/run/secrets/")}
+    for _, variables in environments():
+        named = {value for value in variables.values() if value.startswith("/run/secrets/")}
         assert {Path(value).name for value in named} <= keys
 
 
@@ -272,7 +273,7 @@ TRIGGER_AUTHENTICATION = {"secretTargetRef": [{"parameter": str, "name": str, "k
 
 
 def misfits(value: Any, shape: Any, place: str = "spec") -> list[str]:
-    """Where a value is not of a shape: fields unknown or missing, and types that are others."""
+    """The places where a value does not have a shape: unknown or missing fields, and other types."""
     if isinstance(shape, dict) and isinstance(value, dict):
         wrong = [f"{place}.{name}" for name in value.keys() ^ shape.keys()]
         return wrong + [

@@ -12,15 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.engine.checkpoint import Checkpoint
-from smoothcert.engine.engine import PATIENCE, Engine
+from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.errors import CheckpointError, ClosedError, PixelsError, RunCanceledError, StreamError
+from smoothcert.engine.lane import PATIENCE
 from smoothcert.engine.run import Run, Sampled
-from smoothcert.engine.sampling import NoiseStream
+from smoothcert.engine.sampling import NoisyImage
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import certify, certify_sequential
-from tests.support.engines import SHAPE, SIGMA, counts_by_hand, draws, endless, ensemble, images, until
+from tests.support.engines import NOISE, SHAPE, counts_by_hand, draws, endless, ensemble, images, until
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,6 @@ def three() -> Ensemble:
     return ensemble(3, consensus=2)
 
 
-NOISE = Gaussian(SIGMA)
 SIZES = [100, 32, 64, 7, 500, 1]
 
 
@@ -36,16 +36,16 @@ SIZES = [100, 32, 64, 7, 500, 1]
 def test_counts_are_those_of_the_definition(three: Ensemble, consensus: int | None) -> None:
     view = three.with_(consensus=consensus)
     with Engine(view, batch=32) as engine:
-        sampled = engine.submit(draws(*SIZES), images(1)[0], SIGMA, "s", index=4).result(30)
+        sampled = engine.submit(draws(*SIZES), images(1)[0], NOISE, "s", index=4).result(30)
     assert sampled.verdict == counts_by_hand(view, images(1)[0], "s", 4, SIZES)
 
 
 def test_evaluations_are_what_consensus_leaves(three: Ensemble) -> None:
     total = sum(SIZES)
     noisy = torch.empty(total, *SHAPE)
-    NoiseStream("s", 0, SHAPE, torch.device("cpu")).perturb(noisy, images(1)[0], SIGMA, 0)
+    NoisyImage(NOISE, images(1)[0], "s", 0).sample(noisy, 0)
     with Engine(three, batch=32) as engine:
-        found = engine.submit(draws(*SIZES), images(1)[0], SIGMA, "s").result(30).evaluations
+        found = engine.submit(draws(*SIZES), images(1)[0], NOISE, "s").result(30).evaluations
     assert found == three.classify(noisy).evaluations
     assert 2 * total < found < 3 * total
 
@@ -58,7 +58,7 @@ def test_packing_and_order_do_not_change_a_count(three: Ensemble, batch: int, or
     alone = [counts_by_hand(three, picture, "s", i, SIZES) for i, picture in enumerate(pictures)]
     with Engine(three, batch=batch) as engine:
         jobs = list(enumerate(pictures))[::order]
-        handles = {i: engine.submit(draws(*SIZES), picture, SIGMA, "s", index=i) for i, picture in jobs}
+        handles = {i: engine.submit(draws(*SIZES), picture, NOISE, "s", index=i) for i, picture in jobs}
         assert [handles[i].result(60).verdict for i in range(20)] == alone
 
 
@@ -74,31 +74,31 @@ def test_an_interruption_at_any_step_changes_nothing(three: Ensemble, monkeypatc
     monkeypatch.setattr(Run, "_publish", recording)
 
     with Engine(three, batch=32) as engine:
-        whole = engine.submit(draws(*SIZES), images(3)[2], SIGMA, "s", index=2).result(30)
+        whole = engine.submit(draws(*SIZES), images(3)[2], NOISE, "s", index=2).result(30)
         taken = list(checkpoints)
         assert len(taken) > 10
         for checkpoint in taken:
-            again = engine.submit(draws(*SIZES), images(3)[2], SIGMA, "s", index=2, resume=checkpoint).result(30)
+            again = engine.submit(draws(*SIZES), images(3)[2], NOISE, "s", index=2, resume=checkpoint).result(30)
             assert again == whole
 
 
 def test_a_checkpoint_of_another_certification_is_refused(three: Ensemble) -> None:
-    """Another image, sigma, seed, index, vote or K: none may mix its counts with these."""
+    """Another image, noise, seed, index, vote or K: none may mix its counts with these."""
     image, other = images(2)
     with Engine(three, batch=32) as engine:
-        handle = engine.submit(draws(100, 50), image, SIGMA, "s")
+        handle = engine.submit(draws(100, 50), image, NOISE, "s")
         handle.result(30)
         checkpoint = handle.checkpoint
         assert checkpoint is not None
         for different in (
             {"image": other},
-            {"sigma": 0.5},
+            {"noise": Gaussian(0.5)},
             {"seed": "other"},
             {"index": 1},
             {"ensemble": three.with_(consensus=None)},
             {"ensemble": three.with_(voting="hard")},
         ):
-            arguments = {"image": image, "sigma": SIGMA, "seed": "s", **different}
+            arguments = {"image": image, "noise": NOISE, "seed": "s", **different}
             with pytest.raises(CheckpointError, match="another certification"):
                 engine.submit(draws(100, 50), resume=checkpoint, **arguments)  # type: ignore[arg-type]
 
@@ -115,11 +115,11 @@ def test_a_checkpoint_of_another_certification_is_refused(three: Ensemble) -> No
 )
 def test_a_checkpoint_with_impossible_counts_is_refused(three: Ensemble, change: dict[str, object]) -> None:
     with Engine(three, batch=32) as engine:
-        handle = engine.submit(draws(100), images(1)[0], SIGMA, "s")
+        handle = engine.submit(draws(100), images(1)[0], NOISE, "s")
         handle.result(30)
         assert handle.checkpoint is not None
         with pytest.raises(CheckpointError):
-            engine.submit(draws(100), images(1)[0], SIGMA, "s", resume=replace(handle.checkpoint, **change))  # type: ignore[arg-type]
+            engine.submit(draws(100), images(1)[0], NOISE, "s", resume=replace(handle.checkpoint, **change))  # type: ignore[arg-type]
 
 
 def test_views_with_other_votes_share_an_engine(three: Ensemble) -> None:
@@ -131,14 +131,14 @@ def test_views_with_other_votes_share_an_engine(three: Ensemble) -> None:
     ]
     picture = images(1)[0]
     with Engine(three, batch=32) as engine:
-        handles = [engine.submit(draws(*SIZES), picture, SIGMA, "s", ensemble=view) for view in views]
+        handles = [engine.submit(draws(*SIZES), picture, NOISE, "s", ensemble=view) for view in views]
         for view, handle in zip(views, handles, strict=True):
             assert handle.result(30).verdict == counts_by_hand(view, picture, "s", 0, SIZES)
 
 
 def test_progress_is_told_batch_by_batch(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
-        handle = engine.submit(draws(100, 200), images(1)[0], SIGMA, "s")
+        handle = engine.submit(draws(100, 200), images(1)[0], NOISE, "s")
         handle.result(30)
     assert handle.progress.draws == 2
     assert handle.progress.samples == 300
@@ -148,7 +148,7 @@ def test_progress_is_told_batch_by_batch(three: Ensemble) -> None:
 
 def test_batches_are_full_while_there_is_enough_to_do(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
-        for handle in [engine.submit(draws(320), image, SIGMA, "s") for image in images(4)]:
+        for handle in [engine.submit(draws(320), image, NOISE, "s") for image in images(4)]:
             handle.result(30)
         assert engine.workload.rows == 4 * 320
         assert engine.workload.fill > 0.9
@@ -156,7 +156,7 @@ def test_batches_are_full_while_there_is_enough_to_do(three: Ensemble) -> None:
 
 def test_cancel_ends_one_certification_and_no_other(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
-        handle, other = (engine.submit(endless(), image, SIGMA, "s") for image in images(2))
+        handle, other = (engine.submit(endless(), image, NOISE, "s") for image in images(2))
         until(lambda: handle.progress.samples > 0)
         handle.cancel()
         with pytest.raises(RunCanceledError):
@@ -170,7 +170,7 @@ def test_cancel_ends_one_certification_and_no_other(three: Ensemble) -> None:
 
 def test_a_future_cannot_be_canceled_behind_the_engine_s_back(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
-        handle = engine.submit(draws(500), images(1)[0], SIGMA, "s")
+        handle = engine.submit(draws(500), images(1)[0], NOISE, "s")
         assert handle.future.cancel() is False
         assert handle.result(30).verdict
 
@@ -178,18 +178,18 @@ def test_a_future_cannot_be_canceled_behind_the_engine_s_back(three: Ensemble) -
 def test_the_result_comes_after_the_progress_that_led_to_it(three: Ensemble) -> None:
     seen: list[int] = []
     with Engine(three, batch=32) as engine:
-        handle = engine.submit(draws(100, 60), images(1)[0], SIGMA, "s")
+        handle = engine.submit(draws(100, 60), images(1)[0], NOISE, "s")
         handle.future.add_done_callback(lambda _: seen.append(handle.progress.samples))
         handle.result(30)
     assert seen == [160]
 
 
 def test_a_small_certification_does_not_wait_for_a_large_one(three: Ensemble) -> None:
-    """Mutant killed: serving whoever came first until it is done."""
+    """Mutant killed: serving the first run until it is done."""
     with Engine(three, batch=32) as engine:
-        large = engine.submit(endless(), images(2)[0], SIGMA, "s")
+        large = engine.submit(endless(), images(2)[0], NOISE, "s")
         until(lambda: large.progress.samples > 0)
-        small = engine.submit(draws(64, 64), images(2)[1], SIGMA, "s")
+        small = engine.submit(draws(64, 64), images(2)[1], NOISE, "s")
         before = large.progress.samples
         small.result(30)
         assert large.progress.samples - before < 64 * 32
@@ -199,9 +199,9 @@ def test_a_small_certification_does_not_wait_for_a_large_one(three: Ensemble) ->
 def test_lanes_take_turns(three: Ensemble) -> None:
     """Mutant killed: staying with one lane for as long as it has work."""
     with Engine(three, batch=32) as engine:
-        large = engine.submit(endless(), images(1)[0], SIGMA, "s")
+        large = engine.submit(endless(), images(1)[0], NOISE, "s")
         other = three.with_(voting="hard", consensus=None)
-        assert engine.submit(draws(64), images(1)[0], SIGMA, "s", ensemble=other).result(30).verdict
+        assert engine.submit(draws(64), images(1)[0], NOISE, "s", ensemble=other).result(30).verdict
         large.cancel()
 
 
@@ -227,7 +227,7 @@ def split() -> Ensemble:
 def test_rows_without_consensus_are_gathered_across_batches(split: Ensemble) -> None:
     """Mutant killed: running the other members on what each batch leaves. Half of the rows are without consensus."""
     with Engine(split, batch=32) as engine:
-        engine.submit(draws(32 * 40), torch.full(SHAPE, 0.5), SIGMA, "s").result(30)
+        engine.submit(draws(32 * 40), torch.full(SHAPE, 0.5), NOISE, "s").result(30)
         assert engine.workload.rest_rows > 32 * 15
         assert engine.workload.rest_slices <= engine.workload.rest_rows / 32 + 40 / PATIENCE + 1
 
@@ -235,20 +235,20 @@ def test_rows_without_consensus_are_gathered_across_batches(split: Ensemble) -> 
 def test_rows_without_consensus_do_not_wait_for_ever(split: Ensemble) -> None:
     """Beside a large certification with consensus everywhere, they could never fill a slice."""
     with Engine(split, batch=32) as engine:
-        large = engine.submit(endless(), torch.ones(SHAPE), 0.01, "s")
-        small = engine.submit(draws(5), torch.zeros(SHAPE), 0.01, "s")
+        large = engine.submit(endless(), torch.ones(SHAPE), Gaussian(0.01), "s")
+        small = engine.submit(draws(5), torch.zeros(SHAPE), Gaussian(0.01), "s")
         assert small.result(30).evaluations == 15
         large.cancel()
 
 
 def test_closing_ends_what_is_under_way(three: Ensemble) -> None:
     engine = Engine(three, batch=32)
-    handle = engine.submit(endless(), images(1)[0], SIGMA, "s")
+    handle = engine.submit(endless(), images(1)[0], NOISE, "s")
     engine.close()
     with pytest.raises(ClosedError):
         handle.result(30)
     with pytest.raises(ClosedError):
-        engine.submit(endless(), images(1)[0], SIGMA, "s")
+        engine.submit(endless(), images(1)[0], NOISE, "s")
 
 
 def test_submissions_come_from_many_threads(three: Ensemble) -> None:
@@ -256,7 +256,7 @@ def test_submissions_come_from_many_threads(three: Ensemble) -> None:
     picture = images(1)[0]
 
     def caller(engine: Engine) -> None:
-        found.append(engine.submit(draws(200), picture, SIGMA, "s").result(30))
+        found.append(engine.submit(draws(200), picture, NOISE, "s").result(30))
 
     with Engine(three, batch=32) as engine:
         threads = [threading.Thread(target=caller, args=(engine,)) for _ in range(16)]
@@ -283,13 +283,13 @@ def test_submissions_come_from_many_threads(three: Ensemble) -> None:
 )
 def test_bad_images_are_refused_by_name(three: Ensemble, image: Tensor, seen: str) -> None:
     with Engine(three, batch=32) as engine, pytest.raises(PixelsError, match=seen):
-        engine.submit(certify(NOISE), image, SIGMA, "s")
+        engine.submit(certify(NOISE), image, NOISE, "s")
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan")])
 def test_sigma_must_be_positive(three: Ensemble, sigma: float) -> None:
     with Engine(three, batch=32) as engine, pytest.raises(DomainError, match=str(sigma)):
-        engine.submit(certify(NOISE), images(1)[0], sigma, "s")
+        engine.submit(certify(NOISE), images(1)[0], Gaussian(sigma), "s")
 
 
 @pytest.mark.parametrize(
@@ -306,13 +306,13 @@ def test_sigma_must_be_positive(three: Ensemble, sigma: float) -> None:
 )
 def test_a_stream_must_have_a_name(three: Ensemble, seed: Any, index: Any, seen: str) -> None:
     with Engine(three, batch=32) as engine, pytest.raises(StreamError, match=seen):
-        engine.submit(draws(9), images(1)[0], SIGMA, seed, index=index)
+        engine.submit(draws(9), images(1)[0], NOISE, seed, index=index)
 
 
 def test_what_happens_to_the_caller_s_tensor_afterwards_changes_nothing(three: Ensemble) -> None:
     image = images(1)[0].clone().requires_grad_(True)
     with Engine(three, batch=32) as engine:
-        handle = engine.submit(draws(640), image, SIGMA, "s")
+        handle = engine.submit(draws(640), image, NOISE, "s")
         image.data.fill_(0.5)
         assert handle.result(30).verdict == counts_by_hand(three, images(1)[0], "s", 0, [640])
 
@@ -321,7 +321,7 @@ def test_the_default_dtype_of_torch_does_not_change_the_noise(three: Ensemble) -
     try:
         torch.set_default_dtype(torch.float64)
         with Engine(three, batch=32) as engine:
-            found = engine.submit(draws(99), images(1)[0].float(), SIGMA, "s").result(30).verdict
+            found = engine.submit(draws(99), images(1)[0].float(), NOISE, "s").result(30).verdict
     finally:
         torch.set_default_dtype(torch.float32)
     assert sum(found[0]) == 99  # type: ignore[index]
@@ -330,7 +330,7 @@ def test_the_default_dtype_of_torch_does_not_change_the_noise(three: Ensemble) -
 def test_bytes_and_floats_are_the_same_image(three: Ensemble) -> None:
     pixels = torch.randint(0, 256, SHAPE, dtype=torch.uint8)
     with Engine(three, batch=32) as engine:
-        found = [engine.submit(draws(99), each, SIGMA, "s").result(30) for each in (pixels, pixels.float() / 255)]
+        found = [engine.submit(draws(99), each, NOISE, "s").result(30) for each in (pixels, pixels.float() / 255)]
     assert found[0] == found[1]
 
 
@@ -345,7 +345,7 @@ class Silent(nn.Module):
 def test_what_is_no_class_is_counted_as_such() -> None:
     silent = assemble([Silent()], classes=("a", "b"), input_shape=SHAPE, batch=32)
     with Engine(silent, batch=32) as engine:
-        (counts,) = engine.submit(draws(1000), torch.full(SHAPE, 0.5), SIGMA, "s").result(30).verdict  # type: ignore[misc]
+        (counts,) = engine.submit(draws(1000), torch.full(SHAPE, 0.5), NOISE, "s").result(30).verdict  # type: ignore[misc]
     assert counts[2] > 300
     assert counts[0] > 300
     assert sum(counts) == 1000
@@ -353,7 +353,7 @@ def test_what_is_no_class_is_counted_as_such() -> None:
 
 def test_a_real_procedure_runs_to_its_verdict(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
-        handles = [engine.submit(certify_sequential(NOISE, 0.05, max_samples=2000), i, SIGMA, "s") for i in images(8)]
+        handles = [engine.submit(certify_sequential(NOISE, 0.05, max_samples=2000), i, NOISE, "s") for i in images(8)]
         verdicts = [handle.result(60).verdict for handle in handles]
     assert all(verdict.stop_reason in ("certified", "abandoned", "exhausted") for verdict in verdicts)
     assert all(handle.progress.samples == v.samples for handle, v in zip(handles, verdicts, strict=True))

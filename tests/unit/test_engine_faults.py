@@ -1,4 +1,4 @@
-"""What goes wrong in one certification, in a network or in the device harms nobody else."""
+"""A fault of one certification, of a network or of the device does not harm other certifications."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.errors import ClosedError, DeviceError
 from smoothcert.errors import DomainError
+from smoothcert.noise import Gaussian
 from smoothcert.procedures import Procedure
-from tests.support.engines import SHAPE, SIGMA, Patches, counts_by_hand, draws, endless, ensemble, images, until
+from tests.support.engines import NOISE, SHAPE, Patches, counts_by_hand, draws, endless, ensemble, images, until
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,8 @@ def test_a_procedure_that_fails_ends_alone(three: Ensemble) -> None:
 
     with Engine(three, batch=32) as engine:
         bad, good = (
-            engine.submit(failing(), images(1)[0], SIGMA, "s"),
-            engine.submit(draws(99), images(1)[0], SIGMA, "s"),
+            engine.submit(failing(), images(1)[0], NOISE, "s"),
+            engine.submit(draws(99), images(1)[0], NOISE, "s"),
         )
         with pytest.raises(KeyError, match="my own fault"):
             bad.result(30)
@@ -46,8 +47,8 @@ def test_a_wish_that_makes_no_sense_harms_nobody_else(three: Ensemble, wish: obj
         yield wish  # type: ignore[misc]
 
     with Engine(three, batch=32) as engine:
-        good = engine.submit(draws(640), images(1)[0], SIGMA, "s")
-        bad = engine.submit(odd(), images(1)[0], SIGMA, "s")
+        good = engine.submit(draws(640), images(1)[0], NOISE, "s")
+        bad = engine.submit(odd(), images(1)[0], NOISE, "s")
         with pytest.raises(DomainError, match=str(wish)):
             bad.result(30)
         assert good.result(30).verdict
@@ -55,7 +56,7 @@ def test_a_wish_that_makes_no_sense_harms_nobody_else(three: Ensemble, wish: obj
 
 def test_a_procedure_that_asks_for_nothing_has_its_verdict_at_once(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
-        assert engine.submit(draws(), images(1)[0], SIGMA, "s").result(30).verdict == []
+        assert engine.submit(draws(), images(1)[0], NOISE, "s").result(30).verdict == []
 
 
 def test_a_procedure_that_wants_to_exit_ends_alone(three: Ensemble) -> None:
@@ -64,7 +65,7 @@ def test_a_procedure_that_wants_to_exit_ends_alone(three: Ensemble) -> None:
         raise SystemExit
 
     with Engine(three, batch=32) as engine:
-        good, bad = (engine.submit(p, images(1)[0], SIGMA, "s") for p in (draws(640), leaving()))
+        good, bad = (engine.submit(p, images(1)[0], NOISE, "s") for p in (draws(640), leaving()))
         with pytest.raises(SystemExit):
             bad.result(30)
         assert good.result(30).verdict
@@ -76,8 +77,8 @@ def test_whatever_ends_the_owner_thread_nobody_is_left_waiting(three: Ensemble) 
         raise SystemExit
 
     engine = Engine(three, batch=32)
-    other = engine.submit(endless(), images(1)[0], SIGMA, "s")
-    engine.submit(draws(640), images(1)[0], SIGMA, "s").future.add_done_callback(leave)
+    other = engine.submit(endless(), images(1)[0], NOISE, "s")
+    engine.submit(draws(640), images(1)[0], NOISE, "s").future.add_done_callback(leave)
     with pytest.raises(ClosedError):
         other.result(30)
     engine.close()
@@ -86,17 +87,17 @@ def test_whatever_ends_the_owner_thread_nobody_is_left_waiting(three: Ensemble) 
 def test_an_ensemble_that_cannot_be_made_ready_fails_alone(three: Ensemble, delicate: Ensemble) -> None:
     with Engine(three, batch=16) as engine:
         Delicate.broken = True
-        bad = engine.submit(draws(64), images(1)[0], SIGMA, "s", ensemble=delicate)
+        bad = engine.submit(draws(64), images(1)[0], NOISE, "s", ensemble=delicate)
         with pytest.raises(Exception, match="a fault in the device"):
             bad.result(30)
-        assert engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30).verdict
+        assert engine.submit(draws(64), images(1)[0], NOISE, "s").result(30).verdict
 
 
 def test_an_idle_engine_keeps_no_lanes(three: Ensemble) -> None:
     with Engine(three, batch=32) as engine:
         for voting in ("soft", "softmax", "hard"):
             view = three.with_(voting=voting)
-            engine.submit(draws(64), images(1)[0], SIGMA, "s", ensemble=view).result(30)
+            engine.submit(draws(64), images(1)[0], NOISE, "s", ensemble=view).result(30)
         until(lambda: not engine._lanes and not engine._turns)
 
 
@@ -107,7 +108,7 @@ def test_networks_that_differ_only_in_code_do_not_share_batches() -> None:
     second.load_state_dict(first.state_dict())
     both = [assemble([net], classes=("a", "b", "c", "d"), input_shape=SHAPE, batch=32) for net in (first, second)]
     with Engine(both[0], batch=32) as engine:
-        handles = [engine.submit(draws(99), images(1)[0], SIGMA, "s", ensemble=each) for each in both]
+        handles = [engine.submit(draws(99), images(1)[0], NOISE, "s", ensemble=each) for each in both]
         for each, handle in zip(both, handles, strict=True):
             assert handle.result(30).verdict == counts_by_hand(each, images(1)[0], "s", 0, [99])
 
@@ -123,11 +124,11 @@ def test_an_ensemble_on_another_device_is_refused(three: Ensemble) -> None:
         three, members=tuple(replace(m, form=replace(m.form, device=torch.device("meta"))) for m in three.members)
     )
     with Engine(three, batch=32) as engine, pytest.raises(DeviceError, match="meta"):
-        engine.submit(draws(9), images(1)[0], SIGMA, "s", ensemble=elsewhere)
+        engine.submit(draws(9), images(1)[0], NOISE, "s", ensemble=elsewhere)
 
 
 class Delicate(Patches):
-    """Fails as told: out of memory above a size, or always."""
+    """Fails as its class variables say: out of memory above a size, or always."""
 
     most = 10**9
     broken = False
@@ -160,13 +161,13 @@ def delicate() -> Iterator[Ensemble]:
 
 def test_out_of_memory_halves_the_batch_and_goes_on(delicate: Ensemble) -> None:
     with Engine(delicate, batch=32) as engine:
-        before = engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+        before = engine.submit(draws(64), images(1)[0], NOISE, "s").result(30)
         assert [(shape.start, shape.stop, shape.rows) for shape in before.shapes] == [(0, 64, 32)]
-        first_half = engine.submit(draws(64), images(1)[0], SIGMA, "s")
+        first_half = engine.submit(draws(64), images(1)[0], NOISE, "s")
         checkpoint = first_half.result(30) and first_half.checkpoint
         assert checkpoint is not None
         Delicate.most = 9
-        resumed = engine.submit(draws(64, 64), images(1)[0], SIGMA, "s", resume=checkpoint).result(30)
+        resumed = engine.submit(draws(64, 64), images(1)[0], NOISE, "s", resume=checkpoint).result(30)
     assert [(shape.start, shape.stop, shape.rows) for shape in resumed.shapes] == [(0, 64, 32), (64, 128, 8)]
     assert [shape.rest_rows for shape in resumed.shapes] == [32, 8]
     Delicate.most = 10**9
@@ -176,16 +177,16 @@ def test_out_of_memory_halves_the_batch_and_goes_on(delicate: Ensemble) -> None:
 def test_memory_that_is_never_enough_is_an_error(delicate: Ensemble) -> None:
     Delicate.most = 0
     with Engine(delicate, batch=32) as engine, pytest.raises(torch.OutOfMemoryError):
-        engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+        engine.submit(draws(64), images(1)[0], NOISE, "s").result(30)
 
 
 def test_memory_that_is_never_enough_for_one_leaves_the_next_its_full_batches(delicate: Ensemble) -> None:
     with Engine(delicate, batch=32) as engine:
         Delicate.most = 0
         with pytest.raises(torch.OutOfMemoryError):
-            engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+            engine.submit(draws(64), images(1)[0], NOISE, "s").result(30)
         Delicate.most = 10**9
-        after = engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+        after = engine.submit(draws(64), images(1)[0], NOISE, "s").result(30)
     assert [(shape.start, shape.stop, shape.rows) for shape in after.shapes] == [(0, 64, 32)]
 
 
@@ -194,10 +195,10 @@ def test_an_image_that_breaks_the_network_fails_alone(delicate: Ensemble, neighb
     Delicate.limit = 50.0
     with Engine(delicate, batch=32) as engine:
         blind = torch.full(SHAPE, 1.0)
-        good = [engine.submit(draws(64, 300), each, SIGMA, "s", index=i) for i, each in enumerate(images(neighbours))]
+        good = [engine.submit(draws(64, 300), each, NOISE, "s", index=i) for i, each in enumerate(images(neighbours))]
         until(lambda: good[0].progress.samples > 0)
-        bad = engine.submit(draws(64), blind, 100.0, "s")
-        more = engine.submit(draws(64), images(1)[0], SIGMA, "t")
+        bad = engine.submit(draws(64), blind, Gaussian(100.0), "s")
+        more = engine.submit(draws(64), images(1)[0], NOISE, "t")
         with pytest.raises(ValueError, match="too bright"):
             bad.result(30)
         found = [each.result(30).verdict for each in good]
@@ -210,6 +211,6 @@ def test_a_fault_in_the_device_fails_its_certifications_and_the_engine_goes_on(d
     with Engine(delicate, batch=32) as engine:
         Delicate.broken = True
         with pytest.raises(RuntimeError, match="a fault in the device"):
-            engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30)
+            engine.submit(draws(64), images(1)[0], NOISE, "s").result(30)
         Delicate.broken = False
-        assert engine.submit(draws(64), images(1)[0], SIGMA, "s").result(30).verdict
+        assert engine.submit(draws(64), images(1)[0], NOISE, "s").result(30).verdict

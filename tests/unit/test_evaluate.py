@@ -33,7 +33,7 @@ from models.training.checkpoint import write_safetensors
 from smoothcert.certificate import Certificate
 from smoothcert.engine.case import start
 from smoothcert.engine.engine import Engine
-from smoothcert.engine.sampling import NoiseStream
+from smoothcert.engine.sampling import NoisyImage
 from smoothcert.evaluation import Judged
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, run
@@ -75,16 +75,17 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_the_table_has_a_row_for_each_setting(zoo: Path, tmp_path: Path) -> None:
     more = ("--procedure", "fixed,lost", "--k", "1,2", "--consensus", 1, "--radius", "0.05,0.1", "--write", tmp_path)
+    more = (*more, "--n", 100, "--stages", "50,250")
     done = subprocess.run(command(zoo, tmp_path / "out", *more, "--json"), capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    labels = [row["setting"] for row in said["rows"]]
+    table = json.loads(done.stdout)
+    labels = [row["setting"] for row in table["rows"]]
     assert labels == [
         *("fixed-k1-K1", "lost-r0.05-k1-K1", "lost-r0.1-k1-K1"),
         *("fixed-k2-K1", "lost-r0.05-k2-K1", "lost-r0.1-k2-K1"),
     ]
     assert {path.stem for path in (tmp_path / "out").iterdir()} == set(labels)
-    assert any("k2-K1, r = 0.05: fixed and lost " in note for note in said["notes"])
+    assert any("k2-K1, r = 0.05: fixed and lost " in note for note in table["notes"])
     assert len((tmp_path / "evaluate.csv").read_text().splitlines()) == 1 + 6 * 8
     assert (tmp_path / "evaluate.png").stat().st_size > 10_000
     assert "| fixed-k1-K1 |" in (tmp_path / "evaluate.md").read_text()
@@ -95,30 +96,30 @@ def test_a_killed_run_goes_on_to_the_same_certificates(zoo: Path, tmp_path: Path
     """Killed at several moments of the certifying; the seed is that of the first start."""
     out = tmp_path / "out"
     ledger = out / "fixed-k2.jsonl"
+    fixed = ("--procedure", "fixed", "--n", 100)
+    arguments = command(zoo, out, *fixed)
     for after in moments:
-        process = subprocess.Popen(
-            command(zoo, out, "--procedure", "fixed"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while not ledger.exists() and process.poll() is None:
             time.sleep(0.01)
         time.sleep(after)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    subprocess.run(command(zoo, out, "--procedure", "fixed"), check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    subprocess.run(arguments, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     disturbed = lines(ledger)
     assert [line["image"] for line in disturbed[1:]] == list(range(0, 160, 20))
     # an undisturbed run with the same seed
     quiet = tmp_path / "quiet"
     quiet.mkdir()
     (quiet / ledger.name).write_text(json.dumps(disturbed[0]) + "\n")
-    subprocess.run(command(zoo, quiet, "--procedure", "fixed"), check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    subprocess.run(command(zoo, quiet, *fixed), check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     assert lines(quiet / ledger.name) == disturbed
 
 
-def test_other_parameters_do_not_mix_with_a_ledger(zoo: Path, tmp_path: Path) -> None:
-    subprocess.run(command(zoo, tmp_path, "--procedure", "fixed"), check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-    arguments = [*command(zoo, tmp_path, "--procedure", "fixed"), "--alpha", "0.01"]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
+def test_other_parameters_do_not_mix_with_a_ledger(zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:
+    arguments = command(zoo, tmp_path, "--procedure", "fixed", "--n", 20)
+    assert benchmark(*arguments[3:])[0] == 0
+    done = subprocess.run([*arguments, "--alpha", "0.01"], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1
     assert "belongs to another run: alpha is 0.001 there and 0.01 here" in done.stderr
     assert "Traceback" not in done.stderr
@@ -134,6 +135,9 @@ def test_other_parameters_do_not_mix_with_a_ledger(zoo: Path, tmp_path: Path) ->
         (["--record", "--tape", "t", "--check"], "--check"),
         (["--procedure", "hope"], "'hope'"),
         (["--ensemble", "nobody"], "nobody"),
+        (["--noise", "loud"], "noise 'loud': must be one of 'gaussian'"),
+        (["--noise", "gaussian:sigma=0.5", "--sigma", "0.25"], "leave one out"),
+        (["--sigma", "0"], "sigma must be positive and finite, got 0.0"),
         (["--k", "3"], "3"),
         (["--consensus", "5"], "5"),
     ],
@@ -167,10 +171,10 @@ def ranked(zoo: Path, tmp_path: Path) -> Path:
     for file in zoo.rglob("*.*"):
         (tmp_path / "zoo" / file.relative_to(zoo)).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "zoo" / file.relative_to(zoo)).write_bytes(file.read_bytes())
-    said = describe("two", zoo=zoo)
-    accuracies = {member.sha256: 0.5 for member in said.members}
-    ranking = Ranking("cifar10-test", "0" * 64, "20,60", 2, 1, 0.25, 0, accuracies)
-    rewrite("two", replace(said, evaluation="0,40", ranking=ranking), zoo=tmp_path / "zoo")
+    description = describe("two", zoo=zoo)
+    accuracies = {member.sha256: 0.5 for member in description.members}
+    ranking = Ranking("cifar10-test", "0" * 64, "20,60", 2, 1, NOISE, 0, accuracies)
+    rewrite("two", replace(description, evaluation="0,40", ranking=ranking), zoo=tmp_path / "zoo")
     return tmp_path / "zoo"
 
 
@@ -186,16 +190,16 @@ def test_the_hold_out_is_not_evaluated(ranked: Path, tmp_path: Path, benchmark: 
 
 def test_every_member_is_judged_alone(zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:
     out = tmp_path / "out"
-    code, said = benchmark(
+    code, printed = benchmark(
         "evaluate", "--zoo", zoo, "--ensemble", "two", "--images", zoo / "eight.json", "--out", out, "--n", 40,
         "--timed", 1, "--procedure", "fixed", "--k", "1,2", "--alone", "--write", tmp_path, "--name", "mine", "--json",
         "--check",
     )  # fmt: skip
     assert code == 1  # these networks were never trained
-    table = json.loads(said)
+    table = json.loads(printed)
     assert [row["setting"] for row in table["rows"]] == ["fixed-k1", "fixed-k2", "fixed-member2"]
-    asked = [json.loads((out / f"fixed-{who}.jsonl").read_text().splitlines()[1]) for who in ("k1", "member2", "k2")]
-    first, second, both = (line["certificate"]["provenance"]["ensemble"]["members"] for line in asked)
+    lines = [json.loads((out / f"fixed-{name}.jsonl").read_text().splitlines()[1]) for name in ("k1", "member2", "k2")]
+    first, second, both = (line["certificate"]["provenance"]["ensemble"]["members"] for line in lines)
     assert [*first, *second] == both == [member.sha256 for member in describe("two", zoo=zoo).members]
     assert [figure["name"] for figure in table["figures"]] == [
         "ACR of 2 members / of the best one alone",
@@ -238,9 +242,9 @@ def test_several_processes_record_and_the_last_computes_nothing(
     before = {path: path.read_bytes() for path in tapes.glob("*.tape")}
     assert before
 
-    code, said = benchmark(*members, "--record", "--images", f"{images}:0:5", "--json")
+    code, printed = benchmark(*members, "--record", "--images", f"{images}:0:5", "--json")
     assert code == 0
-    (cost,) = json.loads(said)["rows"]
+    (cost,) = json.loads(printed)["rows"]
     assert cost["recorded now"] == max(0, 5 - len(before))
     assert cost["evaluations"] == 2 * 256 * cost["recorded now"]
     assert benchmark(*members, "--record", "--images", f"{images}:5:")[0] == 0
@@ -249,10 +253,10 @@ def test_several_processes_record_and_the_last_computes_nothing(
 
     monkeypatch.setattr(Tape, "_record", None)  # no member is run on any sample
     for _ in range(2):
-        code, said = benchmark(*members, "--images", images, "--out", out, "--write", tmp_path, "--json")
+        code, printed = benchmark(*members, "--images", images, "--out", out, "--write", tmp_path, "--json")
         assert code == 0
     assert benchmark(*common, "--consensus", 1, "--images", images, "--out", out, "--json")[0] == 0
-    rows = json.loads(said)["rows"]
+    rows = json.loads(printed)["rows"]
     assert [row["setting"] for row in rows] == ["fixed-k1", "fixed-k2", "fixed-member2"]
     assert [row["evaluations"] for row in rows] == [250, 500, 250]
     assert rows[1]["s/image, computed"] == pytest.approx(2 * rows[0]["s/image, computed"], abs=0.02)
@@ -266,9 +270,19 @@ def test_several_processes_record_and_the_last_computes_nothing(
         pixels = torch.from_numpy(load_images(images).pixels[7])
         question = Question(NOISE, Fixed(n=150))
         engines_own = start(engine, pixels, question, seed=header["run"]["tape"], index=140).result()
-    said = json.loads(engines_own.to_json())
-    del said["digest"], said["provenance"]["started_at"], said["provenance"]["finished_at"]
-    assert said == last["certificate"]
+    expected = json.loads(engines_own.to_json())
+    del expected["digest"], expected["provenance"]["started_at"], expected["provenance"]["finished_at"]
+    assert expected == last["certificate"]
+
+
+@pytest.mark.parametrize("more", [("--noise", "gaussian:sigma=0.5"), ("--sigma", 0.5)])
+def test_both_ways_to_name_a_noise_certify_with_it(
+    zoo: Path, tmp_path: Path, benchmark: Benchmark, more: tuple[object, ...]
+) -> None:
+    arguments = ("evaluate", "--zoo", zoo, "--ensemble", "two", "--images", f"{zoo / 'eight.json'}:0:1", "--n", 20)
+    assert benchmark(*arguments, "--timed", 1, "--procedure", "fixed", "--out", tmp_path, *more)[0] == 0
+    _, line = lines(tmp_path / "fixed-k2.jsonl")
+    assert line["certificate"]["noise"] == {"name": "gaussian", "norm": "l2", "sigma": 0.5}
 
 
 def test_certificates_from_tapes_and_from_the_engine_do_not_mix(
@@ -279,9 +293,9 @@ def test_certificates_from_tapes_and_from_the_engine_do_not_mix(
     taped = (*arguments, "--tape", tmp_path / "tapes")
     assert benchmark(*taped, "--out", tmp_path / "a")[0] == benchmark(*arguments, "--out", tmp_path / "b")[0] == 0
     seed = (tmp_path / "tapes" / "seed").read_text()
-    said = "belongs to another run: tape is"
-    assert f"{said} '{seed}' there and None here" in str(benchmark(*arguments, "--out", tmp_path / "a")[0])
-    assert f"{said} None there and '{seed}' here" in str(benchmark(*taped, "--out", tmp_path / "b")[0])
+    message = "belongs to another run: tape is"
+    assert f"{message} '{seed}' there and None here" in str(benchmark(*arguments, "--out", tmp_path / "a")[0])
+    assert f"{message} None there and '{seed}' here" in str(benchmark(*taped, "--out", tmp_path / "b")[0])
     (tape,) = (tmp_path / "tapes").glob("*.tape")
     tape.write_bytes(tape.read_bytes()[:-1])
     code, _ = benchmark(*taped, "--out", tmp_path / "c")
@@ -303,7 +317,7 @@ def test_a_check_without_a_goal_is_refused(zoo: Path, tmp_path: Path, benchmark:
 
 
 NOISE = Gaussian(0.25)
-FIVE = engines.ensemble(5)
+FIVE = replace(engines.ensemble(5), noise=NOISE)
 
 
 def judged(p: float, procedure: AnyProcedure, radius: float | None) -> Judged:
@@ -313,8 +327,8 @@ def judged(p: float, procedure: AnyProcedure, radius: float | None) -> Judged:
         return [round(p * n), n - round(p * n), 0, 0, 0]
 
     verdict = run(procedure.start(NOISE, radius, alpha=0.001, beta=0.001), sample)
-    said = {"noise": NOISE, "procedure": procedure, "alpha": 0.001, "beta": 0.001, "target_radius": radius}
-    return Judged(Certificate.of(verdict, **said), label=0)
+    fields = {"noise": NOISE, "procedure": procedure, "alpha": 0.001, "beta": 0.001, "target_radius": radius}
+    return Judged(Certificate.of(verdict, **fields), label=0)
 
 
 def evaluated(
@@ -330,7 +344,7 @@ def evaluated(
 
 def test_an_ensemble_is_compared_with_its_best_member_not_its_first() -> None:
     alone = {"k1": 0.90, "member2": 0.95, "member3": 0.80, "member4": 0.85, "member5": 0.91}
-    runs = [evaluated(p, p, members=who) for who, p in alone.items()]
+    runs = [evaluated(p, p, members=name) for name, p in alone.items()]
     gain, weakest = evaluation.member_figures([*runs, evaluated(0.97, 0.99)], 5)
     acr = {p: runs_p.judged[0].correct_radius for p, runs_p in zip(alone.values(), runs, strict=True)}
     both = [judged(p, Fixed(n=10_000), None).correct_radius for p in (0.97, 0.99)]
@@ -342,13 +356,13 @@ def test_an_ensemble_is_compared_with_its_best_member_not_its_first() -> None:
 
 
 def test_members_that_certify_nothing_reach_no_goal() -> None:
-    runs = [evaluated(0.4, members=who) for who in ("k1", "member2")]
+    runs = [evaluated(0.4, members=name) for name in ("k1", "member2")]
     pair = replace(runs[0].setting, members="k2", ensemble=replace(FIVE, members=FIVE.members[:2]))
     gain, _ = evaluation.member_figures([*runs, replace(runs[0], setting=pair)], 2)
     assert not gain.reached
 
 
-def test_a_disagreement_between_the_boundaries_is_told_from_one_that_is_not() -> None:
+def test_a_disagreement_between_the_boundaries_differs_from_one_that_is_not() -> None:
     """At r = .25 p0 is .8413; Certify with 10,000 samples proves it from .8524 on, CertifyAdp from .845 on."""
     fixed = evaluated(0.848, 0.97, 0.60)
     adaptive = evaluated(0.848, 0.50, 0.60, procedure=Adaptive(), radius=0.25)
@@ -381,7 +395,7 @@ def test_p_a_is_estimated_from_every_sample_but_never_as_no_class() -> None:
 
 def test_samples_that_two_certificates_share_count_once_for_p_a(tmp_path: Path) -> None:
     image = engines.images(1)[0]
-    with Tapes(tmp_path, FIVE, sigma=0.25).open(image, 0) as tape:
+    with Tapes(tmp_path, FIVE, NOISE).open(image, 0) as tape:
         short, long = (playback.certify(tape, Question(NOISE, Fixed(n=n)), FIVE) for n in (50, 500))
     with Engine(FIVE) as engine:
         other = start(engine, image, Question(NOISE, Fixed(n=300)), seed="another").result()
@@ -390,41 +404,41 @@ def test_samples_that_two_certificates_share_count_once_for_p_a(tmp_path: Path) 
 
 
 def test_the_paper_stands_beside_what_it_measured_too() -> None:
-    said = replace(describe("cifar10-resnet20-gaussian-0.25"), method="gaussian")
+    description = replace(describe("cifar10-resnet20-gaussian-0.25"), method="gaussian")
     ours = evaluated(0.9).setting
-    found = paper.published(said, ours, "cifar10-test")
+    found = paper.published(description, ours, "cifar10-test")
     assert found is not None
     assert (found.acr, *found.accuracies.values()) == (0.5, 80.2, 65.4, 50.4, 36.8)
-    assert paper.published(said, evaluated(0.9, members="k3").setting, "cifar10-test") == paper.RESNET20[3]
+    assert paper.published(description, evaluated(0.9, members="k3").setting, "cifar10-test") == paper.RESNET20[3]
     others = [
-        (said, evaluated(0.9, members="k2").setting, "cifar10-test"),
-        (said, evaluated(0.9, members="member1").setting, "cifar10-test"),
-        (said, ours, "mnist"),
-        (replace(said, method="macer"), ours, "cifar10-test"),
-        (said, replace(ours, question=replace(ours.question, noise=Gaussian(0.5))), "cifar10-test"),
-        (said, replace(ours, ensemble=ours.ensemble.with_(consensus=3)), "cifar10-test"),
-        (said, evaluated(0.9, procedure=Adaptive(), radius=0.25).setting, "cifar10-test"),
+        (description, evaluated(0.9, members="k2").setting, "cifar10-test"),
+        (description, evaluated(0.9, members="member1").setting, "cifar10-test"),
+        (description, ours, "mnist"),
+        (replace(description, method="macer"), ours, "cifar10-test"),
+        (description, replace(ours, question=replace(ours.question, noise=Gaussian(0.5))), "cifar10-test"),
+        (description, replace(ours, ensemble=ours.ensemble.with_(consensus=3)), "cifar10-test"),
+        (description, evaluated(0.9, procedure=Adaptive(), radius=0.25).setting, "cifar10-test"),
     ]
     assert [paper.published(*other) for other in others] == [None] * 7
 
 
 def described(*records: dict[str, Any]) -> Description:
-    members = tuple(MemberFile(f"{i}.safetensors", f"{i:064}", 1, training=said) for i, said in enumerate(records))
-    return Description("cifar-resnet20", CIFAR10, (3, 32, 32), 0.25, members, method="gaussian")
+    members = tuple(MemberFile(f"{i}.safetensors", f"{i:064}", 1, training=record) for i, record in enumerate(records))
+    return Description("cifar-resnet20", CIFAR10, (3, 32, 32), NOISE, members, method="gaussian")
 
 
 def test_the_report_says_what_training_cost_and_how_far_n_reaches() -> None:
     records = [{"preset": "one-cycle", "epochs": 16, "seconds": seconds} for seconds in (5800.2, 5700.0)]
     images = Images("cifar10-test", np.zeros((1, 3, 4, 4), np.uint8), np.zeros(1, np.int64), CIFAR10)
     runs = [evaluated(0.9, members="k1"), evaluated(0.95)]
-    said = evaluation.report(runs, images, described(*records), "fixed")
-    assert [row[0] for row in said.rows] == ["fixed-k1", "the paper, k = 1", "fixed-k5", "the paper, k = 5"]
-    assert all(len(row) == len(said.columns) for row in said.rows)
-    notes = " ".join(said.notes)
+    report = evaluation.report(runs, images, described(*records), "fixed")
+    assert [row[0] for row in report.rows] == ["fixed-k1", "the paper, k = 1", "fixed-k5", "the paper, k = 5"]
+    assert all(len(row) == len(report.columns) for row in report.rows)
+    notes = " ".join(report.notes)
     assert "2 members, gaussian, 16 epochs of the preset one-cycle each, 5,700 to 5,800 s each" in notes
     ours, theirs = (0.25 * norm.ppf(0.001 ** (1 / n)) for n in (10_000, 100_000))
     assert f"No radius above {ours:.3f} can be proved with n = 10,000, and none above {theirs:.3f}" in notes
-    values = dict(zip(said.columns, said.rows[0], strict=True))
+    values = dict(zip(report.columns, report.rows[0], strict=True))
     assert values["s/image"] == 2.0
     assert values["TimeRF"] == round(100_100 * 0.001 / 2, 2)
     assert "do not tell" in evaluation.budget(described(*records, {}))
@@ -439,8 +453,8 @@ def random_images(n: int) -> Images:
 def test_accuracy_is_that_of_the_members_and_of_the_best_under_one_draw() -> None:
     """Computed by the networks themselves, one image after the other, on noise drawn by hand."""
     three, images = engines.ensemble(3), random_images(70).pick([3, 40, *range(41, 70)])
-    found = accuracy.right_answers(three, images, 0.25, seed="s", batch=8)
-    stream = NoiseStream("s", 0, engines.SHAPE, torch.device("cpu"))
+    found = accuracy.right_answers(three, images, NOISE, seed="s", batch=8)
+    stream = NoisyImage(NOISE, torch.zeros(engines.SHAPE), "s", 0)
     right = np.zeros(5, int)
     for pixels, label, index in zip(images.pixels, images.labels, images.indices.tolist(), strict=True):
         x = torch.from_numpy(pixels) / 255 + 0.25 * stream.block(index // 32)[index % 32]
@@ -467,10 +481,10 @@ def test_accuracy_leaves_out_the_hold_out(ranked: Path, tmp_path: Path, benchmar
     arguments = ("accuracy", "--zoo", ranked, "--ensemble", "two", "--data", "/data/cifar10")
     code, out = benchmark(*arguments, "--json", "--write", tmp_path)
     assert code == 0
-    said = json.loads(out)
-    assert "98 images of cifar10-test (all but the hold-out)" in said["notes"][0]
-    assert [row["classifier"].split(",")[0] for row in said["rows"]] == ["member 1", "member 2", "the 2 best"]
-    for row in said["rows"]:
+    table = json.loads(out)
+    assert "98 images of cifar10-test (all but the hold-out)" in table["notes"][0]
+    assert [row["classifier"].split(",")[0] for row in table["rows"]] == ["member 1", "member 2", "the 2 best"]
+    for row in table["rows"]:
         exact = binomtest(round(row["accuracy"] * 98), 98).proportion_ci(0.95)
         assert (row["95 % from"], row["to"]) == pytest.approx((exact.low, exact.high), abs=1e-4)
     assert "`python -m benchmarks accuracy --zoo PATH/TO/zoo" in (tmp_path / "accuracy.md").read_text()

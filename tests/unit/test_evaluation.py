@@ -1,4 +1,4 @@
-"""The paper's figures, on certificates whose figures are known."""
+"""The figures of the paper, computed from certificates for which they are known."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_certified_accuracy_needs_the_right_class_and_the_radius() -> None:
     assert certified_accuracy(everything, 10.0) == 0
 
 
-def test_stage_shares_tell_where_images_were_decided() -> None:
+def test_stage_shares_say_where_images_were_decided() -> None:
     shares = stage_shares(judged(ADAPTIVE, ADAPTIVE, ABSTAINED, ABSTAINED))
     stages = len(ADAPTIVE.stages)
     assert shares[stages - 1].certified == 50

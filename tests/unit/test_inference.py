@@ -21,7 +21,7 @@ def resnet(seed: int) -> nn.Module:
     torch.manual_seed(seed)
     network = resnet20().eval()
     for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d):  # statistics of their own, or folding would have nothing to do
+        if isinstance(module, nn.BatchNorm2d):  # with the initial statistics folding would change nothing
             module.running_mean.normal_(0, 0.2)
             module.running_var.uniform_(0.5, 2)
     return network
@@ -97,7 +97,7 @@ def test_a_tensor_that_is_read_again_is_not_overwritten() -> None:
 
 
 class Rectified(nn.Module):
-    """A ReLU of the image itself."""
+    """Applies ReLU directly to the image."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(x).flatten(1)
@@ -138,7 +138,7 @@ def test_what_a_network_writes_over_its_input_stays_its_own(optimise: bool, layo
 
 
 class Tied(nn.Module):
-    """Reads the weights of a convolution beside calling it."""
+    """Uses the weights of a convolution directly, besides calling it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ def test_an_optimised_form_with_other_logits_is_not_used(
 
 
 class Branching(nn.Module):
-    """Cannot be traced: it asks a tensor for its truth."""
+    """Cannot be traced, because it branches on the value of a tensor."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.flatten(1)[:, :3] if x.shape[0] and bool(x.sum() < 1e9) else x.flatten(1)[:, 3:6]
@@ -207,14 +207,14 @@ class Mixing(nn.Module):
 
 
 class Careless(nn.Module):
-    """Dropout that eval() does not reach."""
+    """Uses functional dropout, which eval() does not switch off."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.dropout(x.flatten(1)[:, :3] + 1)
 
 
 class Late(nn.Module):
-    """Random in the second half of the rows, a batch of one included."""
+    """Is random in the second half of the rows, and in a batch of one."""
 
     def forward(self, x: Tensor) -> Tensor:
         logits, half = x.flatten(1)[:, :3], len(x) // 2
@@ -222,7 +222,7 @@ class Late(nn.Module):
 
 
 class Leaning(nn.Module):
-    """Adds the row before to every second row."""
+    """Adds the preceding row to every second row."""
 
     def forward(self, x: Tensor) -> Tensor:
         logits = x.flatten(1)[:, :3]
@@ -230,7 +230,7 @@ class Leaning(nn.Module):
 
 
 class Facing(nn.Module):
-    """Adds to every row the one at the same place from the other end."""
+    """Adds to every row the row at the mirrored place of the batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x + 0.1 * x.flip(0)).flatten(1)[:, :3]

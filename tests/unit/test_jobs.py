@@ -1,4 +1,4 @@
-"""What a worker tells of a certification under way, and how it comes to its end."""
+"""A certification under way in a worker: its progress, its checkpoints and its end."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from smoothcert.engine.errors import CheckpointError, ClosedError
 from store import keys, transitions
 from store.commands import Call
 from store.record import Record
-from tests.support.engines import SHAPE, SIGMA, ensemble, images, until
+from tests.support.engines import NOISE, SHAPE, ensemble, images, until
 from workers.clerk import Clerk
-from workers.connection import Server
+from workers.connection import RedisConnection
 from workers.errors import HoldingsError
 from workers.holdings import Holdings
-from workers.jobs import Stored, Work, certify, image_progress
+from workers.jobs import Stored, certify
+from workers.progress import image_progress
 from workers.settings import WorkerSettings
+from workers.work import Work
 
 HELD = ensemble(k=3)
 SEVERAL = {"name": "adaptive", "stages": [32, 64, 4_000_000]}
@@ -43,7 +45,7 @@ def engine() -> Iterator[Engine]:
 def stored(n: int = 1, *, request: dict[str, Any] | None = None) -> Stored:
     file = io.BytesIO()
     np.save(file, np.stack([image.numpy() for image in images(n)]))
-    asked = {"ensemble": "patches", "sigma": SIGMA, "radius": 0.1, "procedure": "sequential", **(request or {})}
+    fields = {"ensemble": "patches", "sigma": NOISE.sigma, "radius": 0.1, "procedure": "sequential", **(request or {})}
     now = time.time()
     record = Record(
         id=f"cert_{secrets.token_hex(8)}",
@@ -53,7 +55,7 @@ def stored(n: int = 1, *, request: dict[str, Any] | None = None) -> Stored:
         queue="q",
         ensemble="patches",
         digest=HELD.digest,
-        request=json.dumps(asked),
+        request=json.dumps(fields),
         images=n,
         seed="seed",
         created_at=now - 5,
@@ -83,14 +85,14 @@ def test_all_images_end_in_certificates_and_sums(engine: Engine) -> None:
     assert work.ended
     assert work.status == "succeeded"
     assert sorted(work.unsaved) == [0, 1, 2]
-    said = [json.loads(text) for text in work.unsaved.values()]
+    certificates = [json.loads(text) for text in work.unsaved.values()]
     progress = work.progress()
     assert (progress.images_done, progress.images_total) == (3, 3)
-    assert progress.samples == sum(each["samples"] for each in said) == work.samples
+    assert progress.samples == sum(each["samples"] for each in certificates) == work.samples
     tally = work.tally(time.time())
     assert tally["certifications:succeeded"] == 1
     assert tally["certificates:certified"] + tally["certificates:abstain"] == 3
-    assert tally["evaluations"] == sum(each["evaluations"] for each in said)
+    assert tally["evaluations"] == sum(each["evaluations"] for each in certificates)
     assert 4 < tally["wait:sum"] < tally["duration:sum"] + 1
 
 
@@ -106,15 +108,23 @@ def test_progress_follows_from_the_draws(engine: Engine) -> None:
     assert seen.class_index == int(np.argmax(checkpoint.draws[0][:-1]))
     assert [look.n for look in seen.looks] == [32, 64]  # fresh samples for every stage
     assert [look.count for look in seen.looks] == [draw[seen.class_index] for draw in checkpoint.draws[1:]]
-    assert seen.p_interval == (lower_bound(seen.count, seen.n, 1e-18), upper_bound(seen.count, seen.n, 1e-18))
+    level = 1e-18 / len(SEVERAL["stages"])
+    for look in seen.looks:
+        assert look.p_interval == (lower_bound(look.count, look.n, level), upper_bound(look.count, look.n, level))
+    count, n = seen.count - sum(look.count for look in seen.looks), seen.n - 32 - 64
+    expected = (lower_bound(count, n, level), upper_bound(count, n, level)) if n else None
+    assert seen.p_interval == expected, "of the stage alone"
     assert seen.samples >= seen.n + 100
 
 
 def test_samples_that_are_kept_add_up_in_the_looks(engine: Engine) -> None:
-    asked = {"procedure": {**SEVERAL, "keep_samples": True}, "radius": 0.0, "alpha": 1e-18, "beta": 1e-18}
-    work, _ = begin(engine, stored(1, request=asked))
+    question = {"procedure": {**SEVERAL, "keep_samples": True}, "radius": 0.0, "alpha": 1e-18, "beta": 1e-18}
+    work, _ = begin(engine, stored(1, request=question))
     until(lambda: work.live[0].handle.progress.draws >= 3)
-    assert [look.n for look in image_progress(work.live[0]).looks] == [32, 96]
+    seen = image_progress(work.live[0])
+    assert [look.n for look in seen.looks] == [32, 96]
+    level = 1e-18 / len(SEVERAL["stages"])
+    assert seen.p_interval == (lower_bound(seen.count, seen.n, level), upper_bound(seen.count, seen.n, level))
     work.cancel()
 
 
@@ -157,22 +167,22 @@ def test_a_checkpoint_survives_its_way_through_json(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "said"),
+    ("change", "code", "detail"),
     [
         ({"digest": "0" * 64}, "ensemble_changed", "0" * 64),
-        ({"request": '{"ensemble": "patches"}'}, "internal", "sigma"),
+        ({"request": '{"ensemble": "patches"}'}, "internal", "noise"),
         ({"request": '{"ensemble": "other", "sigma": 0.25}'}, "ensemble_changed", "other"),
         ({"request": "nonsense"}, "internal", "ValidationError"),
         ({"seed": ""}, "internal", "seed"),
     ],
 )
-def test_what_cannot_be_begun_fails_and_says_why(engine: Engine, change: Any, code: str, said: str) -> None:
+def test_what_cannot_be_begun_fails_and_says_why(engine: Engine, change: Any, code: str, detail: str) -> None:
     given = stored(2)
     work, _ = begin(engine, replace(given, record=replace(given.record, **change)))
     assert work.ended
     assert work.failure is not None
     assert work.failure.code == code
-    assert said in work.failure.detail
+    assert detail in work.failure.detail
     assert work.status == "failed"
 
 
@@ -267,28 +277,28 @@ def test_a_work_that_only_waits_to_be_written_down_wants_nothing_of_the_engine(e
 
 
 def test_what_redis_did_not_hear_is_told_again(engine: Engine) -> None:
-    class Deaf(Server):
-        """Goes away once, then listens."""
+    class Deaf(RedisConnection):
+        """Fails once, then answers."""
 
         def __init__(self) -> None:
-            self.heard: list[Call] = []
+            self.received: list[Call] = []
             self.away = True
 
         def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:
             if self.away:
                 self.away = False
                 raise DisconnectedError
-            self.heard += calls
+            self.received += calls
             return [(True, "running") for _ in calls]
 
     work, _ = begin(engine, stored(request={"procedure": SEVERAL}))
     until(lambda: work.samples > 0)
     work.saved_at = -math.inf
-    server = Deaf()
-    clerk = Clerk(server, WorkerSettings(checkpoint_s=1000, progress_s=0.01))
+    connection = Deaf()
+    clerk = Clerk(connection, WorkerSettings(checkpoint_s=1000, progress_s=0.01))
     clerk.take(work)
-    until(lambda: clerk._tell() or server.heard)
-    assert keys.checkpoints(work.record.id) in str(server.heard[0].arguments)
+    until(lambda: clerk._report() or connection.received)
+    assert keys.checkpoints(work.record.id) in str(connection.received[0].arguments)
     work.cancel()
 
 

@@ -85,8 +85,8 @@ def test_another_run_may_begin_where_nothing_was_finished(tmp_path: Path) -> Non
 def test_damage_in_the_middle_is_named(tmp_path: Path, damaged: str) -> None:
     path = tmp_path / "ledger.jsonl"
     path.write_text(f'{{"run": {{}}}}\n{damaged}\n{{"image": 2}}\n')
-    said = r"line 2 cannot be read: .* remove that line and those after it"
-    with Ledger(path, {}) as ledger, pytest.raises(LedgerError, match=said):
+    message = r"line 2 cannot be read: .* remove that line and those after it"
+    with Ledger(path, {}) as ledger, pytest.raises(LedgerError, match=message):
         list(ledger)
 
 
@@ -94,13 +94,13 @@ def test_damage_in_the_middle_is_named(tmp_path: Path, damaged: str) -> None:
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "notes.json"
     path.write_text(text)
-    with pytest.raises(LedgerError, match="is not a file of finished work"):
+    with pytest.raises(LedgerError, match="is not a ledger and would be overwritten"):
         Ledger(path, RUN)
     assert path.read_text() == text
 
 
 def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="/dev/full is no regular file"):
+    with pytest.raises(LedgerError, match="/dev/full is not a regular file"):
         Ledger(Path("/dev/full"), RUN)
 
 

@@ -1,4 +1,4 @@
-"""`python -m models`, on a small CIFAR-10 in the form of sheets that is made here."""
+"""`python -m models`, on an artificial CIFAR-10 in the form of sheets."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from models.data import DataError, load_cifar10
 from models.registry import load
 from models.resnet import resnet20
 from models.training.checkpoint import write_safetensors
+from tests.support.blur import known_blur
 from tests.support.disk import full_disk
 
 ROOT = Path(__file__).parents[2]
@@ -42,11 +43,11 @@ class Done:
 
 
 def models(*arguments: object) -> Done:
-    """What the command line gives, without a process of its own, which would import torch anew."""
+    """Run the command line in this process, since a new process would import torch again."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
         run([*map(str, arguments)])
-    if isinstance(end.value.code, str):  # a sentence that Python would print, and exit with 1
+    if isinstance(end.value.code, str):  # sys.exit with a sentence: Python prints it and exits with 1
         return Done(1, out.getvalue(), end.value.code)
     return Done(end.value.code or 0, out.getvalue(), err.getvalue())
 
@@ -120,8 +121,11 @@ def test_a_damaged_sheet_is_named(data: Path, tmp_path: Path, damage: str) -> No
 
 
 def test_show_lists_the_ensembles_and_their_members(zoo: Path) -> None:
-    assert "three" in models("show", "--zoo", zoo).stdout
-    assert "member-2.safetensors" in models("show", "three", "--zoo", zoo).stdout
+    every, one = models("show", "--zoo", zoo).stdout, models("show", "three", "--zoo", zoo).stdout
+    assert "three" in every
+    assert "noise gaussian, sigma 0.25, method unknown" in every
+    assert "member-2.safetensors" in one
+    assert "noise gaussian, sigma 0.25" in " ".join(one.split())
 
 
 def test_a_bad_ensemble_is_named_beside_the_good_ones(zoo: Path) -> None:
@@ -143,12 +147,13 @@ def test_add_takes_a_sensible_number_of_classes(tmp_path: Path, classes: str) ->
 def test_rank_orders_the_members_and_fits_their_weights(zoo: Path, data: Path) -> None:
     done = models("rank", "three", "--data", data, "--holdout", "1::100", "--draws", 1, "--zoo", zoo)
     assert done.returncode == 0, done.stderr
-    said = tomllib.loads((zoo / "three" / "ensemble.toml").read_text())
-    accuracies = [said["ranking"]["accuracies"][member["sha256"]] for member in said["members"]]
+    table = tomllib.loads((zoo / "three" / "ensemble.toml").read_text())
+    accuracies = [table["ranking"]["accuracies"][member["sha256"]] for member in table["members"]]
     assert accuracies == sorted(accuracies, reverse=True)
-    assert said["ranking"]["holdout"] == "1::100"
-    assert said["ranking"]["images"] == 100
-    assert set(said["weights"]) == {member["sha256"] for member in said["members"]}
+    assert table["ranking"]["holdout"] == "1::100"
+    assert table["ranking"]["images"] == 100
+    assert table["ranking"]["sigma"] == 0.25
+    assert set(table["weights"]) == {member["sha256"] for member in table["members"]}
     assert load("three", zoo=zoo, voting="weighted").voting == "weighted"
 
 
@@ -172,10 +177,15 @@ def test_a_card_may_lie_beside_the_members_and_nothing_else(zoo: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "seen"),
     [
-        (["show", "nobody"], "no ensemble 'nobody'"),
-        (["show", "../three"], "is no name"),
+        (["show", "unknown"], "no ensemble 'unknown'"),
+        (["show", "../three"], "is not a name"),
         (["add", "x", "nowhere.safetensors", "--architecture", "cifar-resnet20"], "nowhere.safetensors"),
         (["rank", "three", "--data", "/nowhere"], "/nowhere"),
+        (["rank", "three", "--data", "/nowhere", "--sigma", "0"], "sigma must be positive and finite, got 0.0"),
+        (["rank", "three", "--data", "/nowhere", "--noise", "loud"], "noise 'loud': must be one of 'gaussian'"),
+        (["add", "x", "y.pt", "--sigma", "1", "--noise", "gaussian:sigma=2"], "the noise is gaussian, sigma 2"),
+        (["add", "x", "y.pt", "--noise", "gaussian"], "noise 'gaussian': gaussian.sigma: is missing"),
+        (["add", "x", "y.pt", "--mean", "0.5", "--std", "0"], "every std positive"),
     ],
 )
 def test_bad_input_is_one_sentence(zoo: Path, arguments: list[str], seen: str) -> None:
@@ -185,14 +195,14 @@ def test_bad_input_is_one_sentence(zoo: Path, arguments: list[str], seen: str) -
 
 
 def test_a_user_sees_the_sentence_and_no_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "models", "show", "nobody", "--zoo", str(tmp_path)]
+    command = [sys.executable, "-m", "models", "show", "unknown", "--zoo", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 1
-    assert done.stderr == f"error: no ensemble 'nobody' in {tmp_path}; there are: none\n"
+    assert done.stderr == f"error: no ensemble 'unknown' in {tmp_path}; there are: none\n"
 
 
 class Thread(threading.Thread):
-    """A member in a thread of this process, where a process of its own would import torch anew."""
+    """A member in a thread of this process, since a new process would import torch again."""
 
     exitcode = 0
 
@@ -207,7 +217,7 @@ class Thread(threading.Thread):
 
 
 class Threads:
-    """Stands for a context of multiprocessing."""
+    """Takes the place of a multiprocessing context."""
 
     Process = Thread
     Queue = queue.Queue
@@ -223,7 +233,7 @@ def in_threads(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def folder(data: Path, tmp_path: Path) -> Path:
-    """All sheets of a CIFAR-10; the digests of the training sheets are not in the manifest."""
+    """All sheets of a CIFAR-10, without digests of the training sheets in the manifest."""
     copied = Path(shutil.copytree(data, tmp_path / "cifar10"))
     for i in range(1, 6):
         shutil.copy(data / "test_batch.webp", copied / f"data_batch_{i}.webp")
@@ -231,12 +241,10 @@ def folder(data: Path, tmp_path: Path) -> Path:
 
 
 def cut(path: Path) -> None:
-    """Leave the beginning of a file."""
     path.write_bytes(path.read_bytes()[:1000])
 
 
 def labels(folder: Path, **changed: Any) -> None:
-    """Write other labels."""
     found = dict(np.load(folder / "labels.npz"))
     np.savez(folder / "labels.npz", **{**found, **changed})
 
@@ -271,33 +279,40 @@ def test_train_names_what_is_wrong_with_its_data(folder: Path, tmp_path: Path, d
 def test_what_ends_a_member_in_its_own_process_is_one_sentence(tmp_path: Path) -> None:
     done = models("train", "--data", "/nowhere", "--out", tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: member 0: /nowhere: neither MANIFEST.json")
+    assert done.stderr.startswith("error: member 0: /nowhere: holds neither MANIFEST.json")
 
 
 @pytest.mark.parametrize(
     ("arguments", "seen"),
     [
-        (["--method", "hope"], "--method 'hope' is none of gaussian"),
-        (["--preset", "long"], "--preset 'long' is none of paper"),
-        (["--seeds", "one"], "--seeds 'one'"),
+        (
+            ["--method", "hope"],
+            "--method must be one of gaussian, augmentation, consistency, smoothadv, macer; got 'hope'",
+        ),
+        (["--preset", "long"], "--preset must be one of paper, one-cycle; got 'long'"),
+        (["--seeds", "one"], "--seeds must be like 0,1,2, got 'one'"),
         (["--seeds", "1,2,1"], "--seeds '1,2,1' has a seed twice"),
-        (["--jobs", "0"], "--jobs 0"),
-        (["--sigma", "-0.25"], "--sigma -0.25"),
-        (["--sigma", "nan"], "--sigma nan"),
+        (["--jobs", "0"], "--jobs must be at least 1, got 0"),
+        (["--sigma", "-0.25"], "--sigma must be zero or more and finite, got -0.25"),
+        (["--sigma", "nan"], "--sigma must be zero or more and finite, got nan"),
+        (["--noise", "gaussian:sigma=-1"], "gaussian.sigma: "),
+        (["--noise", "test-blur:reach=0.5"], "the method gaussian is defined for Gaussian noise alone, got test-blur"),
+        (["--sigma", "0", "--ensemble", "clean"], "--sigma 0 trains without noise: leave --ensemble out"),
         (["--ensemble", "three"], "three exists already"),
-        (["--ensemble", "../three"], "'../three' is no name"),
+        (["--ensemble", "../three"], "'../three' is not a name"),
         (["--out", __file__], f"cannot write {__file__}: "),
     ],
 )
 def test_train_refuses_bad_options_before_it_starts(zoo: Path, tmp_path: Path, arguments: list[str], seen: str) -> None:
-    done = models("train", "--data", "/nowhere", "--out", tmp_path / "out", "--zoo", zoo, *arguments)
+    with known_blur():
+        done = models("train", "--data", "/nowhere", "--out", tmp_path / "out", "--zoo", zoo, *arguments)
     assert done.returncode == 1
     assert seen in done.stderr
     assert "member 0" not in done.stderr
 
 
 def trained(folder: Path, seed: int) -> Path:
-    """Weights as `train` leaves them."""
+    """Weights with a record, as `train` writes them."""
     torch.manual_seed(seed)
     folder.mkdir(exist_ok=True)
     record = {
@@ -313,11 +328,22 @@ def test_train_makes_an_ensemble_of_finished_members(data: Path, tmp_path: Path)
     command = ("train", "--data", data, "--out", tmp_path / "out", "--seeds", "4,7", "--preset", "one-cycle")
     done = models(*command, "--ensemble", "both", "--zoo", tmp_path / "zoo")
     assert done.returncode == 0, done.stderr
-    said = tomllib.loads((tmp_path / "zoo" / "both" / "ensemble.toml").read_text())
-    assert [member["file"] for member in said["members"]] == [file.name for file in files]
-    assert [member["training"]["seed"] for member in said["members"]] == [4, 7]
-    assert (said["sigma"], said["method"], said["classes"]) == (0.25, "gaussian", CLASSES)
+    table = tomllib.loads((tmp_path / "zoo" / "both" / "ensemble.toml").read_text())
+    assert [member["file"] for member in table["members"]] == [file.name for file in files]
+    assert [member["training"]["seed"] for member in table["members"]] == [4, 7]
+    assert (table["sigma"], table["method"], table["classes"]) == (0.25, "gaussian", CLASSES)
     assert load("both", zoo=tmp_path / "zoo").members[1].digest == hashlib.sha256(files[1].read_bytes()).hexdigest()
+
+
+def test_add_takes_any_noise(tmp_path: Path) -> None:
+    file = trained(tmp_path / "out", 4)
+    with known_blur():
+        done = models("add", "one", file, "--noise", "test-blur:reach=0.5", "--zoo", tmp_path / "zoo")
+        assert done.returncode == 0, done.stderr
+        assert "noise test-blur, reach 0.5" in models("show", "--zoo", tmp_path / "zoo").stdout
+    table = tomllib.loads((tmp_path / "zoo" / "one" / "ensemble.toml").read_text())
+    assert table["noise"] == {"name": "test-blur", "reach": 0.5, "norm": "l1"}
+    assert "sigma" not in table
 
 
 def test_a_full_disk_leaves_no_half_of_an_ensemble(zoo: Path, data: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian, Noise
 from smoothcert.procedures import certify_adaptive, certify_sequential, run
+from tests.support.blur import Blur
 
 sigmas = st.floats(0.01, 10)
 probabilities = st.floats(1e-9, 1 - 1e-9)
@@ -63,22 +63,8 @@ def test_p_lower_must_be_a_probability(p: float) -> None:
         Gaussian(0.25).radius(p)
 
 
-@dataclass(frozen=True)
-class Uniform:
-    """Uniform noise on [-reach, reach]: l1 radii of 2 * reach * (p - 1/2)."""
-
-    reach: float
-    norm: str = "l1"
-
-    def radius(self, p_lower: float) -> float:
-        return 2 * self.reach * (p_lower - 0.5)
-
-    def probability(self, radius: float) -> float:
-        return 0.5 + radius / (2 * self.reach)
-
-
 def test_another_noise_is_one_more_class() -> None:
-    noise: Noise = Uniform(1.0)
+    noise: Noise = Blur(1.0)
     rng = np.random.default_rng(1)
 
     def sample(n: int) -> np.ndarray:

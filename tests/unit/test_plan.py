@@ -114,7 +114,7 @@ def test_expected_samples_are_what_many_runs_average(procedure: AnyProcedure, p_
     planned = plan(procedure, NOISE, 0.25, alpha=0.05, beta=0.05)
     rng = np.random.default_rng(7)
 
-    def estimate_only(n: int) -> np.ndarray:  # the plan speaks of the class once it is chosen
+    def estimate_only(n: int) -> np.ndarray:  # the plan begins when the class has been chosen
         return np.array([n, 0, 0]) if n == 100 else np.array([k := int(rng.binomial(n, p_a)), n - k, 0])
 
     target = None if procedure.name == "fixed" else 0.25

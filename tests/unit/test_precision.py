@@ -15,7 +15,7 @@ def test_float32_needs_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_precision_is_named() -> None:
-    with pytest.raises(PrecisionError, match="'float8' is none of float32, bfloat16, float16"):
+    with pytest.raises(PrecisionError, match="must be one of float32, bfloat16, float16; got 'float8'"):
         require("float8")
 
 

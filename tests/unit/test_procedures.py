@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import FrozenInstanceError
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -17,8 +17,10 @@ from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.errors import CountsError, DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import (
+    PROCEDURES,
     Adaptive,
     Fixed,
+    Parameters,
     Procedure,
     Sequential,
     certify,
@@ -28,6 +30,7 @@ from smoothcert.procedures import (
     run,
 )
 from smoothcert.procedures.prediction import two_sided_p_value
+from smoothcert.published import ProcedureList
 from smoothcert.verdict import Verdict, floor_radius
 
 NOISE = Gaussian(0.25)
@@ -220,6 +223,73 @@ def test_sequential_asks_for_its_looks_and_nothing_between() -> None:
         wanted.append(procedure.send(np.array(of(goal - count, wanted[-1]))))
         count = goal
     assert wanted[1:] == looks.steps.tolist()
+
+
+# --- what a procedure says of itself
+
+
+EVERY = [
+    Fixed(),
+    Fixed(n=10),
+    Adaptive(),
+    Adaptive(stages=(7,)),
+    Adaptive(stages=(10, 20, 30), keep_samples=True),
+    Sequential(max_samples=1),
+    Sequential(max_samples=1000),
+    Sequential(max_samples=3000, abandon="lost-certificate"),
+]
+
+
+@pytest.mark.parametrize("procedure", EVERY, ids=repr)
+def test_the_looks_are_counted_without_the_boundaries(procedure: Parameters) -> None:
+    limits = procedure.boundaries(NOISE, 0.25, alpha=0.001, beta=0.001)
+    assert procedure.look_count == len(limits.looks)
+    assert procedure.pooled == limits.pooled
+
+
+@pytest.mark.parametrize("procedure", EVERY, ids=repr)
+def test_the_intervals_of_all_looks_share_alpha(procedure: Parameters) -> None:
+    shares = {"fixed": 1, "adaptive": procedure.look_count, "sequential": 2 * procedure.look_count}
+    assert procedure.interval_alpha(0.001) == pytest.approx(0.001 / shares[procedure.name], rel=1e-15)
+
+
+def test_every_choice_of_a_form_is_a_procedure_of_its_own() -> None:
+    cards = ProcedureList.known().data
+    labels = [variant.label for card in cards for variant in card.variants]
+    assert labels == ["sequential, strict", "sequential, lost-certificate", "adaptive", "adaptive, kept", "fixed"]
+    for card in cards:
+        assert card.title
+        assert card.summary.endswith(".")
+        for variant in card.variants:
+            budget = tuple(int(each) for each in card.budget.default.split())
+            fields = {"name": card.name, **variant.parameters}
+            chosen = PROCEDURES.validate({**fields, card.budget.field: budget if card.budget.several else budget[0]})
+            assert chosen == PROCEDURES.validate(fields), "the default of the input is that of the field"
+            assert (chosen.label, chosen.abandoning) == (variant.label, variant.abandoning)
+            assert (card.targeted, card.budget.field) == (chosen.targeted, chosen.budget)
+
+
+class Wordless(Fixed):
+    """Says of itself what it must, and no more."""
+
+    title: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    name: Literal["wordless"] = "wordless"  # type: ignore[assignment]
+
+
+class Needy(Fixed):
+    name: Literal["needy"] = "needy"  # type: ignore[assignment]
+    help: str
+
+
+def test_a_program_s_own_procedure_is_offered_with_the_words_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: dict[str, type[Parameters]] = {**dict(zip(PROCEDURES.names, PROCEDURES, strict=True))}
+    monkeypatch.setattr(PROCEDURES, "_kinds", {**kinds, "wordless": Wordless, "needy": Needy})
+    names = [card.name for card in ProcedureList.known().data]
+    assert names == ["sequential", "adaptive", "fixed", "wordless"], "one that needs a parameter cannot be chosen"
+    card = ProcedureList.known().data[-1]
+    assert (card.title, card.summary) == ("Wordless", "Says of itself what it must, and no more.")
+    assert (card.budget.help, card.budget.default) == ("The samples that bound p_A.", "100000")
 
 
 # --- predict

@@ -28,7 +28,7 @@ def program() -> bytes:
 
 
 def edited(data: bytes, entry: str, edit: Callable[[bytes], bytes]) -> bytes:
-    """The archive with one entry changed, or added."""
+    """The archive with one entry changed or added."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
         root = old.namelist()[0].partition("/")[0]
@@ -54,7 +54,7 @@ def test_a_program_is_the_network_it_was_made_of(kind: str, script: bytes, progr
 
 def test_the_pickle_of_the_sample_inputs_is_not_executed(program: bytes, tmp_path: Path) -> None:
     bad = edited(program, "data/sample_inputs/model.pt", lambda _: poison(tmp_path / "mark"))
-    with pytest.raises(ProgramError, match="sample inputs are more than tensors"):
+    with pytest.raises(ProgramError, match="sample inputs of the exported program are not plain tensors"):
         read_program("exported", bad)
     assert not (tmp_path / "mark").exists()
 
@@ -62,11 +62,11 @@ def test_the_pickle_of_the_sample_inputs_is_not_executed(program: bytes, tmp_pat
 @pytest.mark.parametrize("prefix", ["opaque_obj_0", "custom_obj_0"])
 def test_an_object_among_the_constants_is_not_unpickled(program: bytes, tmp_path: Path, prefix: str) -> None:
     bad = edited(program, f"data/constants/{prefix}", lambda _: poison(tmp_path / "mark"))
-    with pytest.raises(ProgramError, match=f"entries that are not run here: data/constants/{prefix}"):
+    with pytest.raises(ProgramError, match=f"entries that are not allowed: data/constants/{prefix}"):
         read_program("exported", bad)
     config = {"config": {"x": {"path_name": prefix, "is_param": False, "use_pickle": False, "tensor_meta": None}}}
     bad = edited(program, "data/constants/model_constants_config.json", lambda _: json.dumps(config).encode())
-    with pytest.raises(ProgramError, match=f"'{prefix}' that is no tensor"):
+    with pytest.raises(ProgramError, match=f"'{prefix}' that is not a tensor"):
         read_program("exported", bad)
     assert not (tmp_path / "mark").exists()
 
@@ -82,9 +82,9 @@ def test_pickled_weights_are_not_unpickled(program: bytes) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b"torch.ops.aten.relu.default", b"torch.load", "an operator that is not aten's: torch.load"),
+        (b"torch.ops.aten.relu.default", b"torch.load", "an operator that is not an aten operator: torch.load"),
         (b"Symbol('s", b"print('s", "shape expression that is not a symbol"),
-        (b'"guards_code": []', b'"guards_code": ["print()"]', "with guards, which are code"),
+        (b'"guards_code": []', b'"guards_code": ["print()"]', "has guards, which are code"),
     ],
 )
 def test_code_in_the_graph_is_refused(program: bytes, old: bytes, new: bytes, message: str) -> None:
@@ -115,7 +115,7 @@ def test_a_damaged_table_of_contents_is_refused(kind: str, script: bytes, progra
     data = script if kind == "torchscript" else program
     entry = data.rindex(b"PK\x01\x02")  # the last entry of the zip's central directory
     not_utf8, version_of_zip = with_byte(data, entry + 46, 0xB0), with_byte(data, entry + 6, 0xFF)
-    not_utf8 = with_byte(not_utf8, entry + 9, data[entry + 9] | 0x08)  # a name that says it is UTF-8
+    not_utf8 = with_byte(not_utf8, entry + 9, data[entry + 9] | 0x08)  # the flag that the name is UTF-8
     for damaged in (not_utf8, version_of_zip):
         assert not is_torchscript(damaged)
         assert not is_exported(damaged)
@@ -125,7 +125,7 @@ def test_a_damaged_table_of_contents_is_refused(kind: str, script: bytes, progra
 
 @pytest.mark.parametrize("graph", [b"\xff", b"[]", b"{}", b'{"nodes": [1]}', b"[" * 100_000])
 def test_a_damaged_graph_is_refused(program: bytes, graph: bytes) -> None:
-    with pytest.raises(ProgramError, match="exported file that cannot be read: "):
+    with pytest.raises(ProgramError, match="the exported file cannot be read: "):
         read_program("exported", edited(program, "models/model.json", lambda _: graph))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +12,19 @@ from torch import Tensor, nn
 from models.data import Images
 from models.description import Description, MemberFile
 from models.errors import RankingError
-from models.ranking import HoldOut, fit_weights, rank
+from models.ranking import HoldOut, fit_weights, logits_under_noise, rank
 from models.registry import rewrite
 from models.selection import Selection
 from smoothcert.engine.ensemble import Ensemble, assemble
+from smoothcert.noise import Gaussian
+from tests.support.blur import Blur
 
 CLASSES = ("dark", "bright")
+NOISE = Gaussian(0.25)
 
 
 class Brightness(nn.Module):
-    """Tells dark from bright by the mean pixel, with a logit that is random in a share of the cases."""
+    """Tells dark from bright by the mean pixel, disturbed by a pseudo-random function of one pixel."""
 
     def __init__(self, noise: float) -> None:
         super().__init__()
@@ -28,7 +32,7 @@ class Brightness(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         signal = x.mean((1, 2, 3)) - 0.5
-        junk = self.noise * torch.sin(1000 * x[:, 0, 0, 0])  # of no use, but a function of the image
+        junk = self.noise * torch.sin(1000 * x[:, 0, 0, 0])  # a function of the image without information
         return torch.stack([-(signal + junk), signal + junk], dim=1)
 
 
@@ -39,13 +43,13 @@ def images(rows: int = 60) -> Images:
 
 
 def worst_first() -> tuple[Ensemble, Description]:
-    ensemble = assemble([Brightness(n) for n in (2.0, 0.3, 0.0)], classes=CLASSES, input_shape=(1, 4, 4), sigma=0.25)
+    ensemble = assemble([Brightness(n) for n in (2.0, 0.3, 0.0)], classes=CLASSES, input_shape=(1, 4, 4), noise=NOISE)
     files = tuple(MemberFile(f"m{i}.safetensors", m.digest, 1) for i, m in enumerate(ensemble.members))
-    return ensemble, Description("brightness", CLASSES, (1, 4, 4), 0.25, files)
+    return ensemble, Description("brightness", CLASSES, (1, 4, 4), NOISE, files)
 
 
 def holdout(text: str = "1::2", draws: int = 8) -> HoldOut:
-    return HoldOut(images(), Selection(text), sigma=0.25, draws=draws)
+    return HoldOut(images(), Selection(text), NOISE, draws=draws)
 
 
 def test_members_are_put_in_order_of_their_accuracy_under_noise() -> None:
@@ -59,8 +63,9 @@ def test_members_are_put_in_order_of_their_accuracy_under_noise() -> None:
     assert accuracies == sorted(accuracies, reverse=True)
     assert weights[0] > weights[2]
     assert sum(weights) == pytest.approx(1, abs=1e-5)
-    said = ranked.ranking
-    assert (said.data, said.holdout, said.images, said.draws, said.sigma) == ("squares", "1:", 59, 8, 0.25)
+    ranking = ranked.ranking
+    assert (ranking.data, ranking.holdout, ranking.images, ranking.draws) == ("squares", "1:", 59, 8)
+    assert ranking.noise == NOISE
     assert ranked.digest != description.digest
 
 
@@ -68,6 +73,30 @@ def test_ranking_twice_gives_the_same() -> None:
     ensemble, description = worst_first()
     first = rank(ensemble, replace(description, evaluation="0:1"), holdout("1:"))
     assert rank(ensemble, replace(description, evaluation="0:1"), holdout("1:")) == first
+
+
+def test_the_noise_of_a_ranking_follows_from_its_seed_and_draw() -> None:
+    """A ranking can be repeated: torch.randn, seeded by the first 32 bits of the sha256 of rank/<seed>/<draw>."""
+    ensemble, _ = worst_first()
+    chosen = HoldOut(images(), Selection("1::2"), NOISE, draws=2, seed=3)
+    pixels = torch.from_numpy(images().pixels[1::2]).float() / 255
+    expected = []
+    for draw in range(2):
+        seed = int.from_bytes(hashlib.sha256(f"rank/3/{draw}".encode()).digest()[:4], "big")
+        drawn = torch.randn(pixels.shape, generator=torch.Generator().manual_seed(seed))
+        expected.append(ensemble.logits(pixels + 0.25 * drawn))
+    logits, labels = logits_under_noise(ensemble, chosen)
+    assert torch.equal(logits, torch.cat(expected, dim=1))
+    assert labels.tolist() == [1] * 60
+
+
+def test_members_are_ranked_under_any_noise() -> None:
+    ensemble, description = worst_first()
+    chosen = HoldOut(images(), Selection("1:"), Blur(0.5), draws=2)
+    ranked = rank(ensemble, replace(description, evaluation="0:1"), chosen)
+    assert ranked.members[0].file == "m2.safetensors"
+    assert ranked.ranking is not None
+    assert ranked.ranking.noise == Blur(0.5)
 
 
 def test_a_hold_out_that_overlaps_the_evaluation_images_is_refused() -> None:
@@ -78,14 +107,12 @@ def test_a_hold_out_that_overlaps_the_evaluation_images_is_refused() -> None:
         rank(ensemble, description, holdout("1,40"))
 
 
-def test_a_hold_out_must_have_images_noise_and_the_same_classes() -> None:
+def test_a_hold_out_must_have_images_draws_and_the_same_classes() -> None:
     ensemble, description = worst_first()
     with pytest.raises(RankingError, match="'70:' chooses none of 60 images"):
         holdout("70:")
-    with pytest.raises(RankingError, match="0 draws"):
+    with pytest.raises(RankingError, match="must be at least 1, got 0"):
         holdout(draws=0)
-    with pytest.raises(RankingError, match="sigma = 0"):
-        HoldOut(images(), Selection("1::2"), sigma=0.0)
     with pytest.raises(RankingError, match="classes of the data"):
         rank(replace(ensemble, classes=("dark", "light")), description, holdout())
 

@@ -50,8 +50,8 @@ def test_another_seed_is_found_out(certificate: Certificate) -> None:
     provenance = certificate.provenance.model_copy(update={"sampling": sampling})
     forged = signed(certificate.model_copy(update={"provenance": provenance}))
     assert any(
-        said.startswith(("selection", "stages", "evaluations"))
-        for said in replay(forged, torch.from_numpy(IMAGES[5])).differences
+        difference.startswith(("selection", "stages", "evaluations"))
+        for difference in replay(forged, torch.from_numpy(IMAGES[5])).differences
     )
 
 

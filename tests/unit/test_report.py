@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
+
 import pytest
 
+from smoothcert.errors import SmoothcertError
 from smoothcert.evaluation import Judged
+from smoothcert.extras import MissingExtraError
+from smoothcert.plot import pyplot
 from smoothcert.procedures import Adaptive, Fixed
 from smoothcert.report import Report, csv_text, markdown_table, ticks
 from tests.support.certificates import certificate_of
@@ -20,7 +27,7 @@ def test_the_curve_has_round_radii_and_ends_at_the_last(end: float, count: int) 
 
 
 def test_the_curve_ends_where_it_would_mean_nothing() -> None:
-    """At the target, which is not to be surpassed, or at the most that the samples can prove."""
+    """It ends at the target radius or, without one, at the largest radius that the samples can prove."""
     adaptive, fixed = certificate_of(Adaptive(), 0.9), certificate_of(Fixed(n=1000), 0.9)
     assert adaptive.target_radius is not None
     assert Report("x", ["a"], [Judged(adaptive, 0)]).curve[-1][0] == adaptive.target_radius
@@ -28,14 +35,55 @@ def test_the_curve_ends_where_it_would_mean_nothing() -> None:
     assert Report("x", ["a"], [Judged(fixed, 0)]).curve[-1][0] == pytest.approx(most, abs=1e-6)
 
 
-def test_the_question_is_told_in_words() -> None:
+def test_the_question_is_stated_in_words() -> None:
     certificate = certificate_of(Adaptive(), 0.9)
-    said = Report("x", ["a"], [Judged(certificate, 0)]).question
-    assert said == (
+    assert Report("x", ["a"], [Judged(certificate, 0)]).question == (
         "procedure adaptive, n0 100, stages 100 1000 10000 120000, keep_samples False, "
-        f"radius {certificate.target_radius:g}, sigma {certificate.noise.sigma:g}, "
+        f"radius {certificate.target_radius:g}, noise {certificate.noise.label}, "
         f"alpha {certificate.alpha:g}, beta {certificate.beta:g}"
     )
+
+
+def test_a_notebook_shows_the_figures_and_the_curve_escaped() -> None:
+    report = Report("<x>", ["a"], [Judged(certificate_of(Adaptive(), 0.9), 1)])
+    html = report._repr_html_()
+    assert "&lt;x&gt;" in html
+    assert "<x>" not in html
+    assert report._repr_markdown_() == report.markdown()
+    for name in report.figures:
+        assert f"<td>{name}</td>" in html
+    assert html.count("<tr>") == 2 + len(report.figures) + len(report.curve)
+
+
+def test_the_table_of_pandas_has_a_row_for_each_image() -> None:
+    pytest.importorskip("pandas")
+    judged = [Judged(certificate_of(Adaptive(), p), 1) for p in (0.9, 0.5)]
+    table = Report("x", ["a", "b"], judged).to_pandas()
+    assert list(table["image"]) == ["a", "b"]
+    assert list(table["decision"]) == ["certified", "abstain"]
+    assert list(table["samples"]) == [each.certificate.samples for each in judged]
+
+
+def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=re.escape("Report.to_pandas needs pandas: pip install pandas")):
+        Report("x", ["a"], [Judged(certificate_of(Adaptive(), 0.9), 1)]).to_pandas()
+
+
+def test_a_picture_is_a_figure_that_a_notebook_shows(tmp_path: Path) -> None:
+    report = Report("x", ["a"], [Judged(certificate_of(Adaptive(), 0.9), 1)])
+    figure = report.plot(tmp_path / "report.png")
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+    assert figure.axes[0].lines[0].get_ydata()[0] == 100  # the one image is right and certified at radius 0
+    with pytest.raises(SmoothcertError, match="cannot write the picture"):
+        report.plot(tmp_path / "nowhere" / "report.png")
+
+
+def test_a_picture_without_matplotlib_says_which_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=re.escape("needs matplotlib: pip install 'smoothcert[plot]'")):
+        pyplot()
 
 
 def test_tables_are_written_as_others_read_them() -> None:

@@ -9,19 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from smoothcert.engine.sampling import BLOCK, Kept, NoiseStream, block_seed, stream_key
+from smoothcert.engine.sampling import BLOCK, Kept, NoisyImage, block_seed, stream_key
+from smoothcert.noise import Gaussian
 
-CPU = torch.device("cpu")
 SHAPE = (3, 4, 4)
+UNIT = Gaussian(1.0)
 
 
-def stream(seed: str = "a", image: int = 0) -> NoiseStream:
-    return NoiseStream(seed, image, SHAPE, CPU)
+def stream(seed: str = "a", image: int = 0) -> NoisyImage:
+    """A black image, so that its noisy copies are the noise itself."""
+    return NoisyImage(UNIT, torch.zeros(SHAPE), seed, image)
 
 
-def rows(noise: NoiseStream, start: int, count: int, sigma: float = 1.0) -> torch.Tensor:
+def rows(noisy: NoisyImage, start: int, count: int) -> torch.Tensor:
     out = torch.empty((count, *SHAPE))
-    noise.perturb(out, torch.zeros(SHAPE), sigma, start)
+    noisy.sample(out, start)
     return out
 
 
@@ -46,7 +48,7 @@ def test_noise_is_the_same_in_every_batch_shape(size: int) -> None:
 
 def test_pixels_are_moved_by_sigma_times_the_noise() -> None:
     pixels, out = torch.rand(SHAPE), torch.empty((40, *SHAPE))
-    stream().perturb(out, pixels, 0.25, 7)
+    NoisyImage(Gaussian(0.25), pixels, "a", 0).sample(out, 7)
     assert torch.allclose(out, pixels + 0.25 * rows(stream(), 7, 40), atol=1e-6)
     assert out.min() < 0, "noise is added without clipping"
 
@@ -78,10 +80,10 @@ def test_seed_and_image_cannot_be_mistaken_for_another_pair() -> None:
 
 
 def test_blocks_are_kept_but_not_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = NoiseStream("a", 0, (3, 64, 64), CPU).block(0).nbytes
+    size = NoisyImage(UNIT, torch.zeros(3, 64, 64), "a", 0).block(0).nbytes
     kept = Kept(3 * size)
     monkeypatch.setattr("smoothcert.engine.sampling.KEPT", kept)
-    streams = [NoiseStream("a", image, (3, 64, 64), CPU) for image in range(5)]
+    streams = [NoisyImage(UNIT, torch.zeros(3, 64, 64), "a", image) for image in range(5)]
     first = [each.block(1) for each in streams]
     assert kept.bytes == 3 * size
     assert [each.block(1) is before for each, before in zip(streams[2:], first[2:], strict=True)] == [True] * 3

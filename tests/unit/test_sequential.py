@@ -137,7 +137,7 @@ def test_boundaries_are_read_back_from_disk(store: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("value", [None, [], [[1], [2], [3]], [[32, 500], [1], [1]], "x", [[10**30], [1], [1]]])
-def test_a_whole_entry_of_another_shape_is_not_believed(store: Path, value: object) -> None:
+def test_an_undamaged_entry_of_another_shape_is_not_used(store: Path, value: object) -> None:
     first = make(1.0, "strict", 500)
     (entry,) = store.iterdir()
     cache.save(json.loads(entry.read_text())["key"], value)
@@ -163,17 +163,17 @@ def test_a_damaged_entry_is_computed_again(store: Path, damage: str) -> None:
     assert make(1.0, "strict", 500).certify.tolist() == first.certify.tolist()
 
 
-def test_an_altered_entry_is_not_believed(store: Path) -> None:
+def test_an_altered_entry_is_not_used(store: Path) -> None:
     first = make(1.0, "strict", 500)
     (entry,) = store.iterdir()
-    said = json.loads(entry.read_text())
-    said["value"][1][-1] -= 1
-    entry.write_text(json.dumps(said))
+    fields = json.loads(entry.read_text())
+    fields["value"][1][-1] -= 1
+    entry.write_text(json.dumps(fields))
     boundaries.cache_clear()
     assert make(1.0, "strict", 500).certify.tolist() == first.certify.tolist()
 
 
-def test_a_store_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_written_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("SMOOTHCERT_CACHE", str(tmp_path / "file" / "store"))
     boundaries.cache_clear()

@@ -1,4 +1,4 @@
-"""Tapes: one pass over the samples answers every setting, and says what the engine says."""
+"""Tapes: one pass over the samples answers every setting, with the certificates of the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.form import Form
 from smoothcert.errors import DomainError, LedgerError
-from smoothcert.noise import Gaussian
+from smoothcert.noise import Gaussian, Noise
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
 from smoothcert.question import Question
 from smoothcert.verification import verify
@@ -55,14 +55,14 @@ def views(ensemble: Ensemble) -> dict[str, Ensemble]:
     return found
 
 
-def tapes(folder: Path, ensemble: Ensemble = FOUR, **more: float) -> Tapes:
-    return Tapes(folder, ensemble, **{"sigma": 0.25, "batch": 96, **more})  # type: ignore[arg-type]
+def tapes(folder: Path, ensemble: Ensemble = FOUR, noise: Noise = NOISE) -> Tapes:
+    return Tapes(folder, ensemble, noise, batch=96)
 
 
 def without_times(certificate: Certificate) -> dict[str, object]:
-    said = certificate.model_dump(exclude={"digest"})
-    del said["provenance"]["started_at"], said["provenance"]["finished_at"]
-    return said
+    fields = certificate.model_dump(exclude={"digest"})
+    del fields["provenance"]["started_at"], fields["provenance"]["finished_at"]
+    return fields
 
 
 def by_engine(folder: Tapes, question: Question, view: Ensemble, images: list[Tensor]) -> list[dict[str, object]]:
@@ -102,21 +102,21 @@ def test_every_vote_counts_as_in_the_engine_and_so_do_samples_without_a_class(vo
 @pytest.mark.parametrize("seed", range(4))
 def test_the_order_of_the_settings_changes_nothing(seed: int, tmp_path: Path) -> None:
     image = engines.images(1)[0]
-    asked = list(itertools.product(QUESTIONS, views(FOUR).values()))
+    settings = list(itertools.product(QUESTIONS, views(FOUR).values()))
     (tmp_path / "two").mkdir()
     with tapes(tmp_path / "one").open(image, 0) as tape:
-        straight = [without_times(playback.certify(tape, *each)) for each in asked]
+        straight = [without_times(playback.certify(tape, *each)) for each in settings]
     (tmp_path / "two" / "seed").write_text((tmp_path / "one" / "seed").read_text())
-    for place in np.random.default_rng(seed).permutation(len(asked)):
-        with tapes(tmp_path / "two").open(image, 0) as tape:  # which is read from its file each time
-            assert without_times(playback.certify(tape, *asked[place])) == straight[place]
+    for place in np.random.default_rng(seed).permutation(len(settings)):
+        with tapes(tmp_path / "two").open(image, 0) as tape:  # reads the file each time
+            assert without_times(playback.certify(tape, *settings[place])) == straight[place]
 
 
 class Counting:
     """Counts the slices that go through each member."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.slices: list[tuple[int, int]] = []  # whose, and how many rows of it held samples
+        self.slices: list[tuple[int, int]] = []  # the member, and the rows of the slice that held samples
         run, counting = Form._run, self
 
         def counted(form: Form, images: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ def test_consensus_alone_runs_the_others_on_full_slices_of_what_is_left(
     folder, counting = tapes(tmp_path), Counting(monkeypatch)
     view = folder.view(FOUR.with_(consensus=2))
     with folder.open(engines.images(1)[0], 0) as tape:
-        left = tape.hear(view, 0, 960).undecided
+        left = tape.votes(view, 0, 960).undecided
         assert tape.evaluations == 2 * 960 + 2 * left
     assert 100 < left < 800
     others = [rows for place, rows in counting.slices if place == 3]
@@ -169,11 +169,11 @@ def test_what_was_recorded_before_an_interruption_is_kept(tmp_path: Path, monkey
         return perturbed(tape, places)
 
     monkeypatch.setattr(Tape, "_perturbed", interrupted)
-    monkeypatch.setattr(Tape, "__exit__", lambda *_: None)  # killed: nothing runs any more
+    monkeypatch.setattr(Tape, "__exit__", lambda *_: None)  # as in a process that is killed
     with pytest.raises(KeyboardInterrupt), folder.open(image, 0) as tape:
         playback.certify(tape, QUESTIONS[0], view)
     tape = folder.open(image, 0)
-    kept = int(tape._heard(folder.view(view), slice(0, 433)).known.sum())
+    kept = int(tape._votes(folder.view(view), slice(0, 433)).known.sum())
     assert 288 < kept < 320  # of 320, without those that waited for a full slice
     again = playback.certify(tape, QUESTIONS[0], view)
     assert [without_times(again)] == by_engine(folder, QUESTIONS[0], view, [image])
@@ -211,7 +211,7 @@ def test_the_tape_of_something_else_is_refused(recorded: Path) -> None:
     folder = recorded.parent
     foreign: list[tuple[str, Tapes, Tensor]] = [
         ("pixels", tapes(folder), other),
-        ("sigma", tapes(folder, sigma=0.5), image),
+        ("noise", tapes(folder, noise=Gaussian(0.5)), image),
         ("ensemble", tapes(folder, FOUR.first_k(3)), image),
         ("voting", tapes(folder, FOUR.with_(voting="hard")), image),
         ("slice", tapes(folder, FOUR.resized(16)), image),
@@ -222,8 +222,10 @@ def test_the_tape_of_something_else_is_refused(recorded: Path) -> None:
     (folder / "seed").write_text("another")
     with pytest.raises(LedgerError, match=r"'seed': '[0-9a-f]{32}'"):
         tapes(folder).open(image, 7)
-    said = json.loads(recorded.read_bytes().partition(b"\n")[0])
-    assert said["torch"] == torch.__version__
+    header = json.loads(recorded.read_bytes().partition(b"\n")[0])
+    assert header["torch"] == torch.__version__
+    assert header["noise"] == {"name": "gaussian", "norm": "l2", "sigma": 0.25}
+    assert header["scheme"] == NOISE.scheme
 
 
 def test_a_full_disk_leaves_the_tape_as_it_was(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,11 +249,11 @@ def test_a_tape_answers_only_for_its_own_members_votes_and_noise(tmp_path: Path)
         with pytest.raises(DomainError, match="a tape of patches has the soft votes"):
             folder.view(wrong)
     procedure: AnyProcedure = Fixed(n=10)
-    with pytest.raises(DomainError, match=r"sigma 0.25, and a question about 0.5"):
+    with pytest.raises(DomainError, match=r"tape is gaussian, sigma 0.25, .* question is gaussian, sigma 0.5"):
         playback.certify(folder.open(engines.images(1)[0], 0), Question(Gaussian(0.5), procedure), FOUR)
 
 
-def test_all_who_open_a_folder_share_the_seed_of_the_first(tmp_path: Path) -> None:
+def test_all_processes_that_open_a_folder_share_the_seed_of_the_first(tmp_path: Path) -> None:
     first, second = tapes(tmp_path / "x"), tapes(tmp_path / "x")
     assert first.seed == second.seed != tapes(tmp_path / "y").seed
     assert [path.name for path in (tmp_path / "x").iterdir()] == ["seed"]

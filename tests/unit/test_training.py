@@ -1,4 +1,4 @@
-"""The training loop: a run that is killed and resumed ends as one that was left alone."""
+"""The training loop: a run that is killed and resumed ends like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ import pytest
 import torch
 from scipy.special import entr, rel_entr, softmax
 from scipy.stats import norm
-from torch import nn
+from torch import Tensor, nn
 
 from models.data import DataError, Images, load_cifar10
-from models.errors import ModelError, TrainingError
+from models.errors import TrainingError
 from models.resnet import resnet20, resnet110
 from models.training import checkpoint, members
+from models.training.augmentation import Augmentation
 from models.training.checkpoint import read_safetensors, write_safetensors
 from models.training.consistency import Consistency
-from models.training.gaussian import Gaussian
-from models.training.loop import PRESETS, Method, Preset, Progress, augment, train
+from models.training.loop import PRESETS, Preset, TrainingProgress, accuracy_under_noise, augment, train
 from models.training.macer import Macer
 from models.training.members import METHODS, Task
+from models.training.method import Method
 from models.training.smoothadv import SmoothAdv
+from smoothcert.errors import SmoothcertError
+from smoothcert.noise import Gaussian, Noise
+from tests.support.blur import Blur
 from tests.support.disk import full_disk
 
 TWO_EPOCHS = Preset(epochs=2, batch=8, rate=0.1, schedule="one-cycle")
+AUGMENTATION = Augmentation.gaussian(Gaussian(0.25))
 
 
 def images(n: int = 40) -> Images:
@@ -45,18 +50,18 @@ def network() -> nn.Module:
     )
 
 
-def run(net: nn.Module, checkpoint: Path, seen: list[Progress], stop_after: int | None = None) -> float:
-    def report(progress: Progress) -> None:
+def run(net: nn.Module, checkpoint: Path, seen: list[TrainingProgress], stop_after: int | None = None) -> float:
+    def report(progress: TrainingProgress) -> None:
         seen.append(progress)
         if progress.holdout_accuracy is not None and progress.epoch == stop_after:
             raise KeyboardInterrupt
 
-    return train(net, Gaussian(0.25), TWO_EPOCHS, images(), images(), seed=1, checkpoint=checkpoint, report=report)[1]
+    return train(net, AUGMENTATION, TWO_EPOCHS, images(), images(), seed=1, checkpoint=checkpoint, report=report)[1]
 
 
 def test_a_resumed_run_gives_the_same_weights(tmp_path: Path) -> None:
     whole, resumed = network(), network()
-    seen: list[Progress] = []
+    seen: list[TrainingProgress] = []
     accuracy = run(whole, tmp_path / "whole", seen)
     assert accuracy > 0.9
     with pytest.raises(KeyboardInterrupt):
@@ -71,9 +76,7 @@ def test_a_resumed_run_gives_the_same_weights(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     run(network(), tmp_path / "x", [])
     with pytest.raises(ValueError, match="another run"):
-        train(
-            network(), Gaussian(0.25), TWO_EPOCHS, images(), images(), seed=2, checkpoint=tmp_path / "x", report=print
-        )
+        train(network(), AUGMENTATION, TWO_EPOCHS, images(), images(), seed=2, checkpoint=tmp_path / "x", report=print)
 
 
 def test_a_checkpoint_of_another_architecture_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
@@ -96,8 +99,8 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(TrainingError, match="No space left on device"):
         write_safetensors(path, {"w": torch.zeros(3)}, {"epoch": 2})
-    said, tensors = read_safetensors(path)
-    assert said == {"epoch": 1}
+    record, tensors = read_safetensors(path)
+    assert record == {"epoch": 1}
     assert tensors["w"].tolist() == [1, 1, 1]
     assert list(tmp_path.iterdir()) == [path]
 
@@ -107,22 +110,24 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
     """The training of a ResNet20 on forty small images for one epoch."""
     monkeypatch.setattr(members, "load_cifar10", lambda folder, *, train: images())
     monkeypatch.setitem(members.PRESETS, "tiny", replace(TWO_EPOCHS, epochs=1, batch=20))
-    return Task(tmp_path, tmp_path, "cifar-resnet20", "gaussian", 0.25, "tiny", seed=1, threads=1, device="cpu")
+    return Task(
+        tmp_path, tmp_path, "cifar-resnet20", "gaussian", Gaussian(0.25), "tiny", seed=1, threads=1, device="cpu"
+    )
 
 
-def ending(task: Task) -> ModelError | None:
-    """What ended a member's training before its time, as its parent hears of it."""
-    reports: Any = SimpleQueue()
+def ending(task: Task) -> SmoothcertError | None:
+    """The error that ended the training of a member early, as it is sent to the parent process."""
+    messages: Any = SimpleQueue()
     with suppress(SystemExit):
-        task.run(reports)
+        task.run(messages)
     last = None
-    while not reports.empty():
-        _, last = reports.get()
-    return last if isinstance(last, ModelError) else None
+    while not messages.empty():
+        _, last = messages.get()
+    return last if isinstance(last, SmoothcertError) else None
 
 
 def test_a_full_disk_costs_no_epoch_that_was_finished(task: Task) -> None:
-    """The weights cannot be written; when they can, they are written without any training."""
+    """Weights that could not be written are written by the next call, without any training."""
     assert ending(task) is None
     _, trained = read_safetensors(task.weights)
     task.weights.unlink()
@@ -148,7 +153,11 @@ def test_a_checkpoint_that_cannot_be_written_is_named(task: Task) -> None:
 
 @pytest.mark.parametrize(
     ("other", "seen"),
-    [({"sigma": 0.5}, "another run: {'preset'"), ({"architecture": "cifar-resnet110"}, "another architecture")],
+    [
+        ({"noise": Gaussian(0.5)}, "another run: {'preset'"),
+        ({"noise": None}, "another run: {'preset'"),
+        ({"architecture": "cifar-resnet110"}, "another architecture"),
+    ],
 )
 def test_a_member_does_not_go_on_from_the_checkpoint_of_another(task: Task, other: dict[str, Any], seen: str) -> None:
     assert ending(task) is None
@@ -164,15 +173,90 @@ def test_the_weights_of_another_run_are_not_taken_for_finished_ones(task: Task) 
     assert not task.finished
     assert ending(task) is None
     assert task.finished
-    for key, value in {"sigma": 0.5, "architecture": "cifar-resnet110", "preset": "paper"}.items():
-        was = getattr(task, key)
+    changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"noise": Gaussian(0.5)}, {"sigma": 0.25}),
+        ({"noise": Blur(0.5)}, {"sigma": 0.25, "noise": None}),
+        ({"noise": None}, {"sigma": 0.25}),
+        ({"architecture": "cifar-resnet110"}, {"architecture": "cifar-resnet20"}),
+        ({"preset": "paper"}, {"preset": "tiny"}),
+    ]
+    for change, seen in changes:
         with pytest.raises(TrainingError, match="holds the weights of another run") as error:
-            members.train_members([replace(task, **{key: value})], jobs=1)
-        assert f"with {{{key!r}: {was!r}}}" in str(error.value)
+            members.train_members([replace(task, **change)], jobs=1)
+        assert f"with {seen}" in str(error.value)
 
 
-def logits_of(method: Method, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """The loss, and every batch of logits that the network gave on the way."""
+@pytest.mark.parametrize(
+    ("noise", "method", "stated"),
+    [
+        (Gaussian(0.25), "gaussian", {"sigma": 0.25}),
+        (None, "gaussian", {"sigma": 0.0}),
+        (Blur(0.5), "augmentation", {"noise": {"name": "test-blur", "reach": 0.5, "norm": "l1"}}),
+    ],
+)
+def test_the_header_of_the_weights_states_the_noise(
+    task: Task, noise: Noise | None, method: str, stated: dict[str, Any]
+) -> None:
+    task = replace(task, noise=noise, method=method)
+    assert ending(task) is None
+    assert task.finished
+    record, _ = read_safetensors(task.weights)
+    assert {key: record[key] for key in ("sigma", "noise") if key in record} == stated
+    assert list(record)[:4] == ["architecture", "method", *stated, "seed"]
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [
+        (Augmentation.gaussian(Gaussian(0.25)), {"sigma": 0.25}),
+        (Augmentation.gaussian(None), {"sigma": 0.0}),
+        (Consistency.at(Gaussian(0.25)), {"sigma": 0.25, "lambda_": 20.0, "eta": 0.5, "copies": 2}),
+    ],
+)
+def test_a_checkpoint_identifies_its_run_in_a_fixed_spelling(
+    tmp_path: Path, method: Method, parameters: dict[str, Any]
+) -> None:
+    """Checkpoints outlive versions of the code: another spelling would end the runs that are under way."""
+    train(network(), method, TWO_EPOCHS, images(), images(), seed=1, checkpoint=tmp_path / "x", report=lambda _: None)
+    record, _ = read_safetensors(tmp_path / "x")
+    preset = {"epochs": 2, "batch": 8, "rate": 0.1, "schedule": "one-cycle", "weight_decay": 1e-4}
+    assert record["run"] == {"preset": preset, "method": parameters, "seed": 1, "data": images().digest}
+
+
+@pytest.mark.parametrize("sigma", [0.25, 0.0])
+def test_augmentation_draws_gaussian_noise_as_randn_like_does(batch: tuple[Tensor, Tensor], sigma: float) -> None:
+    """A resumed run sees the same noise in the memory layout of the loop, and the same crops after it."""
+    x, y = batch[0].contiguous(memory_format=torch.channels_last), batch[1]
+    method = Augmentation.gaussian(Gaussian(sigma) if sigma else None)
+    net = network().eval()
+    torch.manual_seed(1)
+    logits = net(x + sigma * torch.randn_like(x))
+    after = torch.rand(1)
+    torch.manual_seed(1)
+    loss, seen = method.loss(net, x, y, epoch=0)
+    assert torch.equal(seen, logits)
+    assert torch.equal(loss, nn.functional.cross_entropy(logits, y))
+    assert torch.equal(torch.rand(1), after)
+
+
+def test_the_accuracy_under_noise_is_that_of_the_drawn_images() -> None:
+    net = network().eval()
+    pixels = torch.from_numpy(images().pixels).float() / 255
+    drawn = torch.randn(pixels.shape, generator=torch.Generator().manual_seed(7))
+    for noise, noisy in ((Gaussian(0.5), pixels + 0.5 * drawn), (None, pixels)):
+        right = net(noisy.contiguous(memory_format=torch.channels_last)).argmax(1).numpy() == images().labels
+        assert accuracy_under_noise(net, images(), noise, seed=7) == right.mean()
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "augmentation"])
+def test_a_method_for_gaussian_noise_refuses_another(name: str) -> None:
+    seen = f"the method {name} is defined for Gaussian noise alone, got test-blur, reach 0.5; the method augmentation"
+    with pytest.raises(TrainingError, match=seen):
+        METHODS[name](Blur(0.5))
+
+
+def logits_of(method: Method, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The loss, and every batch of logits that the network computed for it."""
     net, seen = network().eval(), []
     net.register_forward_hook(lambda *args: seen.append(args[2].detach()))
     torch.manual_seed(1)
@@ -180,12 +264,12 @@ def logits_of(method: Method, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.T
 
 
 @pytest.fixture
-def batch() -> tuple[torch.Tensor, torch.Tensor]:
+def batch() -> tuple[Tensor, Tensor]:
     torch.manual_seed(2)
     return torch.rand(6, 3, 8, 8), torch.tensor([0, 1, 0, 1, 1, 0])
 
 
-def test_consistency_is_cross_entropy_and_disagreement_and_entropy(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+def test_consistency_is_cross_entropy_and_disagreement_and_entropy(batch: tuple[Tensor, Tensor]) -> None:
     """Computed by scipy from the logits of the two copies."""
     x, y = batch
     loss, (logits,) = logits_of(Consistency(0.25, lambda_=20.0), x, y)
@@ -196,7 +280,7 @@ def test_consistency_is_cross_entropy_and_disagreement_and_entropy(batch: tuple[
     assert loss.item() == pytest.approx(fit + 20 * disagreement + 0.5 * entr(mean).sum(-1).mean(), rel=1e-5)
 
 
-def test_macer_pushes_small_margins_of_right_answers(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+def test_macer_pushes_small_margins_of_right_answers(batch: tuple[Tensor, Tensor]) -> None:
     """Computed by scipy from the logits of the sixteen copies."""
     x, y = batch
     method = Macer(0.25, beta=2.0)
@@ -211,7 +295,7 @@ def test_macer_pushes_small_margins_of_right_answers(batch: tuple[torch.Tensor, 
     assert 0 < (shortfall > 0).sum() < 6
 
 
-def test_smoothadv_fools_within_its_ball(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+def test_smoothadv_fools_within_its_ball(batch: tuple[Tensor, Tensor]) -> None:
     x, y = batch
     net, method = network(), SmoothAdv(0.25, steps=4, epsilon=0.5, copies=8)
     torch.manual_seed(1)
@@ -224,7 +308,7 @@ def test_smoothadv_fools_within_its_ball(batch: tuple[torch.Tensor, torch.Tensor
     assert moved.min() >= 0
     assert moved.max() <= 1
 
-    def confidence(images: torch.Tensor) -> torch.Tensor:
+    def confidence(images: Tensor) -> Tensor:
         with torch.no_grad():
             p = net.eval()(images.repeat(8, 1, 1, 1) + noise).softmax(-1).view(8, 6, 2).mean(0)
         return p[torch.arange(6), y]
@@ -232,11 +316,27 @@ def test_smoothadv_fools_within_its_ball(batch: tuple[torch.Tensor, torch.Tensor
     assert (confidence(moved) < confidence(x)).all()
 
 
+def test_augmentation_trains_under_any_noise(tmp_path: Path) -> None:
+    net, method = network(), METHODS["augmentation"](Blur(0.2))
+    path = tmp_path / "x"
+    _, accuracy = train(net, method, TWO_EPOCHS, images(), images(), seed=1, checkpoint=path, report=lambda _: None)
+    assert accuracy > 0.9
+    assert read_safetensors(path)[0]["run"]["method"] == {"noise": {"name": "test-blur", "reach": 0.2, "norm": "l1"}}
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_trains_without_noise(name: str, tmp_path: Path) -> None:
+    method, preset = METHODS[name](None), replace(TWO_EPOCHS, epochs=1)
+    assert (method.name, method.noise) == (name, None)
+    path = tmp_path / "x"
+    train(network(), method, preset, images(16), images(8), seed=1, checkpoint=path, report=lambda _: None)
+
+
 @pytest.mark.parametrize("sigma", [0.25, 0.5, 1.0])
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_trains(name: str, sigma: float, tmp_path: Path) -> None:
-    method = METHODS[name](sigma)
-    assert (method.name, method.sigma) == (name, sigma)
+    method = METHODS[name](Gaussian(sigma))
+    assert (method.name, method.noise) == (name, Gaussian(sigma))
     if sigma == 0.25:
         preset = replace(TWO_EPOCHS, epochs=1)
         train(
@@ -245,9 +345,10 @@ def test_every_method_trains(name: str, sigma: float, tmp_path: Path) -> None:
 
 
 def test_the_methods_have_the_paper_s_parameters() -> None:
-    assert [Consistency.at(sigma).lambda_ for sigma in (0.25, 0.5, 1.0)] == [20, 10, 10]
-    assert [SmoothAdv.at(sigma).steps for sigma in (0.25, 0.5, 1.0)] == [10, 2, 10]
-    assert [SmoothAdv.at(sigma).copies for sigma in (0.25, 0.5, 1.0)] == [8, 2, 2]
+    noises = [Gaussian(sigma) for sigma in (0.25, 0.5, 1.0)]
+    assert [Consistency.at(noise).lambda_ for noise in noises] == [20, 10, 10]
+    assert [SmoothAdv.at(noise).steps for noise in noises] == [10, 2, 10]
+    assert [SmoothAdv.at(noise).copies for noise in noises] == [8, 2, 2]
 
 
 def test_the_paper_s_schedule_drops_to_a_tenth_every_fifty_epochs() -> None:

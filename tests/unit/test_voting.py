@@ -19,13 +19,13 @@ def test_ties_go_to_the_lowest_class_at_every_width() -> None:
 
 
 def test_each_rule_can_be_the_only_one_to_be_right() -> None:
-    # two members mildly for 0, one strongly for 1: the count of heads and the size of logits disagree
+    # Two members vote weakly for 0 and one strongly for 1, so counting votes and adding logits disagree.
     outputs = torch.tensor([[[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]], [[0.0, 9.0, 0.0]]])
     ones = torch.ones(3)
     assert vote("soft", outputs, ones).item() == 1
     assert vote("hard", outputs, ones).item() == 0
     assert vote("weighted", outputs, torch.tensor([1.0, 1.0, 0.1])).item() == 0
-    # softmax caps a shout that soft voting hears
+    # Softmax limits the influence of a single large logit; soft voting does not.
     outputs = torch.tensor([[[3.0, 0.0]], [[3.0, 0.0]], [[0.0, 90.0]]])
     assert vote("softmax", outputs, ones).item() == 0
     assert vote("soft", outputs, ones).item() == 1
@@ -49,5 +49,5 @@ def test_a_row_does_not_depend_on_its_place(name: str) -> None:
 
 
 def test_an_unknown_rule_is_named() -> None:
-    with pytest.raises(VotingError, match="'loud' is none of soft, softmax, hard, weighted"):
+    with pytest.raises(VotingError, match="must be one of soft, softmax, hard, weighted; got 'loud'"):
         vote("loud", torch.zeros(1, 1, 2), torch.ones(1))

@@ -1,7 +1,7 @@
-"""A certification as it is told: JSON put together from texts that are JSON already.
+"""Certifications as JSON, assembled from texts that are JSON already.
 
-Certificates are stored as they were written; to read them here only to write them again would cost more than all the
-rest of a request. `tests/service` reads the answers with the wire types.
+Redis holds certificates as the JSON that a worker wrote. To parse them only to serialise them again would cost more
+than the rest of a request. The tests in `tests/service` parse these answers with the wire types.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from app.redis.queue import Found
+from app.redis.queue import Snapshot
 from store.record import Record
 
 PATH = "/v1/certifications"
 
 
-def certification(found: Found, *, now: float) -> str:
-    """A `Certification`: with the certificates that are finished, in the order of the images."""
-    texts = (found.certificates[index] for index in sorted(found.certificates))
-    return f'{{{_fields(found.record, found.position, now)},"certificates":[{",".join(texts)}]}}'
+def certification(snapshot: Snapshot, *, now: float) -> str:
+    """A `Certification` with the certificates that are finished, in the order of the images."""
+    texts = (snapshot.certificates[index] for index in sorted(snapshot.certificates))
+    return f'{{{_fields(snapshot.record, snapshot.position, now)},"certificates":[{",".join(texts)}]}}'
 
 
 def summary(record: Record, position: int | None, *, now: float) -> str:
-    """A `CertificationSummary`: without them."""
+    """A `CertificationSummary`, which has no certificates."""
     return f"{{{_fields(record, position, now)}}}"
 
 
@@ -33,13 +33,13 @@ def page(summaries: Iterable[str], next_cursor: str | None) -> str:
 
 
 def progress(record: Record) -> str:
-    """A `Progress`; before a worker has told of any, there is none."""
+    """A `Progress`; all zeros until a worker has reported one."""
     nothing = f'{{"images_done":0,"images_total":{record.images},"samples":0,"evaluations":0,"images":[]}}'
     return record.progress or nothing
 
 
 def location(certification: str) -> str:
-    """Where a certification is found."""
+    """The path of a certification."""
     return f"{PATH}/{certification}"
 
 

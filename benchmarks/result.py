@@ -1,4 +1,4 @@
-"""What every benchmark says: what it compares, on what machine, a table, and the figures that have a goal."""
+"""The result of a benchmark: what it compares, on which machine, a table, and figures that may have a goal."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Figure:
 
     @property
     def goal(self) -> str:
-        """In words."""
+        """The goal in words; empty where none is set."""
         if self.at_least is not None:
             return f">= {self.at_least:g}"
         return "" if self.at_most is None else f"<= {self.at_most:g}"
 
     @property
     def reached(self) -> bool:
-        """Whether the goal is met; NaN meets none."""
+        """Whether the goal is met. NaN does not meet any goal; a figure without one always does."""
         if self.at_least is not None:
             return self.value >= self.at_least
         return self.at_most is None or self.value <= self.at_most
 
 
 @dataclass(frozen=True)
-class Report:
-    """The outcome of one benchmark."""
+class Result:
+    """The result of one benchmark."""
 
     name: str
     compares: str
@@ -56,24 +56,21 @@ class Report:
 
     @property
     def reached(self) -> bool:
-        """Whether every goal is met."""
         return all(figure.reached for figure in self.figures)
 
     def as_json(self) -> str:
-        """One JSON object."""
         figures = [{**vars(figure), "reached": figure.reached} for figure in self.figures]
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-        said = {"name": self.name, "compares": self.compares, "machine": self.machine}
-        return json.dumps({**said, "rows": rows, "figures": figures, "notes": list(self.notes)})
+        heading = {"name": self.name, "compares": self.compares, "machine": self.machine}
+        return json.dumps({**heading, "rows": rows, "figures": figures, "notes": list(self.notes)})
 
     def print(self) -> None:
-        """A table for people."""
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
         console.print(f"[bold]{self.name}[/]: {self.compares}")
         console.print(f"on {self.machine}", style="dim")
         longest = max((len(show(row[0])) for row in self.rows), default=0)
         table = Table(*self.columns, box=box.SIMPLE)
-        table.columns[0].min_width = min(longest, 24)  # names without spaces would be cut, not wrapped
+        table.columns[0].min_width = min(longest, 24)  # rich would cut names without spaces instead of wrapping them
         for row in self.rows:
             table.add_row(*map(show, row))
         console.print(table)
@@ -84,7 +81,7 @@ class Report:
             console.print(note, style="dim")
 
     def write_markdown(self, path: Path, *, command: str) -> None:
-        """The table as it is committed, with the command that makes it."""
+        """Write the table as it is committed, with the command that produced it."""
         lines = [f"# {self.name}", "", self.compares, "", f"Made by `{command}` on {self.machine}.", ""]
         lines += markdown_table(self.columns, self.rows)
         if self.figures:
@@ -99,7 +96,7 @@ class Report:
 
 
 def machine() -> str:
-    """Processor, cores and interpreter."""
+    """The processor, its cores and the interpreter, in words."""
     cpu = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

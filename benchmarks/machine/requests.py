@@ -1,4 +1,4 @@
-"""What many different clients send: sizes, procedures, cancels, repeated and bad requests, in a seeded order."""
+"""The requests of many different clients: sizes, procedures, cancels, repeated and bad requests, in a seeded order."""
 
 from __future__ import annotations
 
@@ -17,46 +17,47 @@ from models.registry import ZOO
 Kind = Literal["certify", "cancel", "repeat", "bad"]
 KINDS: tuple[Kind, ...] = ("certify", "cancel", "repeat", "bad")
 SHARES = (0.76, 0.08, 0.06, 0.10)
+"""The share of each kind."""
 SHORT: tuple[dict[str, Any], ...] = (
     {"procedure": "sequential", "radius": 0.25},
     {"procedure": {"name": "sequential", "abandon": "lost-certificate", "max_samples": 2_000}, "radius": 0.5},
     {"procedure": {"name": "adaptive", "stages": [100, 1_000]}, "radius": 0.25},
     {"procedure": {"name": "fixed", "n": 500}},
 )
-"""None takes minutes, whatever the image."""
+"""Questions of which none takes minutes, whatever the image."""
 LONG = {"procedure": {"name": "fixed", "n": 5_000_000}}
-"""What is canceled would have gone on for long."""
+"""The question of a request that is canceled: without the cancel it would go on for long."""
 
 
 @dataclass(frozen=True)
-class Errand:
-    """One request, and what its client does about it."""
+class ClientRequest:
+    """One request, and how its client behaves."""
 
     kind: Kind
     body: bytes
 
 
-class Traffic:
-    """An endless stream of errands; the same seed, the same stream."""
+class RequestStream:
+    """An endless stream of requests; the same seed gives the same stream."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
         self._shipped = [png(image) for image in load_images(ZOO / "cifar10-test-100.json").pixels]
         self._trivial = [png(np.full(SHAPE, grey, np.uint8)) for grey in range(0, 256, 5)]
 
-    def __iter__(self) -> Iterator[Errand]:
+    def __iter__(self) -> Iterator[ClientRequest]:
         return self
 
-    def __next__(self) -> Errand:
+    def __next__(self) -> ClientRequest:
         kind = self._rng.choice(KINDS, p=SHARES)
         if kind == "bad":
-            return Errand(kind, self._bad())
+            return ClientRequest(kind, self._bad())
         if kind == "cancel":
-            return Errand(kind, body(TRIVIAL, self._some(self._trivial, 1), **LONG))
-        return Errand(kind, self._good())
+            return ClientRequest(kind, body(TRIVIAL, self._some(self._trivial, 1), **LONG))
+        return ClientRequest(kind, self._good())
 
     def pause(self, rate: float) -> float:
-        """Seconds until the next client comes: at this rate, at random."""
+        """The random seconds until the next client comes, for clients that come at this rate on average."""
         return float(self._rng.exponential(1 / rate))
 
     def _good(self) -> bytes:
@@ -68,13 +69,13 @@ class Traffic:
 
     def _bad(self) -> bytes:
         good = self._good()
-        asked = json.loads(good)
+        fields = json.loads(good)
         ways = (
             good[: len(good) // 2],
-            json.dumps(asked | {"ensemble": "nobody-serves-this"}).encode(),
-            json.dumps(asked | {"alpha": 2}).encode(),
-            json.dumps(asked | {"images": [asked["images"][0][:40]]}).encode(),
-            json.dumps(asked | {"procedure": "adaptive", "radius": 50.0}).encode(),
+            json.dumps(fields | {"ensemble": "not-served"}).encode(),
+            json.dumps(fields | {"alpha": 2}).encode(),
+            json.dumps(fields | {"images": [fields["images"][0][:40]]}).encode(),
+            json.dumps(fields | {"procedure": "adaptive", "radius": 50.0}).encode(),
         )
         return ways[self._rng.integers(len(ways))]
 

@@ -1,0 +1,1 @@
+"""Certifications as clients receive them: as JSON, or as server-sent events."""

@@ -1,0 +1,56 @@
+// What a certificate claims and what it does not, in words.
+
+import { element } from "./dom.js";
+import { withinWords } from "./norms.js";
+import { variantOf } from "./procedures.js";
+import { confidence, noiseLabel, whole } from "./words.js";
+
+const strong = (text) => element("strong", {}, text);
+
+// The class that the selection chose, also for an abstention; null where no sample had a class.
+export function chosenClass({ selection }) {
+  const counts = selection.slice(0, -1);
+  const most = Math.max(...counts);
+  return most > 0 ? counts.indexOf(most) : null;
+}
+
+export function claim(certificate) {
+  if (certificate.decision === "abstain") return abstention(certificate);
+  const { radius, class_name, class_index, alpha, noise } = certificate;
+  const { before, after } = withinWords(noise.norm);
+  return [`No perturbation ${before}`, strong(String(radius)), `${after} changes the answer `,
+    strong(`‘${class_name ?? `class ${class_index}`}’`), `, with ${confidence(alpha)}.`];
+}
+
+function abstention({ stop_reason, target_radius, samples }) {
+  if (stop_reason === "no-class") return ["No answer: under noise the ensemble named no class at all."];
+  const target = target_radius === null ? "any radius" : `radius ${target_radius}`;
+  if (stop_reason === "abandoned")
+    return ["No certificate: ", strong(whole(samples)), ` samples show that ${target} can hardly be proved here.`];
+  return ["No certificate: all ", strong(whole(samples)), ` samples were drawn, and they do not prove ${target}.`];
+}
+
+// What a decision does and does not mean, one sentence or two in each entry.
+export function meaning(certificate, label, classes) {
+  return certificate.decision === "abstain" ? meaningOfAbstention(certificate)
+    : meaningOfCertificate(certificate, label, classes);
+}
+
+function meaningOfAbstention({ beta, procedure, stop_reason }) {
+  const { abandoning } = variantOf(procedure);
+  const why = {
+    abandoned: abandoning && `${abandoning} Here beta is ${beta}.`,
+    exhausted: "The class lies too close to the boundary for this many samples: more of them may decide it.",
+  }[stop_reason];
+  return [...(why ? [why] : []), "An abstention claims nothing. It does not say that the answer is wrong, nor that a "
+    + "perturbation is known that changes it. A smaller radius may still be provable."];
+}
+
+function meaningOfCertificate({ noise, alpha, class_index, provenance }, label, classes) {
+  const smoothed = `The answer is that of the smoothed classifier: the class that ${provenance?.ensemble.name ?? "it"} `
+    + `gives most often under noise (${noiseLabel(noise)}). The probability of a false certificate is at most `
+    + `${alpha} (alpha).`;
+  if (label === undefined || !classes) return [smoothed, "It does not say that the answer is right."];
+  if (label === class_index) return [smoothed, "The answer is right: it is the label of this image."];
+  return [smoothed, `The answer is stable and wrong: the label of this image is ‘${classes[label]}’.`];
+}

@@ -1,0 +1,27 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from smoothcert.noise import NOISES, Noise, parse_noise, resolve
+
+Sigma = Annotated[float | None, typer.Option(help="short for Gaussian noise of this standard deviation")]
+NoiseText = Annotated[
+    str | None,
+    typer.Option(
+        "--noise", help=f"the noise, like gaussian:sigma=0.25 or a JSON object; one of {', '.join(NOISES.names)}"
+    ),
+]
+Cifar = Annotated[Path, typer.Option(help="CIFAR-10: torchvision's folder or a folder of sheets")]
+Device = Annotated[str, typer.Option(help="cpu, cuda:0, ...")]
+AllowImport = Annotated[list[str] | None, typer.Option(help="a module:callable that may be imported")]
+Zoo = Annotated[Path, typer.Option(help="folder of all ensembles")]
+
+
+def chosen_noise(noise: str | None, sigma: float | None) -> Noise | None:
+    """The noise that --noise or --sigma names; None for neither."""
+    return resolve(None if noise is None else parse_noise(noise), sigma)

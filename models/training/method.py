@@ -1,0 +1,50 @@
+"""What a training method is, and how it states its noise."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from models.errors import TrainingError
+from smoothcert.noise import Gaussian, Noise, resolve, stated
+
+
+class Method(Protocol):
+    """A training method is a loss; a frozen dataclass of its parameters."""
+
+    @property
+    def name(self) -> str:
+        """The name by which the command line chooses it."""
+
+    @property
+    def noise(self) -> Noise | None:
+        """The noise that it trains under; None for training without noise."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Its parameters as JSON; a checkpoint belongs to the run with exactly these."""
+
+    def loss(self, network: nn.Module, x: Tensor, y: Tensor, *, epoch: int) -> tuple[Tensor, Tensor]:
+        """The loss and the logits [N, classes] under noise, for a batch x [N, C, H, W] in [0, 1] with labels y [N]."""
+
+
+def recorded(noise: Noise | None) -> dict[str, Any]:
+    """The noise as records of training state it. Sigma 0 stands for training without noise."""
+    return {"sigma": 0.0} if noise is None else stated(noise)
+
+
+def gaussian_sigma(noise: Noise | None, *, method: str) -> float:
+    """The standard deviation for a method that is defined for Gaussian noise alone; 0 for training without noise."""
+    if noise is None:
+        return 0.0
+    if type(noise) is not Gaussian:
+        raise TrainingError(
+            f"the method {method} is defined for Gaussian noise alone, got {noise.label}; the method augmentation "
+            f"takes every noise"
+        )
+    return noise.sigma
+
+
+def gaussian_noise(sigma: float) -> Noise | None:
+    """The inverse of `gaussian_sigma`."""
+    return None if sigma == 0 else resolve(sigma=sigma)

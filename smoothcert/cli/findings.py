@@ -1,0 +1,133 @@
+"""What small certifications under several noises say about a served ensemble."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smoothcert.certificate import Certificate
+from smoothcert.diagnosis import Diagnosis, Finding
+from smoothcert.evaluation import Judged, certified_accuracy
+from smoothcert.figures import radius_text
+from smoothcert.noise import Noise
+
+USEFUL = 0.5
+"""The accuracy under noise below which hardly an image can be certified: that takes a probability above one half."""
+NEARLY_ALL = 0.95
+"""The share of images with the same answer from which on an ensemble counts as constant."""
+QUANTILES = (0.6915, 0.8413, 0.9332)
+"""The p_A whose radii are tried: for Gaussian noise the radii of 1/2, 1 and 3/2 standard deviations."""
+EXAMINE_THE_MODEL = (
+    "Examine the model where it is: `python -m models diagnose` for an ensemble in a zoo, `Smoothed.diagnose` for a "
+    "model in Python."
+)
+
+
+@dataclass(frozen=True)
+class UnderNoise:
+    """The certificates of all images under one noise, each judged by its label."""
+
+    noise: Noise
+    judged: Sequence[Judged]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of all noisy samples that are classified as the label says."""
+        drawn = [(_counts(each.certificate), each.label) for each in self.judged]
+        return sum(counts[label] for counts, label in drawn) / sum(sum(counts) for counts, _ in drawn)
+
+
+def diagnose_served(
+    stated: UnderNoise, others: Sequence[UnderNoise], *, classes: Sequence[str], samples: int
+) -> Diagnosis:
+    """The diagnosis from certifications of `samples` samples under the stated noise, and under weaker and stronger."""
+    return Diagnosis(
+        (
+            _accuracy(stated, others),
+            _certifiable(stated, samples),
+            _answers(stated, classes),
+            Finding(
+                "model",
+                None,
+                "The service cannot examine clean accuracy, normalisation, channel order and eval mode: "
+                "`python -m models diagnose` and `Smoothed.diagnose` can, where the model is.",
+            ),
+        )
+    )
+
+
+def _accuracy(stated: UnderNoise, others: Sequence[UnderNoise]) -> Finding:
+    accuracies = {each.noise.label: each.accuracy for each in (stated, *others)}
+    listed = ", ".join(f"{_percent(accuracy)} under {label}" for label, accuracy in accuracies.items())
+    sentence = f"Of all noisy samples, these are classified correctly: {listed}."
+    return Finding("accuracy under noise", accuracies, sentence, _accuracy_advice(stated, others))
+
+
+def _accuracy_advice(stated: UnderNoise, others: Sequence[UnderNoise]) -> str | None:
+    if stated.accuracy >= USEFUL:
+        return None
+    best = max(others, key=lambda each: each.accuracy, default=stated)
+    if best.accuracy >= USEFUL:
+        return (
+            f"The ensemble has probably not been trained with {stated.noise.label}. Train it with that noise, or "
+            f"certify with {best.noise.label}, which it withstands."
+        )
+    return (
+        "Hardly anything can be certified under any of these noises. Check that the labels number the classes in the "
+        f"order of the ensemble's, and that it was trained with noise. {EXAMINE_THE_MODEL}"
+    )
+
+
+def _certifiable(stated: UnderNoise, samples: int) -> Finding:
+    shares = {radius_text(radius): certified_accuracy(stated.judged, radius) / 100 for radius in _radii(stated.noise)}
+    listed = ", ".join(f"{_percent(share)} at radius {radius}" for radius, share in shares.items())
+    certificate = stated.judged[0].certificate
+    largest = certificate.procedure.largest_radius(stated.noise, alpha=certificate.alpha)
+    sentence = (
+        f"{samples} samples each certify {listed}, for the right class. They cannot prove more than radius "
+        f"{largest:.3g}; more samples prove more."
+    )
+    if any(shares.values()):
+        return Finding("certifiable", shares, sentence)
+    return Finding("certifiable", shares, sentence, "Nothing can be certified: follow the other findings first.")
+
+
+def _radii(noise: Noise) -> list[float]:
+    """Three radii of two digits; whole ones, from 1 on, for a noise that has no others."""
+    radii = [noise.radius(p_a) for p_a in QUANTILES]
+    rounded = [float(max(1, round(r))) for r in radii] if noise.whole else [float(f"{r:.2g}") for r in radii]
+    return sorted(set(rounded))
+
+
+def _answers(stated: UnderNoise, classes: Sequence[str]) -> Finding:
+    """Whether the ensemble gives all images the same class, although their labels differ."""
+    answers = Counter(_most_frequent(each.certificate) for each in stated.judged)
+    ((top, count),) = answers.most_common(1)
+    share, labels = count / len(stated.judged), len({each.label for each in stated.judged})
+    value = {"class": classes[top], "share": share, "labels": labels}
+    sentence = (
+        f"{_percent(share)} of the images get the class {classes[top]!r}; their labels are of "
+        f"{labels} class{'es' if labels > 1 else ''}."
+    )
+    if share < NEARLY_ALL or labels == 1:
+        return Finding("most frequent answer", value, sentence)
+    advice = (
+        f"An ensemble that answers the same for all images often gets wrongly normalised pixels. {EXAMINE_THE_MODEL}"
+    )
+    return Finding("most frequent answer", value, sentence, advice)
+
+
+def _counts(certificate: Certificate) -> list[int]:
+    """The counts of all samples by class; the last entry is for no class."""
+    drawn = [certificate.selection, *(stage.counts for stage in certificate.stages)]
+    return [sum(column) for column in zip(*drawn, strict=True)]
+
+
+def _most_frequent(certificate: Certificate) -> int:
+    counts = _counts(certificate)[:-1]
+    return counts.index(max(counts))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,76 @@
+"""The keyword arguments that put the question about the images, and the request that they make."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, SupportsIndex, TypedDict, TypeVar
+
+import numpy as np
+from pydantic import ValidationError
+
+from smoothcert.client.errors import InvalidRequestError
+from smoothcert.errors import explain
+from smoothcert.noise import NOISES, Noise
+from smoothcert.procedures import PROCEDURES, Parameters
+from smoothcert.request import CertificationRequest, Voting
+
+Request = TypeVar("Request", bound=CertificationRequest)
+
+
+class RequestFields(TypedDict, total=False):
+    """The fields of `CertificationRequest`, which documents each; the service decides about those that are left out."""
+
+    ensemble: str | None
+    noise: Noise | Mapping[str, Any] | None
+    sigma: float | None
+    allow_noise_mismatch: bool
+    radius: float | None
+    alpha: float
+    beta: float
+    procedure: str | Parameters | Mapping[str, Any]
+    voting: Voting | None
+    consensus: SupportsIndex | None
+    family_wise: bool
+    convert: Literal["none", "rgb", "grey"]
+    labels: Iterable[SupportsIndex] | None
+    metadata: Mapping[str, str] | None
+    priority: Literal["normal", "high"]
+    deadline_s: float | None
+
+
+def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> Request:
+    """The request that the keywords make; InvalidRequestError if one of them is wrong or unknown."""
+    for family in (NOISES, PROCEDURES):
+        family.prepare()  # before anything is sent: pydantic swallows a Ctrl-C that comes while it builds a validator
+    fields: dict[str, Any] = {name: _plain(value) for name, value in {**keywords, **more}.items()}
+    if isinstance(labels := fields.get("labels"), Iterable) and not isinstance(labels, str | bytes | Mapping):
+        fields["labels"] = tuple(map(_whole, labels))
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidRequestError(explain(error)) from None
+
+
+def _plain(value: Any) -> Any:
+    """A numpy number as a Python number, also inside a mapping; any other value unchanged."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _whole(label: Any) -> Any:
+    """A whole number of numpy or torch as an int; any other value unchanged, so that it is refused with its place."""
+    try:
+        return label if isinstance(label, bool) else operator.index(label)
+    except TypeError:
+        return label
+
+
+def payload(request: CertificationRequest) -> dict[str, Any]:
+    """The request as JSON; fields that were not set are left out, so that the service decides about them."""
+    fields = request.model_dump(mode="json", exclude_unset=True)
+    if "procedure" in fields:
+        # the name of a procedure has a default, so it may be missing from the fields that were set
+        fields["procedure"] = request.procedure.model_dump(mode="json")
+    return fields

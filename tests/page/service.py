@@ -1,0 +1,42 @@
+"""The service that the tests of the page share: small networks that answer at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from app.http.authentication import digest
+from tests.support.api import Api
+from tests.support.visit import Visit
+from tests.support.whole import whole_service
+from tests.support.zoo import make_zoo
+
+KEY = "sk_of-the-tests"
+URL = "/v1/certifications"
+ENDLESS = {"ensemble": "moody", "procedure": "fixed", "samples": "1000000"}
+"""A question that runs until it is canceled."""
+Open = Callable[..., Visit]
+
+
+class PageService:
+    """The addresses of one service, without API keys and with them, and a client to the first."""
+
+    def __init__(self, api: Api, locked: Api) -> None:
+        self.client = api.client
+        self.address, self.locked = (f"http://127.0.0.1:{each.port}/" for each in (api, locked))
+
+    def get(self, certification: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.client.get(f"{URL}/{certification}").json()
+        return found
+
+
+@contextmanager
+def page_service(folder: Path) -> Iterator[PageService]:
+    """The service, with its data in the folder."""
+    with (
+        whole_service(folder, make_zoo(folder / "zoo")) as api,
+        Api(api.redis_url, folder, api_keys=f"me:{digest(KEY)}") as locked,
+    ):
+        yield PageService(api, locked)

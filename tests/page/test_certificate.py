@@ -1,0 +1,154 @@
+"""A certificate on the page: in words, in pixels, verified, downloaded."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smoothcert.certificate import Certificate
+from smoothcert.verification import verify
+from tests.page.service import PageService
+from tests.support.visit import CLOSE, DARK, LIGHT, Visit
+from tests.support.worker_networks import SHAPE
+
+
+def test_a_certificate_is_told_in_words(here: Visit, service: PageService) -> None:
+    here.choose(LIGHT)
+    here.certify()
+    assert here.text(".claim") == (
+        "No perturbation of Euclidean length below 0.02 changes the answer ‘light’, with 99.9 % confidence."
+    )
+    (certificate,) = service.get(here.certification)["certificates"]
+    assert here.figure("answer") == "light"
+    assert here.figure("radius proved") == "0.02"
+    assert here.figure("samples") == str(certificate["samples"])
+    assert here.figure("evaluations") == str(certificate["evaluations"])
+    assert "does not say that the answer is right" in here.text(".words")
+
+
+def test_an_image_may_be_dropped_anywhere(here: Visit) -> None:
+    here.page.evaluate(
+        """(bytes) => {
+             const dataTransfer = new DataTransfer();
+             dataTransfer.items.add(new File([new Uint8Array(bytes)], "dropped.png", { type: "image/png" }));
+             for (const name of ["dragover", "drop"])
+               document.body.dispatchEvent(new DragEvent(name, { dataTransfer, bubbles: true, cancelable: true }));
+           }""",
+        list(LIGHT),
+    )
+    here.page.wait_for_selector("#chosen :text('dropped.png')")
+    here.certify()
+    assert "‘light’" in here.text(".claim")
+
+
+def test_its_length_is_told_in_pixels(here: Visit) -> None:
+    here.choose(LIGHT)
+    here.certify()
+    values = math.prod(SHAPE)
+    seen = here.text(".changes")
+    assert f"every one of the {values} values by {0.02 * 255 / math.sqrt(values):.3f} levels" in seen
+    assert f"one colour value of one pixel by {0.02 * 255:.1f} of 255 levels" in seen
+
+
+@pytest.mark.parametrize(
+    ("norm", "words"),
+    [
+        ("l2", "of Euclidean length below 2"),
+        ("l1", "of total size (sum of absolute changes) below 2"),
+        ("l0", "that changes at most 2 values"),
+        ("linf", "that changes every value by less than 2"),
+        ("lp-3", "of size below 2 in the lp-3 norm"),
+    ],
+)
+def test_a_claim_has_the_words_of_its_norm(here: Visit, norm: str, words: str) -> None:
+    certificate = {
+        "decision": "certified",
+        "radius": 2,
+        "class_name": "cat",
+        "alpha": 0.01,
+        "noise": {"name": "speckle", "norm": norm, "rate": 0.5, "depth": 3},
+        "provenance": None,
+    }
+    claim, meaning, changes = here.page.evaluate(
+        """async (certificate) => {
+             const { claim, meaning } = await import("/page/claims.js");
+             const { changesAt } = await import("/page/norms.js");
+             const texts = claim(certificate).map((part) => part.textContent ?? part);
+             return [texts.join(""), meaning(certificate)[0], changesAt(certificate.noise.norm, 2, [3, 8, 8]).length];
+           }""",
+        certificate,
+    )
+    assert claim == f"No perturbation {words} changes the answer ‘cat’, with 99 % confidence."
+    assert "under noise (speckle, rate 0.5, depth 3)" in meaning
+    assert changes == (3 if norm == "l2" else 0)
+
+
+def test_what_abandoning_promises_is_said_by_the_procedure(here: Visit) -> None:
+    here.ask(radius="0.04", procedure="sequential, lost-certificate")
+    here.choose(CLOSE)
+    here.certify()
+    assert "can hardly be proved here" in here.text(".claim")
+    promise = "A run that would have ended in a certificate is abandoned with probability at most beta."
+    assert f"{promise} Here beta is 0.001." in here.text(".words")
+
+
+def test_it_is_verified_and_downloaded(here: Visit, tmp_path: Path) -> None:
+    here.choose(DARK)
+    here.certify()
+    here.page.click("text=Verify")
+    here.page.wait_for_selector("text=everything in it follows from its counts")
+    with here.page.expect_download() as download:
+        here.page.click("text=Download JSON")
+    download.value.save_as(tmp_path / "certificate.json")
+    certificate = Certificate.from_json((tmp_path / "certificate.json").read_text())
+    assert certificate.class_name == "dark"
+    assert verify(certificate)
+
+
+def test_an_abstention_says_what_it_means_and_what_not(here: Visit) -> None:
+    here.ask(radius="0.04")
+    here.choose(CLOSE)
+    here.certify()
+    assert re.fullmatch(
+        r"No certificate: [\d,]+ samples show that radius 0.04 can hardly be proved here.", here.text(".claim")
+    )
+    assert here.figure("radius proved") == "none"
+    assert here.figure("answer") == "dark"
+    assert "An abstention claims nothing" in here.text(".words")
+    assert here.page.locator(".changes").count() == 0
+
+
+def test_an_answer_is_shown_beside_the_image_that_was_sent(here: Visit) -> None:
+    here.choose(LIGHT)
+    sent = here.page.locator("#chosen-images img").first.get_attribute("src")
+    waiting: list[Any] = []
+    here.page.route("**/v1/certifications", lambda route: waiting.append(route), times=1)
+    with here.page.expect_request("**/v1/certifications"):
+        here.certify()
+    here.choose(DARK)
+    here.page.wait_for_function("src => document.querySelector('#chosen-images img').src !== src", arg=sent)
+    waiting[0].continue_()
+    assert "‘light’" in here.text(".claim")
+    assert here.page.locator("#answer .picture").first.get_attribute("src") == sent
+
+
+def test_a_question_whose_answer_was_lost_is_certified_once(here: Visit) -> None:
+    lost: list[str] = []
+
+    def lose_answer(route: Any) -> None:
+        lost.append(route.fetch().json()["id"])
+        route.abort()
+
+    here.page.route("**/v1/certifications", lose_answer, times=1)
+    here.choose(LIGHT)
+    here.certify()
+    here.page.wait_for_selector("#refused :text('The server cannot be reached')")
+    here.certify()
+    assert here.certification == lost[0]
+    here.certify()
+    here.page.wait_for_function("before => !location.hash.endsWith(before)", arg=lost[0])
+    here.complaints.clear()  # Chromium tells of the connection that was cut
