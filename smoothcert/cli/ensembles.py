@@ -23,15 +23,15 @@ def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) 
         return
     if not served:
         note("no ensemble is served: no worker has announced one yet")
-    shown = table("ensemble", "ready", numbers=("input", "noise", "members", "classes", "evaluations/s"), tight=True)
+    shown = table("ensemble", "ready", "noise", numbers=("input", "members", "classes", "evaluations/s"), tight=True)
     shown.columns[0].no_wrap = True
     for each in served:
         rate = each.evaluations_per_second
         shown.add_row(
             plain(each.name),
             plain(f"yes, {each.workers} on {', '.join(each.devices)}" if each.ready else "no, requests wait"),
+            "–" if each.noise is None else plain(each.noise.label),
             " x ".join(map(str, each.input_shape)),
-            "–" if each.noise is None else each.noise.label,
             f"{len(each.members)}",
             f"{len(each.classes):,}",
             "–" if rate is None else f"{rate:,.0f}",

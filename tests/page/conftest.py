@@ -1,5 +1,8 @@
-"""A browser and a service for all files of this folder; both end with it, since Chromium's driver occupies the thread's
-event loop, which tests elsewhere need."""
+"""A browser and a service for all files of this folder.
+
+Both end with the folder, because Chromium's driver occupies the thread's event loop, which tests elsewhere need.
+`make test` keeps the order of the files, so that both are started once in each process.
+"""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def test_a_timeout_says_how_far_it_came(service: str, client: Client, folder: Pa
 
 
 def test_ensembles_are_listed(service: str) -> None:
-    names, shapes = zip(*((row[0], row[2]) for row in rows(smoothcert("ensembles", url=service).stdout)), strict=True)
+    names, shapes = zip(*((row[0], row[3]) for row in rows(smoothcert("ensembles", url=service).stdout)), strict=True)
     assert (names, shapes) == (("moody", "trivial"), ("3 x 8 x 8",) * 2)
     served = [json.loads(line) for line in smoothcert("ensembles", "--json", url=service).stdout.splitlines()]
     assert [each["classes"] for each in served] == [["dark", "light"]] * 2
