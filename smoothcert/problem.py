@@ -70,6 +70,7 @@ KINDS: dict[str, ProblemKind] = {
     "misdirected": ProblemKind(421, "The service does not have this host name"),
     "invalid_request": ProblemKind(422, "A field of the request is wrong"),
     "invalid_image": ProblemKind(422, "An image cannot be certified as it is"),
+    "image_off_grid": ProblemKind(422, "An image has values that the noise cannot be added to"),
     "noise_mismatch": ProblemKind(422, "The ensemble was trained for another noise"),
     "radius_out_of_reach": ProblemKind(422, "The radius can never be proved by this procedure"),
     "too_many_samples": ProblemKind(422, "A certification may not draw so many samples"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smoothcert.certificate import Certificate, StageRecord, derived
+from smoothcert.certificate import BOUND, Certificate, Provenance, StageRecord, derived
 from smoothcert.errors import CountsError, DomainError
 from smoothcert.verdict import Verdict, floor_radius
 
@@ -90,9 +90,20 @@ def _provenance_mismatches(certificate: Certificate) -> Iterator[Mismatch]:
     elif evaluations is None or not leading * samples <= evaluations <= k * samples:
         bounds = f"{leading * samples} to {k * samples}"
         yield Mismatch("evaluations", f"is {evaluations!r}, {samples} samples of {k} members take {bounds}")
+    yield from _noise_mismatches(certificate, certificate.provenance)
     starts, stops = [0, *(shape.stop for shape in shapes)], [*(shape.start for shape in shapes), samples]
     if starts != stops:
         yield Mismatch("provenance.sampling.shapes", f"do not cover the samples 0 to {samples} without gap or overlap")
+
+
+def _noise_mismatches(certificate: Certificate, provenance: Provenance) -> Iterator[Mismatch]:
+    noise, scheme = certificate.noise, provenance.sampling.scheme
+    if scheme.removeprefix(BOUND) != noise.scheme:
+        yield Mismatch("provenance.sampling.scheme", f"is {scheme!r}, {noise.name} noise is drawn by {noise.scheme!r}")
+    try:
+        noise.require_images(provenance.input.shape)
+    except DomainError as error:
+        yield Mismatch("noise", str(error))
 
 
 class _ContradictionError(Exception):

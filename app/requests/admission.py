@@ -43,10 +43,19 @@ def settle(
         )
     complete = request.model_copy(update={"ensemble": card.name, "noise": _noise(request, card), "voting": voting})
     settled = Settled(complete, Question.of(complete, images=images))
+    _require_images(settled.question.noise, card)
     _require_levels(settled, images)
     require_quick(request.procedure, most_sequential)
     _require_affordable(settled.question, images, most_samples)
     return settled
+
+
+def _require_images(noise: Noise, card: EnsembleCard) -> None:
+    """Refuse a noise that cannot be applied to images of the ensemble's shape."""
+    try:
+        noise.require_images(card.input_shape)
+    except DomainError as error:
+        raise invalid("noise", str(error)) from None
 
 
 def require_quick(procedure: Parameters, most: int) -> None:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from app.http import npy
 from app.http.body import Bodies, Share
-from app.http.errors import ProblemError
+from app.http.errors import ProblemError, invalid
 from app.redis.queue import Queue, Receipt, Snapshot
 from app.redis.retry_after import RetryAfter, pace
 from app.requests import admission, submission
@@ -17,6 +17,8 @@ from app.requests.admission import Settled
 from app.requests.images import ImageSpec, decode, decoded_bytes
 from app.requests.submission import Submission
 from app.settings import ApiSettings
+from smoothcert.errors import OffGridError
+from smoothcert.noise import Noise
 from smoothcert.published import EnsembleCard
 from store import bookkeeping
 from store.presence import Offer
@@ -76,7 +78,14 @@ class Intake:
         spec = ImageSpec(channels, height, width, settled.request.convert, self._settings.image_pixels)
         self._require_room(len(posted.images), spec)
         share.take(decoded_bytes(posted.images, spec))
-        return await share.run(lambda: npy.write(decode(posted.images, spec)))
+        noise = settled.question.noise
+
+        def decoded() -> bytes:
+            pixels = decode(posted.images, spec)
+            _require_values(pixels, noise)
+            return npy.write(pixels)
+
+        return await share.run(decoded)
 
     def _require_room(self, count: int, spec: ImageSpec) -> None:
         """Refuse images that are too large together, before any of them is decoded."""
@@ -103,6 +112,15 @@ class Intake:
                 detail = f"{receipt.count:,} certifications of this key have not ended, at most {most:,} may be active"
                 after = pace(await self._queue.endings(pool))
                 raise ProblemError("too_many_certifications", detail, retry_after=after)
+
+
+def _require_values(images: npy.Pixels, noise: Noise) -> None:
+    """Refuse images that the noise cannot be added to."""
+    for index, pixels in enumerate(images):
+        try:
+            noise.require_values(pixels)
+        except OffGridError as error:
+            raise invalid(f"images.{index}", str(error), code="image_off_grid") from None
 
 
 def _record(certification: str, settled: Settled, offer: Offer, *, owner: str, images: int) -> Record:

@@ -251,7 +251,7 @@ class InvalidRequestError(AnswerError, ValueError):
 class InvalidImageError(InvalidRequestError):
     """An image that the ensemble does not accept as it is."""
 
-    codes = ("invalid_image",)
+    codes = ("invalid_image", "image_off_grid")
 
 
 class NoiseMismatchError(InvalidRequestError):

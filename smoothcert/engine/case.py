@@ -14,6 +14,7 @@ from torch import Tensor
 import smoothcert
 from smoothcert.canonical import digest
 from smoothcert.certificate import (
+    BOUND,
     Certificate,
     EnsembleRecord,
     InputRecord,
@@ -149,10 +150,6 @@ def certify(
         for each in started:
             each.handle.cancel()
         raise
-
-
-BOUND = "question/"
-"""The prefix of a scheme whose noise is bound to the question."""
 
 
 def scheme(noise: Noise, *, bound: bool) -> str:

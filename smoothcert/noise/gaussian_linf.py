@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import sqrt
+from math import prod, sqrt
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -53,9 +53,15 @@ class GaussianLinf(Noise):
         """An ensemble for Gaussian noise of the same sigma serves this claim as well."""
         return trained in (self, Gaussian(self.sigma))
 
+    def scaled(self, factor: float) -> GaussianLinf:
+        return GaussianLinf(self.sigma * factor, self.dimension)
+
+    def require_images(self, shape: tuple[int, ...]) -> None:
+        if (values := prod(shape)) != self.dimension:
+            raise DomainError(f"dimension must be {values:,}, the values of an image; got {self.dimension:,}")
+
     def settle(self, pixels: Tensor) -> Tensor:
-        if pixels.numel() != self.dimension:
-            raise DomainError(f"dimension must be {pixels.numel()}, the values of the image; got {self.dimension}")
+        self.require_images(tuple(pixels.shape))
         return pixels
 
     def draw(self, source: Source, block: int, shape: tuple[int, ...]) -> Tensor:

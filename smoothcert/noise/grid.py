@@ -25,15 +25,21 @@ BITS = 62
 
 def levels(pixels: Tensor) -> Tensor:
     """The bytes k, int16, of float32 pixels k / 255; OffGridError names the first value that is not one."""
-    found = pixels.mul(GRID).round_()
-    off = found.div(GRID).ne(pixels)
+    require_grid(pixels.cpu().numpy())
+    return pixels.mul(GRID).round_().short()
+
+
+def require_grid(pixels: npt.NDArray[Any]) -> None:
+    """Raise OffGridError unless the pixels are bytes, or float32 numbers k / 255."""
+    if pixels.dtype == np.uint8:
+        return
+    off = (np.rint(pixels * np.float32(GRID)) / np.float32(GRID)) != pixels
     if off.any():
-        place = tuple(off.nonzero()[0].tolist())
+        place = tuple(int(axis[0]) for axis in np.nonzero(off))
         raise OffGridError(
             f"the image must have values k/255, as 8-bit images have; got {float(pixels[place])!r} at {list(place)} "
             "[channel, row, column]: send bytes, or ask for a noise that takes any image"
         )
-    return found.short()
 
 
 class LookUp:

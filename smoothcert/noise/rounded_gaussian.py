@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from math import ceil, prod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from scipy.special import ndtr, ndtri
 
 from smoothcert.errors import DomainError, require_positive
 from smoothcert.noise.gaussian import Gaussian
-from smoothcert.noise.grid import BITS, GRID, LookUp, levels
+from smoothcert.noise.grid import BITS, GRID, LookUp, levels, require_grid
 from smoothcert.noise.noise import Integers, Noise, Source, least_proving, require_probability_bound, rounded_down
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ class RoundedGaussian(Noise):
     norm: Literal["l2"] = field(default="l2", kw_only=True)
 
     scheme: ClassVar[str] = "philox-62-rounded-gaussian"
-    grid: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive("sigma", self.sigma)
@@ -74,12 +73,21 @@ class RoundedGaussian(Noise):
         """An ensemble for Gaussian noise of the same sigma needs no further training."""
         return trained in (self, Gaussian(self.sigma))
 
+    def scaled(self, factor: float) -> RoundedGaussian:
+        return RoundedGaussian(self.sigma * factor)
+
+    def require_images(self, shape: tuple[int, ...]) -> None:
+        values = prod(shape)
+        if values * (2 * tail_of(self.sigma) + 1) > MOST_VALUES:
+            raise DomainError(f"noise {self.label} cannot be exact for images of {values:,} values")
+
+    def require_values(self, pixels: npt.NDArray[Any]) -> None:
+        require_grid(pixels)
+
     def settle(self, pixels: Tensor) -> Tensor:
         """The bytes plus T, so that adding N gives an index into the table of sums."""
-        tail = table(self.sigma).tail
-        if pixels.numel() * (2 * tail + 1) > MOST_VALUES:
-            raise DomainError(f"an image of {pixels.numel():,} values is too large for {self.label}")
-        return levels(pixels).add_(tail)
+        self.require_images(tuple(pixels.shape))
+        return levels(pixels).add_(table(self.sigma).tail)
 
     def draw(self, source: Source, block: int, shape: tuple[int, ...]) -> Tensor:
         return source.place(table(self.sigma).integers(source.integers(block, shape)))
@@ -96,8 +104,7 @@ class Table:
     """The law of N for one sigma: N = -T + #{i : t_i <= u} for u uniform on [0, 2^62)."""
 
     def __init__(self, sigma: float) -> None:
-        self.tail = max(2 * GRID, ceil(Fraction(repr(sigma)) * 8 * GRID))
-        """T: at least eight standard deviations and two ranges of an image."""
+        self.tail = tail_of(sigma)
         self.thresholds = np.array(_thresholds(sigma, self.tail), dtype=np.int64)
         """t_i = round(2^62 Phi((2 i + 1) / (510 sigma))) for i = -T, ..., T - 1."""
         # A sum a + N is cut to [255 - T, T], so the law of N beyond +-T does not matter: the cut hides it for every a.
@@ -115,6 +122,11 @@ class Table:
         mixed = np.flatnonzero(drawn == _MIXED)
         drawn.reshape(-1)[mixed] = np.searchsorted(self.thresholds, u.reshape(-1)[mixed], side="right") - self.tail
         return drawn
+
+
+def tail_of(sigma: float) -> int:
+    """T, the largest |N|: at least eight standard deviations and two ranges of an image."""
+    return max(2 * GRID, ceil(Fraction(repr(sigma)) * 8 * GRID))
 
 
 _MIXED = np.iinfo(np.int16).min

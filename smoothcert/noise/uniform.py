@@ -12,14 +12,14 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, sqrt
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from smoothcert.errors import DomainError, require_positive
-from smoothcert.noise.grid import BITS, GRID, LookUp, levels
+from smoothcert.noise.grid import BITS, GRID, LookUp, levels, require_grid
 from smoothcert.noise.noise import Integers, Noise, Source, least_proving, require_probability_bound, rounded_down
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ class Uniform(Noise):
     norm: Literal["l1"] = field(default="l1", kw_only=True)
 
     scheme: ClassVar[str] = "philox-62-uniform"
-    grid: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive("reach", self.reach)
@@ -70,6 +69,12 @@ class Uniform(Noise):
         if radius >= self.reach:
             return 1.0
         return least_proving(self.radius, radius, 0.5 + radius / (2 * self.reach))
+
+    def scaled(self, factor: float) -> Uniform:
+        return Uniform(round(min(max(self.reach * factor, 0.004), LARGEST_REACH), DECIMALS))
+
+    def require_values(self, pixels: npt.NDArray[Any]) -> None:
+        require_grid(pixels)
 
     def settle(self, pixels: Tensor) -> Tensor:
         """The bytes plus the largest N, so that adding N gives an index into the table of sums."""
