@@ -245,7 +245,7 @@ class TooLargeError(AnswerError):
 class InvalidRequestError(AnswerError, ValueError):
     """A field of the request is wrong; found by the service, or by the client before anything was sent."""
 
-    codes = ("invalid_request",)
+    codes: ClassVar[tuple[str, ...]] = ("invalid_request",)
 
 
 class InvalidImageError(InvalidRequestError):

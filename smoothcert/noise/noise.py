@@ -98,10 +98,10 @@ class Noise(ABC):
         if self.whole and radius != int(radius):
             raise DomainError(f"radius must be a whole number for {self.name} noise, got {radius!r}")
 
-    def require_images(self, shape: tuple[int, ...]) -> None:
+    def require_images(self, shape: tuple[int, ...]) -> None:  # noqa: B027 - most noises take all
         """Raise DomainError for images of a shape [C, H, W] that this noise cannot be applied to."""
 
-    def require_values(self, pixels: npt.NDArray[Any]) -> None:
+    def require_values(self, pixels: npt.NDArray[Any]) -> None:  # noqa: B027 - most noises take all
         """Raise OffGridError for uint8 or float32 pixels [C, H, W] that this noise cannot be applied to."""
 
     def parameters(self) -> dict[str, Any]:
