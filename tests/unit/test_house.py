@@ -183,7 +183,7 @@ def environment(folder: Path) -> Path:
 
 
 def install(python: Path, *what: str) -> None:
-    pip(python, "install", "--constraint", str(ROOT / "constraints.txt"), *what)
+    pip(python, "install", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), *what)
 
 
 def ran(python: Path, script: str, folder: Path) -> str:
