@@ -44,10 +44,6 @@ class StageRecord(Frozen):
     """The procedure abandons at this count or less; -1 for never."""
 
 
-BOUND = "question/"
-"""The prefix of a scheme whose noise is bound to the question, so that another question has other noise."""
-
-
 class EnsembleRecord(Frozen):
     """The base classifier: these members in this order, voting by this rule."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smoothcert.certificate import BOUND, Certificate, Provenance, StageRecord, derived
+from smoothcert.certificate import Certificate, Provenance, StageRecord, derived
 from smoothcert.errors import CountsError, DomainError
 from smoothcert.verdict import Verdict, floor_radius
 
@@ -98,7 +98,7 @@ def _provenance_mismatches(certificate: Certificate) -> Iterator[Mismatch]:
 
 def _noise_mismatches(certificate: Certificate, provenance: Provenance) -> Iterator[Mismatch]:
     noise, scheme = certificate.noise, provenance.sampling.scheme
-    if scheme.removeprefix(BOUND) != noise.scheme:
+    if scheme != noise.scheme:
         yield Mismatch("provenance.sampling.scheme", f"is {scheme!r}, {noise.name} noise is drawn by {noise.scheme!r}")
     try:
         noise.require_images(provenance.input.shape)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from models.registry import ZOO, load
 from smoothcert.certificate import Certificate, Provenance
-from smoothcert.engine.case import VERSIONS, scheme, start
+from smoothcert.engine.case import VERSIONS, start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
@@ -51,7 +51,7 @@ def replay(
     _check_image(provenance, image, ensemble)
     with Engine(ensemble, batch=_rows(provenance)) as engine, Progress(transient=True) as bar:
         seed, index = provenance.sampling.seed, provenance.sampling.image
-        begun = start(engine, image, certificate.question, seed=seed, index=index, bound=_bound(certificate))
+        begun = start(engine, image, certificate.question, seed=seed, index=index)
         task = bar.add_task("samples", total=certificate.samples)
         while not begun.handle.future.done():
             bar.update(task, completed=begun.handle.progress.samples)
@@ -61,15 +61,6 @@ def replay(
                 continue
         again = begun.result()
     return Replay(again, tuple(_differences(certificate, again)), tuple(_remarks(provenance)))
-
-
-def _bound(certificate: Certificate) -> bool:
-    """Whether the noise was bound to the question; certificates of the first edition have it from the seed alone."""
-    noise, stated = certificate.noise, _provenance(certificate).sampling.scheme
-    schemes = {scheme(noise, bound=bound): bound for bound in (True, False)}
-    if stated not in schemes:
-        raise ReplayError(f"the noise was drawn by the scheme {stated!r}; this version knows {', '.join(schemes)}")
-    return schemes[stated]
 
 
 def _provenance(certificate: Certificate) -> Provenance:

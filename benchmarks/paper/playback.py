@@ -46,7 +46,7 @@ def certify(tape: Tape, question: Question, ensemble: Ensemble) -> Certificate:
     verdict = run(question.start(), sample)
     shape = Shape(0, tally.samples, tape.rows, tape.rows if tally.undecided else None)
     record = InputRecord(sha256=tape.pixels.sha256, shape=tape.pixels.shape)
-    case = Case(question, ensemble, record, tape.tapes.seed, tape.index, Handle(), began, bound=False)
+    case = Case(question, ensemble, record, tape.tapes.seed, tape.index, Handle(), began)
     return case.certificate(Sampled(verdict, tally.evaluations, (shape,), datetime.now(UTC)))
 
 

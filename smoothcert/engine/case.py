@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 import smoothcert
-from smoothcert.canonical import digest
 from smoothcert.certificate import (
-    BOUND,
     Certificate,
     EnsembleRecord,
     InputRecord,
@@ -28,7 +26,6 @@ from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.run import Handle, Sampled
 from smoothcert.errors import DomainError
-from smoothcert.noise import Noise
 from smoothcert.question import Question
 
 
@@ -43,8 +40,6 @@ class Case:
     index: int
     handle: Handle
     started_at: datetime
-    bound: bool = True
-    """Whether the noise belongs to this question alone; it does not in the first edition, nor on a benchmark's tape."""
 
     def result(self, timeout: float | None = None) -> Certificate:
         """Wait for the certificate."""
@@ -80,7 +75,7 @@ class Case:
             sampling=SamplingRecord(
                 seed=self.seed,
                 image=self.index,
-                scheme=scheme(self.question.noise, bound=self.bound),
+                scheme=self.question.noise.scheme,
                 device=ensemble.device.type,
                 precision=ensemble.precision,
                 shapes=tuple(ShapeRecord(**asdict(shape)) for shape in sampled.shapes),
@@ -108,21 +103,14 @@ def start(
     index: int = 0,
     ensemble: Ensemble | None = None,
     resume: Checkpoint | None = None,
-    bound: bool = True,
 ) -> Case:
-    """Submit one image [C, H, W] in [0, 1] to the engine, without waiting.
-
-    `bound=False` draws the noise from the seed alone, to repeat a certificate of the first edition.
-    """
+    """Submit one image [C, H, W] in [0, 1] to the engine, without waiting."""
     chosen = ensemble or engine.ensemble
     pixels = Pixels.of(image, chosen.input_shape)
     record = InputRecord(sha256=pixels.sha256, shape=pixels.shape)
-    stream = bound_seed(seed, question, pixels, chosen) if bound else seed
     began = datetime.now(UTC)
-    handle = engine.submit(
-        question.start(), pixels, question.noise, stream, index=index, ensemble=chosen, resume=resume
-    )
-    return Case(question, chosen, record, seed, index, handle, began, bound)
+    handle = engine.submit(question.start(), pixels, question.noise, seed, index=index, ensemble=chosen, resume=resume)
+    return Case(question, chosen, record, seed, index, handle, began)
 
 
 def certify(
@@ -150,33 +138,6 @@ def certify(
         for each in started:
             each.handle.cancel()
         raise
-
-
-def scheme(noise: Noise, *, bound: bool) -> str:
-    """The name of how the noise of a certificate follows from its seed."""
-    return f"{BOUND}{noise.scheme}" if bound else noise.scheme
-
-
-def bound_seed(seed: str, question: Question, pixels: Pixels, ensemble: Ensemble) -> str:
-    """The seed of the noise for this question alone: a digest of the published seed and everything that is asked.
-
-    If one seed gave every question the same noise, one could look at many procedures and present the luckiest: the best
-    of 69 looks passed off as one fixed look is wrong 18.7 times as often as alpha allows.
-    """
-    return digest(
-        {
-            "seed": seed,
-            "ensemble": ensemble.digest,
-            "voting": ensemble.voting,
-            "consensus": ensemble.consensus,
-            "pixels": pixels.sha256,
-            "noise": question.noise.parameters(),
-            "procedure": question.procedure.model_dump(mode="json"),
-            "radius": question.radius,
-            "alpha": question.alpha,
-            "beta": question.beta,
-        }
-    )
 
 
 def new_seed() -> str:

@@ -1,0 +1,131 @@
+"""Every noise goes through HTTP, Redis, a real worker, certificate, verify and replay; wrong uses are sentences."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+import torch
+
+from models.addition import Addition, add
+from smoothcert.certificate import Certificate
+from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Uniform
+from smoothcert.verification import verify
+from tests.support.api import problem, tensor
+from tests.support.whole import whole_service
+from tests.support.worker_networks import SHAPE, state
+from workers.replay import replay
+
+ALLOWED = "tests.support.worker_networks:trivial"
+ENSEMBLES: dict[str, Noise] = {
+    "gaussian": Gaussian(0.1),
+    "uniform": Uniform(0.5),
+    "replacement": Replacement(0.8, 256),
+}
+LIGHT = np.full(SHAPE, 230, np.uint8)
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("noises")
+    files = []
+    for mark in (0.0, 1.0):
+        files.append(folder / f"{int(mark)}.pt")
+        torch.save(state(mark), files[-1])
+    for name, noise in ENSEMBLES.items():
+        addition = Addition(
+            classes=("dark", "light"), input_shape=SHAPE, architecture=ALLOWED, noise=noise, method="by hand"
+        )
+        add(name, files, addition, zoo=folder / "zoo", allowed_imports=frozenset({ALLOWED}))
+    return folder / "zoo"
+
+
+@pytest.fixture(scope="module")
+def client(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    with whole_service(tmp_path_factory.mktemp("service"), zoo) as api:
+        yield api.client
+
+
+def post(client: httpx2.Client, ensemble: str, image: Any = LIGHT, **fields: Any) -> httpx2.Response:
+    request = {"ensemble": ensemble, "images": [tensor(image)], "procedure": "sequential", **fields}
+    return client.post("/v1/certifications", json=request, headers={"Prefer": "wait=60"})
+
+
+ASKED = [
+    ("gaussian", Gaussian(0.1), 0.1),
+    ("gaussian", RoundedGaussian(0.1), 0.1),
+    ("gaussian", GaussianLinf(0.1, math.prod(SHAPE)), 0.005),
+    ("uniform", Uniform(0.5), 0.25),
+    ("replacement", Replacement(0.8, 256), 1),
+]
+
+
+@pytest.mark.parametrize(("ensemble", "noise", "radius"), ASKED, ids=lambda each: getattr(each, "label", str(each)))
+def test_a_certificate_of_every_noise_verifies_and_replays(
+    client: httpx2.Client, zoo: Path, ensemble: str, noise: Noise, radius: float
+) -> None:
+    answer = post(client, ensemble, noise=noise.parameters(), radius=radius)
+    assert answer.status_code == 200, answer.text
+    (text,) = answer.json()["certificates"]
+    certificate = Certificate.from_json(json.dumps(text))
+    assert (certificate.decision, certificate.class_name, certificate.noise) == ("certified", "light", noise)
+    assert certificate.radius >= radius
+    assert verify(certificate).problems == ()
+    assert client.post("/v1/verify", json=text).json()["consistent"] is True
+    again = replay(certificate, torch.from_numpy(LIGHT), zoo=zoo, allowed_imports=frozenset({ALLOWED}))
+    assert again.differences == ()
+
+
+def test_a_request_without_a_noise_gets_that_of_the_ensemble(client: httpx2.Client) -> None:
+    (certificate,) = post(client, "replacement", radius=1).json()["certificates"]
+    assert certificate["noise"] == Replacement(0.8, 256).parameters()
+    assert certificate["radius"] == 1
+
+
+def test_every_noise_describes_itself(client: httpx2.Client) -> None:
+    listed = {each["name"]: each for each in client.get("/v1/noises").json()["data"]}
+    assert {"gaussian", "rounded-gaussian", "gaussian-linf", "uniform", "replacement"} <= set(listed)
+
+
+FLOATS = np.full(SHAPE, 0.9001, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "fields", "code", "words"),
+    [
+        ("uniform", {"radius": 0.5}, "radius_out_of_reach", "no number of samples"),
+        ("uniform", {"radius": 0.25, "image": FLOATS}, "image_off_grid", "got 0.9000999927520752 at [0, 0, 0]"),
+        (
+            "gaussian",
+            {"radius": 0.1, "noise": {"name": "rounded-gaussian", "sigma": 0.1}, "image": FLOATS},
+            "image_off_grid",
+            "images.0",
+        ),
+        ("replacement", {"radius": 1.5}, "invalid_request", "whole number for replacement noise, got 1.5"),
+        ("replacement", {"radius": 1, "sigma": 0.25}, "noise_mismatch", "is gaussian, sigma 0.25"),
+        (
+            "replacement",
+            {"radius": 1, "noise": {"name": "replacement", "keep": 0.5, "levels": 2}, "allow_noise_mismatch": True},
+            "invalid_request",
+            "keep must lie strictly between 1/levels = 0.5 and 1, got 0.5",
+        ),
+        ("gaussian", {"radius": 0.1, "noise": {"name": "uniform", "reach": 0.5}}, "noise_mismatch", "trained for"),
+        (
+            "gaussian",
+            {"radius": 0.001, "noise": {"name": "gaussian-linf", "sigma": 0.1, "dimension": 3072}},
+            "invalid_request",
+            "dimension must be 192",
+        ),
+    ],
+)
+def test_wrong_uses_are_sentences(
+    client: httpx2.Client, ensemble: str, fields: dict[str, Any], code: str, words: str
+) -> None:
+    answer = post(client, ensemble, fields.get("image", LIGHT), **{k: v for k, v in fields.items() if k != "image"})
+    assert words in problem(answer, code).detail
