@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from smoothcert.figures import radius_text
+from smoothcert.noise import Noise
 
 WORDS = {
     "l2": "of Euclidean length below {}",
@@ -12,8 +13,8 @@ WORDS = {
 }
 
 
-def perturbation(norm: str, radius: float) -> str:
+def perturbation(noise: Noise, radius: float) -> str:
     """The perturbations that a radius covers, for example "perturbation of Euclidean length below 0.25"."""
-    words = WORDS.get(norm, f"of {norm} norm below {{}}")
-    text = f"perturbation {words.format(radius_text(radius))}"
-    return text.replace("at most 1 values", "at most 1 value")
+    words = WORDS.get(noise.norm, f"of {noise.norm} norm below {{}}")
+    text = f"perturbation {words.format(radius_text(radius))}".replace("at most 1 values", "at most 1 value")
+    return f"{text}, among 8-bit images," if noise.eight_bit else text

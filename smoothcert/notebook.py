@@ -47,7 +47,7 @@ def sentence(certificate: Certificate) -> str:
         return f"Abstained after {certificate.samples:,} samples ({certificate.stop_reason}): nothing is claimed."
     name = certificate.class_name or f"class {certificate.class_index}"
     return (
-        f"No {perturbation(certificate.noise.norm, certificate.radius)} changes the answer {name!r}, "
+        f"No {perturbation(certificate.noise, certificate.radius)} changes the answer {name!r}, "
         f"with {confidence_text(certificate.alpha)} % confidence."
     )
 

@@ -54,6 +54,8 @@ class NoiseCard(Wire):
     name: str
     norm: str
     """The norm in which its radii are stated."""
+    eight_bit: bool
+    """Whether its claims are about 8-bit images alone."""
     parameters: tuple[str, ...]
     """The names of its parameters, which are numbers."""
 
@@ -69,6 +71,7 @@ class NoiseList(Wire):
                 NoiseCard(
                     name=name,
                     norm=kind.norm,
+                    eight_bit=kind.eight_bit,
                     parameters=tuple(each.name for each in fields(kind) if each.name not in {"name", "norm"}),  # type: ignore[arg-type]
                 )
                 for name, kind in zip(NOISES.names, NOISES, strict=True)

@@ -1,6 +1,7 @@
 // What a certificate claims and what it does not, in words.
 
 import { element } from "./dom.js";
+import { isEightBit } from "./noise.js";
 import { withinWords } from "./norms.js";
 import { variantOf } from "./procedures.js";
 import { confidence, noiseLabel, whole } from "./words.js";
@@ -18,7 +19,8 @@ export function claim(certificate) {
   if (certificate.decision === "abstain") return abstention(certificate);
   const { radius, class_name, class_index, alpha, noise } = certificate;
   const { before, after } = withinWords(noise.norm);
-  return [`No perturbation ${before}`, strong(String(radius)), `${after} changes the answer `,
+  const among = isEightBit(noise) ? ", among 8-bit images," : "";
+  return [`No perturbation ${before}`, strong(String(radius)), `${after}${among} changes the answer `,
     strong(`‘${class_name ?? `class ${class_index}`}’`), `, with ${confidence(alpha)}.`];
 }
 

@@ -4,6 +4,11 @@ import { get } from "./api.js";
 import { byId, element, fill } from "./dom.js";
 import { number, titled } from "./words.js";
 
+let cards = [];
+
+// Whether the claims of a noise are about 8-bit images alone.
+export const isEightBit = ({ name }) => cards.find((card) => card.name === name)?.eight_bit ?? false;
+
 const isParameter = (key) => key !== "name" && key !== "norm";
 
 export class NoiseInputs {
@@ -15,7 +20,7 @@ export class NoiseInputs {
   }
 
   async load() {
-    this.kinds = (await get("/v1/noises")).data;
+    this.kinds = cards = (await get("/v1/noises")).data;
     fill(this.select, this.kinds.map(({ name }) => element("option", { value: name }, name)));
   }
 

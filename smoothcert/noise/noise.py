@@ -50,6 +50,8 @@ class Noise(ABC):
 
     whole: ClassVar[bool] = False
     """Whether its radii are whole numbers, as in the l0 norm."""
+    eight_bit: ClassVar[bool] = False
+    """Whether its claims are about 8-bit images alone: values k / 255 at x and at every x'."""
     scheme: ClassVar[str]
     """Names how the noise follows from a seed. Another way to draw it needs another scheme, or replay would differ."""
 

@@ -48,6 +48,7 @@ class RoundedGaussian(Noise):
     name: Literal["rounded-gaussian"] = field(default="rounded-gaussian", kw_only=True)
     norm: Literal["l2"] = field(default="l2", kw_only=True)
 
+    eight_bit: ClassVar[bool] = True
     scheme: ClassVar[str] = "philox-62-rounded-gaussian"
 
     def __post_init__(self) -> None:

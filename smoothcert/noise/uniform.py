@@ -40,6 +40,7 @@ class Uniform(Noise):
     name: Literal["uniform"] = field(default="uniform", kw_only=True)
     norm: Literal["l1"] = field(default="l1", kw_only=True)
 
+    eight_bit: ClassVar[bool] = True
     scheme: ClassVar[str] = "philox-62-uniform"
 
     def __post_init__(self) -> None:

@@ -6,6 +6,8 @@ import base64
 import io
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.client.images import encode
 from smoothcert.client.picture import picture
 from smoothcert.figures import interval_text, radius_text
-from smoothcert.noise import Gaussian
+from smoothcert.noise import Gaussian, GaussianLinf, Replacement, RoundedGaussian, Uniform
 from smoothcert.norms import perturbation
 from smoothcert.notebook import html, sentence
 from smoothcert.procedures import Adaptive, Fixed, Sequential, run
@@ -49,18 +51,19 @@ def test_the_claim_is_stated_in_words(procedure: Parameters) -> None:
 
 
 @pytest.mark.parametrize(
-    ("norm", "radius", "words"),
+    ("noise", "radius", "words"),
     [
-        ("l2", 0.25, "of Euclidean length below 0.25"),
-        ("l1", 0.25, "whose absolute changes add up to less than 0.25"),
-        ("l0", 3.0, "that changes at most 3 values"),
-        ("l0", 1.0, "that changes at most 1 value"),
-        ("linf", 0.03, "that changes no value by 0.03 or more"),
-        ("wasserstein", 0.1, "of wasserstein norm below 0.1"),
+        (Gaussian(0.25), 0.25, "of Euclidean length below 0.25"),
+        (RoundedGaussian(0.25), 0.25, "of Euclidean length below 0.25, among 8-bit images,"),
+        (Uniform(1.0), 0.25, "whose absolute changes add up to less than 0.25, among 8-bit images,"),
+        (Replacement(0.8, 2), 3.0, "that changes at most 3 values"),
+        (Replacement(0.8, 2), 1.0, "that changes at most 1 value"),
+        (GaussianLinf(0.25, 3072), 0.03, "that changes no value by 0.03 or more"),
+        (SimpleNamespace(norm="wasserstein", eight_bit=False), 0.1, "of wasserstein norm below 0.1"),
     ],
 )
-def test_the_words_follow_the_norm(norm: str, radius: float, words: str) -> None:
-    assert perturbation(norm, radius) == f"perturbation {words}"
+def test_the_words_follow_the_noise_and_its_norm(noise: Any, radius: float, words: str) -> None:
+    assert perturbation(noise, radius) == f"perturbation {words}"
 
 
 def test_an_abstention_claims_nothing() -> None:

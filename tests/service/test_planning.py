@@ -208,7 +208,13 @@ def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> Non
     assert procedures == ProcedureList.known()
     assert [each.name for each in procedures.data] == ["sequential", "adaptive", "fixed"]
     noises = NoiseList.model_validate_json(client.get("/v1/noises").content)
-    assert [(each.name, each.norm, each.parameters) for each in noises.data] == [("gaussian", "l2", ("sigma",))]
+    assert [(each.name, each.norm, each.parameters, each.eight_bit) for each in noises.data] == [
+        ("gaussian", "l2", ("sigma",), False),
+        ("rounded-gaussian", "l2", ("sigma",), True),
+        ("gaussian-linf", "linf", ("sigma", "dimension"), False),
+        ("uniform", "l1", ("reach",), True),
+        ("replacement", "l0", ("keep", "levels"), False),
+    ]
 
 
 def test_every_choice_of_a_form_can_be_planned(client: httpx2.Client, player: Player) -> None:
