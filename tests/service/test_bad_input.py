@@ -39,8 +39,16 @@ __all__ = ["nothing_is_queued"]
         ({"beta": 1e-21}, "beta", "1e-21"),
         ({"sigma": 0}, "sigma", "0"),
         ({"sigma": 101}, "sigma", "101"),
-        ({"noise": "magic"}, "noise", "must be one of 'gaussian', got 'magic'"),
-        ({"noise": {"name": "magic", "sigma": 1}}, "noise", "must be one of 'gaussian', got 'magic'"),
+        (
+            {"noise": "magic"},
+            "noise",
+            "must be one of 'gaussian', 'rounded-gaussian', 'gaussian-linf', 'uniform', 'replacement', got 'magic'",
+        ),
+        (
+            {"noise": {"name": "magic", "sigma": 1}},
+            "noise",
+            "must be one of 'gaussian', 'rounded-gaussian', 'gaussian-linf', 'uniform', 'replacement', got 'magic'",
+        ),
         ({"noise": {"sigma": 0.25}}, "noise", "must have the field 'name', got {'sigma': 0.25}"),
         ({"noise": 0.25}, "noise", "must be an object, got 0.25"),
         ({"noise": ["gaussian"]}, "noise", "must be an object"),
