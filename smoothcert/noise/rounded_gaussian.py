@@ -33,8 +33,8 @@ SLACK = 2.0**-32
 """The most that p_A can differ between the drawn law and the rounded Gaussian: d (2 T + 1) 2^-63 for d values."""
 MOST_VALUES = 1 << 31
 """SLACK covers d (2 T + 1) up to this: ImageNet at sigma 1 has 6.1e8."""
-LARGEST_SIGMA = 10.0
-"""The table of thresholds has 4,080 sigma entries."""
+LARGEST_SIGMA = 2.0
+"""The table of thresholds has 4,080 sigma entries and takes .4 sigma seconds to build."""
 CELL_BITS = 16
 """The table is read off directly for a cell of these high bits, unless a threshold lies inside the cell."""
 
@@ -74,8 +74,9 @@ class RoundedGaussian(Noise):
         """An ensemble for Gaussian noise of the same sigma needs no further training."""
         return trained in (self, Gaussian(self.sigma))
 
-    def scaled(self, factor: float) -> RoundedGaussian:
-        return RoundedGaussian(self.sigma * factor)
+    def scaled(self, factor: float) -> RoundedGaussian | None:
+        sigma = self.sigma * factor
+        return RoundedGaussian(sigma) if sigma <= LARGEST_SIGMA else None
 
     def require_images(self, shape: tuple[int, ...]) -> None:
         values = prod(shape)
