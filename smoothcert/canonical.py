@@ -37,9 +37,9 @@ def canonical_number(x: float) -> str:
     if x == 0.0:
         return "0"
     if 1e-6 <= abs(x) < 1e21:
-        text = format(Decimal(repr(x)), "f")
+        text = format(Decimal(float.__repr__(x)), "f")
         return text.rstrip("0").rstrip(".") if "." in text else text
-    digits, exponent = repr(x).split("e")
+    digits, exponent = float.__repr__(x).split("e")
     return f"{digits.removesuffix('.0')}e{int(exponent):+d}"
 
 

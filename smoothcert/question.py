@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Annotated
 
 from pydantic import Field
@@ -35,6 +36,12 @@ class Question:
     beta: float = 0.001
     """The chance of giving up too early."""
     family_wise: FamilyWise | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("radius", "alpha", "beta"):
+            value = getattr(self, name)
+            if isinstance(value, Real) and not isinstance(value, bool):  # numpy's numbers are written in another way
+                object.__setattr__(self, name, float(value))
 
     @classmethod
     def of(cls, request: CertificationRequest, *, images: int) -> Question:

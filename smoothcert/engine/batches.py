@@ -67,7 +67,7 @@ def as_labels(labels: Any, *, images: int, classes: int) -> list[int]:
 def image_batches(source: Any) -> Iterator[Tensor]:
     """Batches [N, C, H, W] of a loader or an iterable, which yields images, batches of them, or (images, labels)."""
     for item in _items(source):
-        yield as_images(item[0] if _is_pair(item) else _require_images(item))
+        yield as_images(item[0] if _is_pair(item) or _is_alone(item) else _require_images(item))
 
 
 def labelled_batches(source: Any) -> Iterator[tuple[Tensor, Any]]:
@@ -81,7 +81,7 @@ def labelled_batches(source: Any) -> Iterator[tuple[Tensor, Any]]:
 def count_images(source: Any) -> int | None:
     """How many images a source holds, where it says so."""
     if _is_pair(source):
-        return len(source[1])
+        return len(as_images(source[0]))
     held = source if isinstance(source, Tensor | np.ndarray) else getattr(source, "dataset", None)
     try:
         return len(held)  # type: ignore[arg-type]
@@ -107,7 +107,9 @@ def _require_range(images: Tensor) -> None:
     low, high = float(images.min()), float(images.max())
     if not (low < 0 or high > 1):  # NaN passes here and is refused with the place of the image
         return
-    seen = f"the images have values from {low:.4g} to {high:.4g}; they must lie in [0, 1]"
+    seen = f"the images have values from {low:.9g} to {high:.9g}; they must lie in [0, 1]"
+    if low > -0.01 and high < 1.01:
+        raise PixelsError(f"{seen}: clamp them, since they leave it by rounding alone")
     if low >= 0 and high <= 255:
         raise PixelsError(f"{seen}: divide them by 255, or pass them as uint8")
     if whose := _recognised(images):
@@ -157,9 +159,14 @@ def _is_pair(item: Any) -> bool:
     return not isinstance(item[1], Tensor | np.ndarray) or item[1].ndim < 3
 
 
+def _is_alone(item: Any) -> bool:
+    """Whether an item is a list of one batch, as a DataLoader of a TensorDataset without labels yields it."""
+    return isinstance(item, tuple | list) and len(item) == 1 and getattr(item[0], "ndim", 0) == 4
+
+
 def _require_images(item: Any) -> Any:
     if isinstance(item, Tensor | np.ndarray) or (
-        isinstance(item, tuple | list) and all(isinstance(each, Tensor | np.ndarray) for each in item)
+        isinstance(item, tuple | list) and all(getattr(each, "ndim", 0) == 3 for each in item)
     ):
         return item
     raise DomainError(f"the loader must yield images or pairs (images, labels), and it yields {_described(item)}")

@@ -135,8 +135,12 @@ class _Patient:
     def _clean(self, accuracy: float) -> Finding:
         sentence = f"{_percent(accuracy)} of {len(self.images)} images are classified correctly without noise."
         chance = self._chance
-        if accuracy > chance + 3 * math.sqrt(chance * (1 - chance) / len(self.images)):
+        spread = 3 * math.sqrt(chance * (1 - chance) / len(self.images))
+        if accuracy > chance + spread:
             return Finding("clean accuracy", accuracy, sentence)
+        if accuracy > chance and chance + spread >= 1:
+            advice = "These are too few images to tell this from guessing: take more."
+            return Finding("clean accuracy", accuracy, sentence, advice)
         advice = (
             "This is no better than guessing. See the finding `input`, and check that the labels number the classes "
             "in the order of the model's outputs."
@@ -196,6 +200,8 @@ class _Patient:
                 "Check the number of channels and the size of the images that the model was made for.",
             )
         others = f"none of {len(tried)} other pixel ranges, channel orders and layouts fits clearly better"
+        if _mean(right) <= self._chance:
+            return Finding("input", [], f"The model does not recognise the images as they are, and {others}.")
         return Finding("input", [], f"The images fit the model as they are: {others}.")
 
     def _right(self, way: _Way, normalisation: Normalisation | None = None) -> Tensor | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
@@ -37,9 +38,10 @@ from smoothcert.engine.errors import DeviceError, MemberError, NormalisationErro
 from smoothcert.engine.form import Form, prepare
 from smoothcert.engine.normalisation import Normalisation, normalised
 from smoothcert.engine.outputs import LogitsOf, are_probabilities, count_classes, first_output
+from smoothcert.engine.pixels import Pixels
 from smoothcert.errors import DomainError, explain, require_count
 from smoothcert.evaluation import Judged
-from smoothcert.noise import Noise
+from smoothcert.noise import NOISES, Noise
 from smoothcert.plan import plan
 from smoothcert.procedures import PROCEDURES, Fixed, Parameters, Sequential
 from smoothcert.procedures import predict as prediction
@@ -88,6 +90,10 @@ class Smoothed:
         given = _networks(models)
         if not isinstance(noise, Noise):
             raise DomainError(f"noise must be a noise such as Gaussian(0.25), got {noise!r}")
+        if type(noise) not in set(NOISES):
+            raise DomainError(
+                f"{type(noise).__qualname__} is not registered: call NOISES.add({type(noise).__qualname__})"
+            )
         require_count("batch", batch)
         check_voting(voting, None)
         check_consensus(consensus, members=len(given))
@@ -207,6 +213,8 @@ class Smoothed:
     def diagnose(self, images: Any, labels: Any, *, seed: int = 0) -> Diagnosis:
         """Find out why a model certifies less than expected: see `smoothcert.engine.diagnosis`."""
         batch = as_images(images)
+        for image in batch:  # the same refusals as in `certify`
+            Pixels.of(image, _shape(batch))
         ensemble = self._plain(batch)
         known = as_labels(labels, images=len(batch), classes=len(ensemble.classes))
         return diagnose(ensemble, as_float(batch), known, noise=self.noise, in_train_mode=self._trained, seed=seed)
@@ -346,10 +354,13 @@ class Smoothed:
         normalisation = self._normalisation(shape[0])
         try:
             networks = [_Network.of(each, normalisation, probe) for each in self._copies]
-        except MemberError:
+        except MemberError as error:
             if normalisation is not None:
                 raise
-            networks = [_Network.of(each, None, probe.permute(0, 2, 3, 1)) for each in self._copies]
+            try:
+                networks = [_Network.of(each, None, probe.permute(0, 2, 3, 1)) for each in self._copies]
+            except MemberError:
+                raise error from None  # the images in their own layout say more
         rows = min(self.batch, 64)
         members = tuple(
             network.member(Form(network.module.to(self._device), "plain", (rows, *shape), self._device, torch.float32))
@@ -451,7 +462,7 @@ def _check_class_names(classes: Sequence[str] | int | None) -> None:
         return
     if isinstance(classes, int):
         require_count("classes", classes, least=2)
-    elif isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
+    elif not isinstance(classes, list | tuple) or not all(isinstance(name, str) for name in classes):
         raise MemberError(f"classes must be a list of names or their number, got {classes!r}")
     else:
         check_classes(classes)
@@ -476,10 +487,13 @@ def _shape(images: Tensor) -> tuple[int, int, int]:
 
 
 def _per_channel(name: str, value: float | Sequence[float], channels: int) -> tuple[float, ...]:
-    numbers = value.tolist() if isinstance(value, Tensor) else value
-    if isinstance(numbers, int | float):
-        return (float(numbers),) * channels
-    found = tuple(float(number) for number in numbers)
+    try:
+        numbers = np.asarray(value, dtype=np.float64)  # also a tensor of shape [C, 1, 1], and numpy's numbers
+    except (TypeError, ValueError) as error:
+        raise NormalisationError(f"{name} must be a number or one number per channel, got {value!r}") from error
+    found = tuple(numbers.reshape(-1).tolist())
+    if numbers.ndim == 0:
+        return found * channels
     if len(found) != channels:
         raise NormalisationError(f"{name} has {len(found)} numbers, and the images have {channels} channels")
     return found

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LARGEST_SIGMA = 100.0
+"""Far beyond any use; it keeps every radius a finite number."""
+
+
 @dataclass(frozen=True)
 class Gaussian(Noise):
     """N(0, sigma^2 I) is added to pixels in [0, 1]; radii follow from Theorem 1 of Cohen et al."""
 
-    sigma: Annotated[float, Field(strict=True, gt=0, le=100, allow_inf_nan=False)]
+    sigma: Annotated[float, Field(strict=True, gt=0, le=LARGEST_SIGMA, allow_inf_nan=False)]
     """The standard deviation."""
     name: Literal["gaussian"] = field(default="gaussian", kw_only=True)
     norm: Literal["l2"] = field(default="l2", kw_only=True)
@@ -28,7 +32,10 @@ class Gaussian(Noise):
     scheme: ClassVar[str] = "torch-normal-32"
 
     def __post_init__(self) -> None:
+        self._keep_number("sigma")
         require_positive("sigma", self.sigma)
+        if self.sigma > LARGEST_SIGMA:
+            raise DomainError(f"sigma must be at most {LARGEST_SIGMA:g}, got {self.sigma!r}")
 
     @property
     def label(self) -> str:
@@ -45,8 +52,9 @@ class Gaussian(Noise):
         self.require_radius(radius)
         return float(ndtr(radius / self.sigma))
 
-    def scaled(self, factor: float) -> Gaussian:
-        return Gaussian(self.sigma * factor)
+    def scaled(self, factor: float) -> Gaussian | None:
+        sigma = self.sigma * factor
+        return Gaussian(sigma) if sigma <= LARGEST_SIGMA else None
 
     def draw(self, source: Source, block: int, shape: tuple[int, ...]) -> Tensor:
         return source.normal(block, shape)

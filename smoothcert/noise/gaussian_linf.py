@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 from scipy.special import ndtr, ndtri
 
-from smoothcert.errors import DomainError, require_count, require_positive
-from smoothcert.noise.gaussian import Gaussian
+from smoothcert.errors import DomainError, require_count
+from smoothcert.noise.gaussian import LARGEST_SIGMA, Gaussian
 from smoothcert.noise.noise import Noise, Source, least_proving, require_probability_bound, rounded_down
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class GaussianLinf(Noise):
     """The samples of `Gaussian`; only the claim differs. No noise does better than this order of 1 / sqrt(d)."""
 
-    sigma: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+    sigma: Annotated[float, Field(strict=True, gt=0, le=LARGEST_SIGMA, allow_inf_nan=False)]
     """The standard deviation."""
     dimension: Annotated[int, Field(strict=True, ge=1)]
     """The number of values of an image, channels counted."""
@@ -32,7 +32,8 @@ class GaussianLinf(Noise):
     scheme: ClassVar[str] = Gaussian.scheme
 
     def __post_init__(self) -> None:
-        require_positive("sigma", self.sigma)
+        self._keep_number("sigma")
+        Gaussian(self.sigma)  # the same domain
         require_count("dimension", self.dimension)
 
     @property
@@ -53,8 +54,9 @@ class GaussianLinf(Noise):
         """An ensemble for Gaussian noise of the same sigma serves this claim as well."""
         return trained in (self, Gaussian(self.sigma))
 
-    def scaled(self, factor: float) -> GaussianLinf:
-        return GaussianLinf(self.sigma * factor, self.dimension)
+    def scaled(self, factor: float) -> GaussianLinf | None:
+        scaled = Gaussian(self.sigma).scaled(factor)
+        return GaussianLinf(scaled.sigma, self.dimension) if scaled else None
 
     def require_images(self, shape: tuple[int, ...]) -> None:
         if (values := prod(shape)) != self.dimension:

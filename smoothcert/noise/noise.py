@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict
 
-from smoothcert.errors import DomainError, require_radius
+from smoothcert.errors import DomainError, require_number, require_radius
 
 if TYPE_CHECKING:
     import torch
@@ -93,6 +93,11 @@ class Noise(ABC):
     @abstractmethod
     def perturb(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Images [N, C, H, W] under one draw of noise each, for training and ranking."""
+
+    def _keep_number(self, name: str) -> None:
+        """Keep a parameter as Python's own float: numpy's would be written in another way into a certificate."""
+        require_number(name, value := getattr(self, name))
+        object.__setattr__(self, name, float(value))
 
     def require_radius(self, radius: float) -> None:
         """Raise DomainError for a radius that this noise cannot have."""

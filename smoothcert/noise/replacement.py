@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from smoothcert.errors import DomainError, require_count, require_number
+from smoothcert.errors import DomainError, require_count
 from smoothcert.noise.grid import LookUp
 from smoothcert.noise.noise import Noise, Source, require_probability_bound
 from smoothcert.noise.uniform import fair_die
@@ -57,7 +57,7 @@ class Replacement(Noise):
     scheme: ClassVar[str] = "philox-62-replacement"
 
     def __post_init__(self) -> None:
-        require_number("keep", self.keep)
+        self._keep_number("keep")
         require_count("levels", self.levels, least=2)
         if self.levels > MOST_LEVELS:
             raise DomainError(f"levels must be from 2 to {MOST_LEVELS}, got {self.levels!r}")

@@ -52,6 +52,7 @@ class RoundedGaussian(Noise):
     scheme: ClassVar[str] = "philox-62-rounded-gaussian"
 
     def __post_init__(self) -> None:
+        self._keep_number("sigma")
         require_positive("sigma", self.sigma)
         if self.sigma > LARGEST_SIGMA:
             raise DomainError(f"sigma must be at most {LARGEST_SIGMA:g} for rounded-gaussian noise, got {self.sigma!r}")

@@ -44,6 +44,7 @@ class Uniform(Noise):
     scheme: ClassVar[str] = "philox-62-uniform"
 
     def __post_init__(self) -> None:
+        self._keep_number("reach")
         require_positive("reach", self.reach)
         if not LEAST_REACH <= self.reach <= LARGEST_REACH:
             raise DomainError(f"reach must be from 1/255 to {LARGEST_REACH:g}, got {self.reach!r}")
