@@ -114,6 +114,7 @@ OPERATIONS: dict[str, Operation] = {
             "expired",
             "too_many_images",
             "invalid_image",
+            "image_off_grid",
             "radius_out_of_reach",
             "queue_full",
             "too_many_certifications",
