@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from app.http.authentication import Keys
-from store.settings import RedisSettings, listed
+from store.settings import RedisSettings, listed, secret_file
 
 Count = Annotated[int, Field(ge=1)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
@@ -23,6 +24,9 @@ class ApiSettings(RedisSettings):
     """`name:sha256` for each key, separated by commas, or the path of a file with one in each line."""
     open: bool = False
     """Serve on any address without keys."""
+    seed_secret_file: Annotated[Path, secret_file("secret")] | None = None
+    """A mounted file with the secret from which seeds are made; all API processes share it. Without one, each process
+    draws a secret of its own, and no seed can be shown later not to have been chosen."""
     cors_origins: str = ""
     """Origins of pages that may call from a browser, separated by commas."""
     allowed_hosts: str = ""
@@ -56,6 +60,11 @@ class ApiSettings(RedisSettings):
     """Most certifications of one key that have not ended."""
     result_ttl: Count = 86_400
     """Seconds for which a certification that was canceled before it began is kept; workers have their own setting."""
+
+    @property
+    def seed_secret(self) -> bytes | None:
+        """The content of the file, without white space at its ends."""
+        return None if self.seed_secret_file is None else self.seed_secret_file.read_bytes().strip()
 
     @property
     def keys(self) -> Keys:

@@ -20,6 +20,16 @@ from smoothcert.procedures.parameters import WholeNumber
 from smoothcert.question import FamilyWise, Question
 from smoothcert.verdict import StageOutcome, StopReason, Verdict, floor_radius
 
+FORMATS = ("smoothcert/certificate/1", "smoothcert/certificate/2")
+"""The formats that can be read; new certificates have the last. In the first, noise follows from the seed alone."""
+BOUND = "question/"
+"""The beginning of a scheme whose noise is bound to the question, so that another question has other noise."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -67,16 +77,35 @@ class ShapeRecord(Frozen):
     rest_rows: WholeNumber | None = None
 
 
+class PartRecord(Frozen):
+    """The samples start, ..., stop - 1 were drawn and evaluated on one kind of machine."""
+
+    start: Count
+    stop: Count
+    stream: Count
+    """0 for the noise that follows from the seed alone. Each further number stands for fresh noise, which a machine
+    takes that cannot draw the noise of the one before."""
+    device: str
+    precision: str
+    versions: dict[str, str]
+
+
 class SamplingRecord(Frozen):
     """Everything that determines the noise, and the arithmetic in which the classes were computed."""
 
     seed: str
+    nonce: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    """What the service made the seed from, together with its secret and the request; absent where the seed was drawn
+    or given otherwise."""
     image: Count
-    """The stream of the seed that the image was given, which is its place in the request."""
+    """The number of the image within the seed, which is its place in the request."""
     scheme: str
+    """How the noise follows from the seed. It begins with `question/` if the noise is bound to the whole question."""
     device: str
     precision: str
     shapes: tuple[ShapeRecord, ...]
+    parts: Annotated[tuple[PartRecord, ...] | None, Field(exclude_if=_is_none)] = None
+    """Which kind of machine drew which samples; absent where one kind drew all of them."""
 
 
 class InputRecord(Frozen):
@@ -103,7 +132,7 @@ class Certificate(Frozen):
     An abstention claims nothing.
     """
 
-    format: Literal["smoothcert/certificate/1"] = "smoothcert/certificate/1"
+    format: Literal["smoothcert/certificate/1", "smoothcert/certificate/2"] = "smoothcert/certificate/2"
     index: Count = 0
     """The place of the image in its request."""
     decision: Literal["certified", "abstain"]

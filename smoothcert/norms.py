@@ -17,4 +17,5 @@ def perturbation(noise: Noise, radius: float) -> str:
     """The perturbations that a radius covers, for example "perturbation of Euclidean length below 0.25"."""
     words = WORDS.get(noise.norm, f"of {noise.norm} norm below {{}}")
     text = f"perturbation {words.format(radius_text(radius))}".replace("at most 1 values", "at most 1 value")
-    return f"{text}, among 8-bit images," if noise.eight_bit else text
+    among = ", among 8-bit images," if noise.eight_bit else ""
+    return f"{text}{among}{noise.proviso and f', {noise.proviso},'}"

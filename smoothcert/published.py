@@ -56,6 +56,8 @@ class NoiseCard(Wire):
     """The norm in which its radii are stated."""
     eight_bit: bool
     """Whether its claims are about 8-bit images alone."""
+    proviso: str = ""
+    """What its claims take for granted about the arithmetic, in words; empty where that is nothing."""
     parameters: tuple[str, ...]
     """The names of its parameters, which are numbers."""
 
@@ -72,6 +74,7 @@ class NoiseList(Wire):
                     name=name,
                     norm=kind.norm,
                     eight_bit=kind.eight_bit,
+                    proviso=kind.proviso,
                     parameters=tuple(each.name for each in fields(kind) if each.name not in {"name", "norm"}),  # type: ignore[arg-type]
                 )
                 for name, kind in zip(NOISES.names, NOISES, strict=True)
@@ -228,6 +231,8 @@ class Version(Wire):
     smoothcert: str
     api: str
     certificate: str
+    seed_commitment: str | None = None
+    """The sha256 that fixes the secret from which the service makes its seeds; null if that secret is not kept."""
 
 
 class Health(Wire):

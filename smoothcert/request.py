@@ -36,9 +36,11 @@ class CertificationRequest(BaseModel):
     ensemble: Name | None = None
     """The name of the ensemble; may be left out if only one is served."""
     noise: AnyNoise | None = None
-    """The noise; the one that the ensemble was trained for, if left out."""
+    """The noise. If it is left out, it is the one that the ensemble was trained for; 8-bit images then get
+    `rounded-gaussian` in place of `gaussian`, which is of the same law and exact."""
     sigma: Annotated[float, Field(strict=True, gt=0, le=100, allow_inf_nan=False)] | None = None
-    """Short for Gaussian noise with this standard deviation. A response states the noise in full instead."""
+    """Short for Gaussian noise with this standard deviation: `rounded-gaussian` for 8-bit images, `gaussian` for
+    floating-point ones. A response states the noise in full instead."""
     allow_noise_mismatch: Annotated[bool, Field(strict=True)] = Field(
         default=False, validation_alias=AliasChoices("allow_noise_mismatch", "allow_sigma_mismatch")
     )
@@ -77,18 +79,20 @@ class CertificationRequest(BaseModel):
         | None
     ) = None
     """Stored with the request and returned unchanged."""
+    nonce: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
+    """Makes the seed of the noise, together with the request, the images and a secret of the service; the service draws
+    one if it is left out. With a nonce of the client, neither side alone chooses the seed."""
     priority: Literal["normal", "high"] = "normal"
     """A request with `high` is taken before all others that wait."""
     deadline_s: Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
     """The certification fails if it has not ended after so many seconds."""
 
     @model_validator(mode="after")
-    def _resolve_sigma(self) -> Self:
-        """Replace the shorthand `sigma` by the noise in full."""
-        if self.sigma is not None:
-            resolved = {"noise": resolve(self.noise, self.sigma), "sigma": None}
-            self.__dict__.update(resolved)  # the model is frozen, and this is still its construction
-            self.__pydantic_fields_set__.add("noise")
+    def _settle_sigma(self) -> Self:
+        """Drop the shorthand `sigma` where the noise is given in full, too; they must agree."""
+        if self.sigma is not None and self.noise is not None:
+            resolve(self.noise, self.sigma)
+            self.__dict__["sigma"] = None  # the model is frozen, and this is still its construction
             self.__pydantic_fields_set__.discard("sigma")
         return self
 

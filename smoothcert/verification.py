@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from smoothcert.certificate import Certificate, Provenance, StageRecord, derived
+from smoothcert.certificate import BOUND, FORMATS, Certificate, Provenance, SamplingRecord, StageRecord, derived
 from smoothcert.errors import CountsError, DomainError
 from smoothcert.verdict import Verdict, floor_radius
 
@@ -91,15 +92,38 @@ def _provenance_mismatches(certificate: Certificate) -> Iterator[Mismatch]:
         bounds = f"{leading * samples} to {k * samples}"
         yield Mismatch("evaluations", f"is {evaluations!r}, {samples} samples of {k} members take {bounds}")
     yield from _noise_mismatches(certificate, certificate.provenance)
-    starts, stops = [0, *(shape.stop for shape in shapes)], [*(shape.start for shape in shapes), samples]
-    if starts != stops:
+    if not _cover([(shape.start, shape.stop) for shape in shapes], samples):
         yield Mismatch("provenance.sampling.shapes", f"do not cover the samples 0 to {samples} without gap or overlap")
+    if certificate.provenance.sampling.parts is not None:
+        yield from _part_mismatches(certificate.provenance.sampling, samples)
+
+
+def _part_mismatches(sampling: SamplingRecord, samples: int) -> Iterator[Mismatch]:
+    field, parts = "provenance.sampling.parts", sampling.parts or ()
+    if not _cover([(part.start, part.stop) for part in parts], samples):
+        yield Mismatch(field, f"do not cover the samples 0 to {samples} without gap or overlap")
+    streams = [part.stream for part in parts]
+    if streams[:1] != [0] or any(after - before not in (0, 1) for before, after in pairwise(streams)):
+        yield Mismatch(field, f"have the streams {streams}, which must begin with 0 and leave none out")
+    if parts and (parts[-1].device, parts[-1].precision) != (sampling.device, sampling.precision):
+        yield Mismatch(field, "end with another device or precision than the certificate states")
+
+
+def _cover(ranges: list[tuple[int, int]], samples: int) -> bool:
+    """Whether ranges of samples, in their order, cover 0 to `samples` without gap or overlap."""
+    starts, stops = [0, *(stop for _, stop in ranges)], [*(start for start, _ in ranges), samples]
+    return starts == stops
 
 
 def _noise_mismatches(certificate: Certificate, provenance: Provenance) -> Iterator[Mismatch]:
-    noise, scheme = certificate.noise, provenance.sampling.scheme
-    if scheme != noise.scheme:
-        yield Mismatch("provenance.sampling.scheme", f"is {scheme!r}, {noise.name} noise is drawn by {noise.scheme!r}")
+    noise, sampling = certificate.noise, provenance.sampling
+    first = certificate.format == FORMATS[0]
+    scheme = noise.scheme if first else BOUND + noise.scheme
+    if sampling.scheme != scheme:
+        message = f"is {sampling.scheme!r}, {noise.name} noise is drawn by {scheme!r} in {certificate.format}"
+        yield Mismatch("provenance.sampling.scheme", message)
+    if first and not (sampling.nonce is None and sampling.parts is None):
+        yield Mismatch("format", f"is {certificate.format}, which has no nonce and no parts")
     try:
         noise.require_images(provenance.input.shape)
     except DomainError as error:

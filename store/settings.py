@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -22,14 +23,19 @@ def _require_scheme(url: str) -> str:
     return url
 
 
-def _require_password(path: Path) -> Path:
+def _require_secret(what: str, path: Path) -> Path:
     try:
         empty = not path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"the password cannot be read: {error}") from error
+        raise ValueError(f"the {what} cannot be read: {error}") from error
     if empty:
-        raise ValueError(f"the file {path} is empty; it must hold the password")
+        raise ValueError(f"the file {path} is empty; it must hold the {what}")
     return path
+
+
+def secret_file(what: str) -> AfterValidator:
+    """Demands a mounted file that is not empty; `what` names the secret in it."""
+    return AfterValidator(partial(_require_secret, what))
 
 
 class RedisSettings(BaseSettings):
@@ -38,7 +44,7 @@ class RedisSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SMOOTHCERT_", extra="ignore", frozen=True)
 
     redis_url: Annotated[str, AfterValidator(_require_scheme), Field(repr=False)] = "redis://127.0.0.1:6379/0"
-    redis_password_file: Annotated[Path, AfterValidator(_require_password)] | None = None
+    redis_password_file: Annotated[Path, secret_file("password")] | None = None
     """A mounted secret; it takes the place of a password in the URL."""
 
     @property

@@ -58,7 +58,16 @@ def certify(
         ensemble, question = holdings.view(request, record.digest), Question.of(request, images=record.images)
         for index, image in enumerate(images):
             if index not in work.finished:
-                begin = partial(start, engine, image, question, seed=record.seed, index=index, ensemble=ensemble)
+                begin = partial(
+                    start,
+                    engine,
+                    image,
+                    question,
+                    seed=record.seed,
+                    nonce=request.nonce,
+                    index=index,
+                    ensemble=ensemble,
+                )
                 live[index] = _resumed(begin, stored.checkpoints.get(index), record.id)
     except HoldingsError as error:
         work.fail(Failure(code="ensemble_changed", detail=str(error)))
@@ -84,15 +93,15 @@ def _require_time(record: Record) -> None:
 
 
 def _resumed(begin: Callable[..., Case], checkpoint: bytes | None, certification: str) -> Case:
-    """Go on from the checkpoint, or from the beginning where the checkpoint was made by another kind of worker.
+    """Go on from the checkpoint; from the beginning if there is none, or if it is damaged or of an older version.
 
-    Which of the two happens does not depend on the counts, so the certificate is as good.
+    Whether a checkpoint is damaged does not depend on its counts, so the certificate is as good.
     """
     if checkpoint is not None:
         try:
             return begin(resume=Checkpoint.from_json(checkpoint))
         except CheckpointError as error:
-            logger.warning("the checkpoint cannot be used here: %s", error, extra={"certification_id": certification})
+            logger.warning("the checkpoint cannot be used: %s", error, extra={"certification_id": certification})
     return begin()
 
 

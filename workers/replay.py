@@ -14,8 +14,8 @@ from rich.progress import Progress
 from torch import Tensor
 
 from models.registry import ZOO, load
-from smoothcert.certificate import Certificate, Provenance
-from smoothcert.engine.case import VERSIONS, start
+from smoothcert.certificate import FORMATS, Certificate, Provenance
+from smoothcert.engine.case import start, versions
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
@@ -50,8 +50,17 @@ def replay(
         image = image.permute(2, 0, 1)
     _check_image(provenance, image, ensemble)
     with Engine(ensemble, batch=_rows(provenance)) as engine, Progress(transient=True) as bar:
-        seed, index = provenance.sampling.seed, provenance.sampling.image
-        begun = start(engine, image, certificate.question, seed=seed, index=index)
+        sampling = provenance.sampling
+        begun = start(
+            engine,
+            image,
+            certificate.question,
+            seed=sampling.seed,
+            index=sampling.image,
+            nonce=sampling.nonce,
+            bound=certificate.format != FORMATS[0],
+            streams=tuple((part.start, part.stream) for part in sampling.parts or ()) or ((0, 0),),
+        )
         task = bar.add_task("samples", total=certificate.samples)
         while not begun.handle.future.done():
             bar.update(task, completed=begun.handle.progress.samples)
@@ -60,7 +69,7 @@ def replay(
             except TimeoutError:
                 continue
         again = begun.result()
-    return Replay(again, tuple(_differences(certificate, again)), tuple(_remarks(provenance)))
+    return Replay(again, tuple(_differences(certificate, again)), tuple(_remarks(provenance, versions(ensemble))))
 
 
 def _provenance(certificate: Certificate) -> Provenance:
@@ -111,11 +120,15 @@ def _differences(first: Certificate, again: Certificate) -> list[str]:
     return [f"{name}: {before[name]!r} then, {after[name]!r} now" for name in before if before[name] != after[name]]
 
 
-def _remarks(provenance: Provenance) -> list[str]:
+def _remarks(provenance: Provenance, here: dict[str, str]) -> list[str]:
+    """What was different when the certificate was made, part by part if several kinds of machines made it."""
+    parts = provenance.sampling.parts or ()
+    places = [(f"for the samples {part.start} to {part.stop - 1}, ", part.versions) for part in parts]
     return [
-        f"{name} was {then}, here it is {VERSIONS.get(name)}"
-        for name, then in provenance.versions.items()
-        if VERSIONS.get(name) != then
+        f"{where}{name} was {then}, here it is {here.get(name)}"
+        for where, there in places or [("", provenance.versions)]
+        for name, then in there.items()
+        if here.get(name) != then
     ]
 
 

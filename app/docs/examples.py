@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from smoothcert import __version__
-from smoothcert.certificate import Certificate
+from smoothcert.certificate import FORMATS, Certificate
 from smoothcert.certification import (
     Certification,
     CertificationPage,
@@ -38,6 +38,7 @@ from smoothcert.published import (
     Version,
 )
 from smoothcert.request import CertificationRequest
+from smoothcert.seeds import commitment
 
 MOMENT = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 ID = "cert_5f0c1d6b2f1e4b7a9d3c8e5a7b6f4d21"
@@ -192,7 +193,9 @@ def document() -> dict[str, Any]:
         "certificate": certificate(),
         "healthy": Health(status="ok"),
         "ready": Readiness(status="ready", workers=1),
-        "version": Version(smoothcert=__version__, api="1", certificate="smoothcert/certificate/1"),
+        "version": Version(
+            smoothcert=__version__, api="1", certificate=FORMATS[-1], seed_commitment=commitment(b"an example")
+        ),
     }
     return {name: each.model_dump(mode="json") for name, each in made.items()}
 

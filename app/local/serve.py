@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import signal
 import socket
@@ -192,6 +193,7 @@ def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], termin
             "SMOOTHCERT_HOST": settings.host,
             "SMOOTHCERT_PORT": str(settings.port),
         }
+        environment.setdefault("SMOOTHCERT_SEED_SECRET_FILE", str(write_seed_secret(settings.data)))
         children = [
             SupervisedProcess(name, partial(Guarded, command, environment=environment))
             for name, command in commands.items()
@@ -289,6 +291,19 @@ def write_sample(folder: Path) -> Path:
             path.write_bytes(samples.png(SAMPLE_INDEX))
     except OSError as error:
         raise ServeError(f"cannot write the sample image {path}: {error}") from error
+    return path
+
+
+def write_seed_secret(folder: Path) -> Path:
+    """Write the secret from which seeds are made, once, to a file that only its owner can read; returns its path."""
+    path = folder / "seed_secret"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_hex(32))
+    except OSError as error:
+        raise ServeError(f"cannot write the secret {path}: {error}") from error
     return path
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.http.errors import invalid
 from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
-from smoothcert.noise import Noise
+from smoothcert.noise import Noise, resolve
 from smoothcert.plan import fewest_to_prove, remedy
 from smoothcert.procedures import Parameters
 from smoothcert.published import EnsembleCard
@@ -30,10 +30,14 @@ def settle(
     card: EnsembleCard,
     *,
     images: int,
+    eight_bit: bool,
     most_samples: int,
     most_sequential: int = MOST_SAMPLES,
 ) -> Settled:
-    """The request with the ensemble's choices filled in; ProblemError if the ensemble cannot answer it."""
+    """The request with the ensemble's choices filled in; ProblemError if the ensemble cannot answer it.
+
+    `eight_bit` says whether all images are, for which a noise that is not named in full is an exact one.
+    """
     _require_offered("procedure", request.procedure.name, card.procedures, card)
     voting = request.voting or card.voting
     _require_offered("voting", voting, card.votings, card)
@@ -41,7 +45,8 @@ def settle(
         raise invalid(
             "consensus", f"must be at most {members}, since {card.name} has {members} members; got {request.consensus}"
         )
-    complete = request.model_copy(update={"ensemble": card.name, "noise": _noise(request, card), "voting": voting})
+    noise = _noise(request, card, eight_bit=eight_bit)
+    complete = request.model_copy(update={"ensemble": card.name, "noise": noise, "sigma": None, "voting": voting})
     settled = Settled(complete, Question.of(complete, images=images))
     _require_images(settled.question.noise, card)
     _require_levels(settled, images)
@@ -121,14 +126,15 @@ def _out_of_reach(question: Question, radius: float) -> str:
     )
 
 
-def _noise(request: CertificationRequest, card: EnsembleCard) -> Noise:
-    if request.noise is None:
+def _noise(request: CertificationRequest, card: EnsembleCard, *, eight_bit: bool) -> Noise:
+    noise = resolve(request.noise, request.sigma, eight_bit=eight_bit)
+    if noise is None:
         if card.noise is None:
             raise invalid("noise", f"must be given, since the noise that {card.name} was trained for is unknown")
-        return card.noise
-    if card.noise is None or request.noise.suits(card.noise) or request.allow_noise_mismatch:
-        return request.noise
-    detail = f"is {request.noise.label}, but {card.name} was trained for {card.noise.label}"
+        return card.noise.on_bytes() if eight_bit else card.noise
+    if card.noise is None or noise.suits(card.noise) or request.allow_noise_mismatch:
+        return noise
+    detail = f"is {noise.label}, but {card.name} was trained for {card.noise.label}"
     raise invalid("noise", f"{detail}; `allow_noise_mismatch` allows it", code="noise_mismatch")
 
 

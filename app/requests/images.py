@@ -82,13 +82,16 @@ def decoded_bytes(images: Sequence[SentImage] | Pixels, spec: ImageSpec) -> int:
     return len(images) * spec.channels * spec.height * spec.width * _dtype(images).itemsize
 
 
+def are_eight_bit(images: Sequence[SentImage] | Pixels) -> bool:
+    """Whether every image is a file or an array of bytes; floating-point values are not, even if they are k/255."""
+    if isinstance(images, np.ndarray):
+        return images.dtype == np.uint8
+    return all(isinstance(image, str | bytes) or image.dtype == "uint8" for image in images)
+
+
 def _dtype(images: Sequence[SentImage] | Pixels) -> np.dtype[Any]:
     """The type of the decoded array: uint8 unless some image has floating-point values."""
-    if isinstance(images, np.ndarray):
-        whole = images.dtype == np.uint8
-    else:
-        whole = all(isinstance(image, str | bytes) or image.dtype == "uint8" for image in images)
-    return np.dtype(np.uint8 if whole else np.float32)
+    return np.dtype(np.uint8 if are_eight_bit(images) else np.float32)
 
 
 def _decoded(image: SentImage, spec: ImageSpec) -> Pixels:

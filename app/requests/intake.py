@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 
 from starlette.requests import Request
 
@@ -14,7 +15,8 @@ from app.redis.queue import Queue, Receipt, Snapshot
 from app.redis.retry_after import RetryAfter, pace
 from app.requests import admission, submission
 from app.requests.admission import Settled
-from app.requests.images import ImageSpec, decode, decoded_bytes
+from app.requests.images import ImageSpec, are_eight_bit, decode, decoded_bytes
+from app.requests.seeding import Seeding
 from app.requests.submission import Submission
 from app.settings import ApiSettings
 from smoothcert.errors import OffGridError
@@ -36,6 +38,7 @@ class Intake:
 
     def __init__(self, settings: ApiSettings, bodies: Bodies, queue: Queue) -> None:
         self._settings, self._bodies, self._queue = settings, bodies, queue
+        self._seeding = Seeding.of(settings.seed_secret)
         self._retry_after = RetryAfter()
 
     async def take(
@@ -50,9 +53,12 @@ class Intake:
             posted = await submission.read(request, self._settings, share)
             offer = await self._queue.offer(posted.request.ensemble)
             settled = self._settle(posted, offer.card)
-            pixels = await self._decode(posted, settled, offer.card, share)
+            images = await self._decode(posted, settled, offer.card, share)
+            drawn, seed = await share.run(lambda: self._seeding.draw(settled.request, images))
+            settled = replace(settled, request=drawn)
+            pixels = await share.run(lambda: npy.write(images))
             idempotency = (key, await share.run(posted.digest)) if key else None
-            record = _record(certification, settled, offer, owner=owner, images=len(posted.images))
+            record = _record(certification, settled, offer, seed=seed, owner=owner, images=len(posted.images))
             high = settled.request.priority == "high"
             receipt = await self._queue.submit(record, pixels, idempotency=idempotency, high=high)
         await self._require_taken(receipt, offer.pool)
@@ -65,6 +71,7 @@ class Intake:
             posted.request,
             card,
             images=count,
+            eight_bit=are_eight_bit(posted.images),
             most_samples=settings.samples,
             most_sequential=settings.sequential_samples,
         )
@@ -72,18 +79,18 @@ class Intake:
         admission.require_provable(settled)
         return settled
 
-    async def _decode(self, posted: Submission, settled: Settled, card: EnsembleCard, share: Share) -> bytes:
-        """The images as one npy file; ProblemError if one of them is not such as the ensemble takes."""
+    async def _decode(self, posted: Submission, settled: Settled, card: EnsembleCard, share: Share) -> npy.Pixels:
+        """The images as one array; ProblemError if one of them is not such as the ensemble takes."""
         channels, height, width = card.input_shape
         spec = ImageSpec(channels, height, width, settled.request.convert, self._settings.image_pixels)
         self._require_room(len(posted.images), spec)
         share.take(decoded_bytes(posted.images, spec))
         noise = settled.question.noise
 
-        def decoded() -> bytes:
+        def decoded() -> npy.Pixels:
             pixels = decode(posted.images, spec)
             _require_values(pixels, noise)
-            return npy.write(pixels)
+            return pixels
 
         return await share.run(decoded)
 
@@ -123,7 +130,7 @@ def _require_values(images: npy.Pixels, noise: Noise) -> None:
             raise invalid(f"images.{index}", str(error), code="image_off_grid") from None
 
 
-def _record(certification: str, settled: Settled, offer: Offer, *, owner: str, images: int) -> Record:
+def _record(certification: str, settled: Settled, offer: Offer, *, seed: str, owner: str, images: int) -> Record:
     now, deadline = time.time(), settled.request.deadline_s
     return Record(
         id=certification,
@@ -136,7 +143,7 @@ def _record(certification: str, settled: Settled, offer: Offer, *, owner: str, i
         request=settled.request.model_dump_json(),
         images=images,
         slow=int(settled.question.procedure.slow_to_begin),
-        seed=secrets.token_hex(16),  # never the client's: a client that chooses it can search for a lucky certificate
+        seed=seed,
         created_at=now,
         expires_at=now + LONGEST_WAIT,
         deadline_at=now + deadline if deadline else 0.0,

@@ -12,6 +12,7 @@ from app.service import TheService
 from smoothcert import __version__
 from smoothcert.certificate import Certificate
 from smoothcert.published import Health, Readiness, Version
+from smoothcert.seeds import commitment
 
 router = APIRouter(tags=["operation"])
 
@@ -44,7 +45,13 @@ async def prometheus(service: TheService) -> Response:
 
 
 @router.get("/v1/version", operation_id="version")
-async def version() -> Response:
-    """The versions of the package, of the API and of the certificate format."""
-    versions = Version(smoothcert=__version__, api="1", certificate=Certificate.model_fields["format"].default)
+async def version(service: TheService) -> Response:
+    """The versions of the package, the API and the certificate format, and the commitment to the seeds' secret."""
+    secret = service.settings.seed_secret
+    versions = Version(
+        smoothcert=__version__,
+        api="1",
+        certificate=Certificate.model_fields["format"].default,
+        seed_commitment=None if secret is None else commitment(secret),
+    )
     return Response(versions.model_dump_json(), media_type="application/json")

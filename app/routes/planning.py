@@ -30,6 +30,7 @@ async def create(request: Request, service: TheService) -> Response:
         posted,
         offer.card,
         images=posted.image_count,
+        eight_bit=True,  # a plan has no images; the exact noise costs nothing that a plan could show
         most_samples=service.settings.samples,
         most_sequential=service.settings.sequential_samples,
     )

@@ -38,7 +38,7 @@ from models.ranking import refuse_holdout
 from models.registry import ZOO, describe, load
 from models.selection import Selection
 from smoothcert.certificate import Certificate
-from smoothcert.engine.case import Case, new_seed, start
+from smoothcert.engine.case import Case, start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.evaluation import Judged
@@ -46,6 +46,7 @@ from smoothcert.ledger import Ledger
 from smoothcert.noise import Noise
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
 from smoothcert.question import Question
+from smoothcert.seeds import new_seed
 
 SHIPPED = ZOO / "cifar10-test-100.json"
 IN_FLIGHT = 64

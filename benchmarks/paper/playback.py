@@ -27,7 +27,10 @@ from smoothcert.question import Question
 
 
 def certify(tape: Tape, question: Question, ensemble: Ensemble) -> Certificate:
-    """The certificate that the engine gives for the same image, seed and index, except for the times."""
+    """The certificate that the engine gives for the same image, seed and index, except for the times.
+
+    All questions read the same tape, so the noise is not bound to the question, and the certificate has format 1.
+    """
     if question.noise != tape.tapes.noise:
         raise DomainError(
             f"the noise of the tape is {tape.tapes.noise.label}, and that of the question is {question.noise.label}: "
@@ -46,8 +49,8 @@ def certify(tape: Tape, question: Question, ensemble: Ensemble) -> Certificate:
     verdict = run(question.start(), sample)
     shape = Shape(0, tally.samples, tape.rows, tape.rows if tally.undecided else None)
     record = InputRecord(sha256=tape.pixels.sha256, shape=tape.pixels.shape)
-    case = Case(question, ensemble, record, tape.tapes.seed, tape.index, Handle(), began)
-    return case.certificate(Sampled(verdict, tally.evaluations, (shape,), datetime.now(UTC)))
+    case = Case(question, ensemble, record, tape.tapes.seed, tape.index, Handle(), began, bound=False)
+    return case.certificate(Sampled(verdict, tally.evaluations, (shape,), (), datetime.now(UTC)))
 
 
 @dataclass

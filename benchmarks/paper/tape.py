@@ -35,12 +35,13 @@ from torch import Tensor
 
 from benchmarks.paper.setting import alone
 from benchmarks.paper.tapeview import UNKNOWN, TapeView, Votes
-from smoothcert.engine.case import VERSIONS, new_seed
+from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.sampling import NoisyImage
 from smoothcert.errors import DomainError, LedgerError, require_count
 from smoothcert.noise import Noise
+from smoothcert.seeds import new_seed
 
 Places = npt.NDArray[np.int64]
 FORMAT = 2
@@ -180,8 +181,7 @@ class Tape:
             "scheme": tapes.noise.scheme,
             "seed": tapes.seed,
             "image": self.index,
-            "torch": VERSIONS["torch"],
-            "cpu": VERSIONS["cpu"],
+            **arithmetic(tapes.ensemble.device),
         }
 
     def _load(self) -> npt.NDArray[np.uint8]:

@@ -105,7 +105,7 @@ class AsyncClient:
         """The certificates of a whole data set, which may be an asynchronous iterable.
 
         A caller that may stop early iterates within `contextlib.aclosing`, so that the jobs under way are canceled then
-        and there.
+        and there; with the file `out` they go on, and the next run asks for them again.
         """
         path = None if out is None else Path(out)
         steps = certify_many(self._core, fields, out=path, job_images=job_images, leaving=on_timeout)

@@ -116,6 +116,7 @@ class Client:
 
         The images are taken from the iterable as they are needed, and sent in jobs of up to `job_images`. With the
         file `out`, a run that was interrupted goes on where it was; the certificates that it had finished come first.
+        The jobs under way are then not canceled: they go on in the service, and the next run asks for them again.
         """
         path = None if out is None else Path(out)
         steps = certify_many(self._core, fields, out=path, job_images=job_images, leaving=on_timeout)

@@ -81,13 +81,16 @@ class Core:
         deadline: Deadline = NEVER,
         *,
         leaving: Leaving = "cancel",
+        key: str | None = None,
     ) -> Steps[Certification]:
-        """Post the images under a new idempotency key: however often they are sent, they are certified once.
+        """Post the images under an idempotency key: however often they are sent, they are certified once.
+
+        The key is a new one, unless images are sent again that may have been accepted before.
 
         An exception before the response, such as Ctrl-C, cancels the certification, or leaves it to go on.
         """
         content = json.dumps({**payload(request), "images": [image.sent for image in images]}).encode()
-        headers = {**JSON, "Idempotency-Key": secrets.token_hex(16)}
+        headers = {**JSON, "Idempotency-Key": key or new_key()}
         send = Send("POST", CERTIFICATIONS, headers, content=content)
         try:
             return (yield from self.exchange.fetch(send, Certification, deadline))
@@ -267,6 +270,11 @@ class Core:
         text = certificate.to_json() if isinstance(certificate, Certificate) else certificate
         content = text.encode() if isinstance(text, str) else text
         return (yield from self.exchange.fetch(Send("POST", VERIFY, JSON, content=content), VerificationAnswer))
+
+
+def new_key() -> str:
+    """An idempotency key that nobody else uses."""
+    return secrets.token_hex(16)
 
 
 def require_known(leaving: Leaving) -> None:

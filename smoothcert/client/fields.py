@@ -35,6 +35,7 @@ class RequestFields(TypedDict, total=False):
     convert: Literal["none", "rgb", "grey"]
     labels: Iterable[SupportsIndex] | None
     metadata: Mapping[str, str] | None
+    nonce: str | None
     priority: Literal["normal", "high"]
     deadline_s: float | None
 

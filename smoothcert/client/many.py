@@ -2,6 +2,10 @@
 
 Only the jobs under way are held in memory. The file is a `Ledger` with a line for each image, in their order. A run
 that was interrupted goes on after the last line if it is given the same images and the same question.
+
+A second file has the jobs under way: a line for each before it is sent. A run that goes on asks for the same jobs by
+their idempotency keys, and does not send their images as new ones. Otherwise the images that were undecided when the
+run was interrupted, and only those, would have a second chance at a certificate.
 """
 
 from __future__ import annotations
@@ -9,15 +13,22 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from smoothcert.canonical import digest
 from smoothcert.certificate import Certificate, EnsembleRecord
 from smoothcert.client.bar import ignored
-from smoothcert.client.core import Core, Leaving, require_known
+from smoothcert.client.core import Core, Leaving, new_key, require_known
 from smoothcert.client.deadline import Deadline
-from smoothcert.client.errors import BusyError, ClientError, ImageError, InvalidRequestError
+from smoothcert.client.errors import (
+    BusyError,
+    CertificationFailedError,
+    ClientError,
+    ImageError,
+    InvalidRequestError,
+)
 from smoothcert.client.exchange import NEVER
 from smoothcert.client.fields import RequestFields, make_request
 from smoothcert.client.images import EncodedImage, encode
@@ -34,6 +45,7 @@ JOB_BYTES = 8_000_000
 """The most bytes of a request, unless a single image is larger."""
 JOBS = 4
 """The jobs under way at a time: enough that a worker never waits for the client."""
+REPEAT = "remove that file to ask about those images anew, which gives each of them a second chance at a certificate"
 HANDLING = {"metadata", "priority", "deadline_s"}
 """The fields that may change when a run goes on: no certificate depends on them."""
 
@@ -45,7 +57,13 @@ class Job:
     start: int
     """The place of the first image in the data set."""
     digests: tuple[str, ...]
-    certification: str
+    key: str
+    """The idempotency key under which they are sent."""
+    certification: str = ""
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.digests)
 
     def __str__(self) -> str:
         return _places(self.start, len(self.digests))
@@ -70,23 +88,36 @@ def certify_many(
         raise InvalidRequestError(f"job_images must be a whole number from 1 on, got {job_images!r}")
     require_known(leaving)
     request = make_request(fields, CertificationRequest)
-    with CertificateLedger(out, request.model_dump(mode="json", exclude=HANDLING)) as ledger:
-        yield from DataSetRun(core, request, ledger, job_images=job_images, leaving=leaving).certify()
+    question = request.model_dump(mode="json", exclude=HANDLING)
+    with CertificateLedger(out, question) as ledger, JobLedger(out, question) as jobs:
+        run = DataSetRun(core, request, ledger, jobs, job_images=job_images, leaving="leave" if out else leaving)
+        yield from run.certify()
 
 
 class DataSetRun:
     """Pulls images one by one and certifies them in jobs."""
 
     def __init__(
-        self, core: Core, request: CertificationRequest, ledger: CertificateLedger, *, job_images: int, leaving: Leaving
+        self,
+        core: Core,
+        request: CertificationRequest,
+        ledger: CertificateLedger,
+        jobs: JobLedger,
+        *,
+        job_images: int,
+        leaving: Leaving,
     ) -> None:
-        self._core, self._request, self._ledger = core, request, ledger
+        self._core, self._request, self._ledger, self._jobs = core, request, ledger, jobs
         self._job_images, self._leaving = job_images, leaving
+        self._sent_before: deque[Job] = deque()
+        """Jobs that an earlier run sent and did not finish."""
         self._under_way: deque[Job] = deque()
         self._put_back: deque[EncodedImage] = deque()
         self._pulled = 0
         self._begun = 0
         """The number of images that are in a job or were finished before."""
+        self._finished = 0
+        """The number of images whose certificates have been emitted."""
 
     def certify(self) -> Steps[None]:
         """Emits every certificate; an exception before the end cancels the jobs under way, or leaves them to go on."""
@@ -100,32 +131,60 @@ class DataSetRun:
             if not isinstance(error, LedgerError):
                 yield from self._salvage()
             raise
+        self._jobs.remove()
 
     def _recall(self) -> Steps[None]:
-        """Emit the certificates of the earlier run; the first images must be those that they belong to."""
-        for digest, certificate in self._ledger.recall():
+        """Emit the certificates of the earlier run; the first images must be those that they belong to.
+
+        The images of the job in which it was interrupted are kept, to be sent again with the others of the job.
+        """
+        self._sent_before.extend(job for job in self._jobs.recall() if job.stop > len(self._ledger))
+        self._begun = self._sent_before[0].start if self._sent_before else len(self._ledger)
+        again: list[EncodedImage] = []
+        for sha256, certificate in self._ledger.recall():
             image = yield from self._pull()
-            if image is None or image.sha256() != digest:
+            if image is None or image.sha256() != sha256:
                 seen = "the data set is shorter" if image is None else "this one is different"
                 remedy = "give the same images in the same order, or name another file"
-                raise LedgerError(f"{self._ledger.path} has a certificate of image {self._begun}, but {seen}; {remedy}")
-            self._begun += 1
+                raise LedgerError(
+                    f"{self._ledger.path} has a certificate of image {self._finished}, but {seen}; {remedy}"
+                )
+            if self._finished >= self._begun:
+                again.append(image)
+            self._finished += 1
             yield Emit(certificate)
+        self._put_back.extend(again)
 
     def _fill(self) -> Steps[bool]:
         """Submit jobs until JOBS are under way; False if none is under way and no image is left."""
         while len(self._under_way) < JOBS and (images := (yield from self._next_images())):
+            job = self._job_of(images)
             try:
-                certification = yield from self._core.submit(images, self._request, leaving=self._leaving)
+                accepted = yield from self._core.submit(images, self._request, leaving=self._leaving, key=job.key)
             except ClientError as error:
                 if isinstance(error, BusyError) and self._under_way:  # there may be room when a job under way has ended
                     self._put_back.extendleft(reversed(images))
+                    self._sent_before.appendleft(job)
                     break
-                error.add_note(f"with {_places(self._begun, len(images))}, here counted from 0")
+                if isinstance(error, InvalidRequestError):  # it was not accepted, and other images may take its place
+                    self._jobs.strike(job)
+                error.add_note(f"with {job}, here counted from 0")
                 raise
-            self._under_way.append(Job(self._begun, tuple(image.sha256() for image in images), certification.id))
+            self._under_way.append(replace(job, certification=accepted.id))
             self._begun += len(images)
         return bool(self._under_way)
+
+    def _job_of(self, images: list[EncodedImage]) -> Job:
+        """The job of the next images: one that was sent before, or a new one, which is written down first."""
+        digests = tuple(image.sha256() for image in images)
+        if self._sent_before:
+            job = self._sent_before.popleft()
+            if job.digests != digests:
+                raise LedgerError(f"{self._jobs.path} has other {job}; {REPEAT}")
+            return job
+        job = Job(self._begun, digests, new_key())
+        self._jobs.add(job)
+        return job
 
     def _finish(self, job: Job) -> Steps[tuple[Certificate, ...]]:
         """The certificates of a job at its end; all of them are in the file before the first is emitted."""
@@ -133,11 +192,15 @@ class DataSetRun:
             found = certificates((yield from self._core.wait(job.certification, NEVER, ignored)))
         except ClientError as error:
             error.add_note(f"with {job}")
+            if self._jobs.path and isinstance(error, CertificationFailedError):
+                error.add_note(f"{self._jobs.path} names the certification {job.certification}; {REPEAT}")
             raise
         self._under_way.popleft()
-        for digest, certificate in zip(job.digests, found, strict=True):
-            self._ledger.add(digest, certificate)
-        return found
+        new = slice(self._finished - job.start, None)  # an earlier run may have had the first ones
+        for sha256, certificate in zip(job.digests[new], found[new], strict=True):
+            self._ledger.add(sha256, certificate)
+        self._finished = job.stop
+        return found[new]
 
     def _salvage(self) -> Steps[None]:
         """Keep the certificates that the oldest job has finished, without a gap from its first image on."""
@@ -151,12 +214,19 @@ class DataSetRun:
         for place, certificate in enumerate(found.certificates):
             if certificate.index != place:
                 break
-            self._ledger.add(job.digests[place], certificate)
+            if job.start + place >= self._finished:
+                self._ledger.add(job.digests[place], certificate)
 
     def _next_images(self) -> Steps[list[EncodedImage]]:
-        """The images of the next job."""
+        """The images of the next job: those of one that was sent before, or as many as make a new one."""
         images: list[EncodedImage] = []
         size = 0
+        if self._sent_before:
+            for _ in self._sent_before[0].digests:
+                if (image := (yield from self._pull())) is None:
+                    raise LedgerError(f"{self._jobs.path} has {self._sent_before[0]}, but there are fewer; {REPEAT}")
+                images.append(image)
+            return images
         while len(images) < self._job_images and (image := (yield from self._pull())):
             size += image.size
             if images and size > JOB_BYTES:
@@ -179,6 +249,49 @@ class DataSetRun:
             raise
 
 
+class JobLedger:
+    """The jobs of a run in a file beside its certificates, if there is one, each written before it is sent."""
+
+    def __init__(self, out: Path | None, question: Mapping[str, Any]) -> None:
+        self.path = None if out is None else out.with_name(f"{out.name}.jobs")
+        self._question = digest(question)
+        try:
+            self._ledger = None if self.path is None else Ledger(self.path, {"jobs": 1})
+        except OSError as error:
+            raise LedgerError(f"cannot keep the jobs in {self.path}: {error.strerror or error}") from error
+
+    def recall(self) -> Iterator[Job]:
+        """The jobs of an earlier run that may have been accepted, in their order."""
+        lines = [*(self._ledger or ())]
+        struck = {line["struck"] for line in lines if "struck" in line}
+        for line in lines:
+            if line.get("question") == self._question and line["key"] not in struck:
+                yield Job(int(line["start"]), tuple(map(str, line["images"])), str(line["key"]))
+
+    def add(self, job: Job) -> None:
+        """Append a job; it is on disk when this returns."""
+        if self._ledger is not None:
+            line = {"start": job.start, "key": job.key, "question": self._question, "images": list(job.digests)}
+            self._ledger.append(line)
+
+    def strike(self, job: Job) -> None:
+        """Write down that the service refused a job."""
+        if self._ledger is not None:
+            self._ledger.append({"struck": job.key})
+
+    def remove(self) -> None:
+        """Delete the file: every image has its certificate."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> JobLedger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._ledger is not None:
+            self._ledger.close()
+
+
 class CertificateLedger:
     """The finished certificates in a file, if there is a path; otherwise they are not kept."""
 
@@ -193,6 +306,10 @@ class CertificateLedger:
     @property
     def exists(self) -> bool:
         return self._ledger is not None
+
+    def __len__(self) -> int:
+        """The number of certificates in the file."""
+        return 0 if self._ledger is None else len(self._ledger)
 
     def recall(self) -> Iterator[tuple[str, Certificate]]:
         """The digests of the images of an earlier run and their certificates; LedgerError if one was altered."""
@@ -209,11 +326,11 @@ class CertificateLedger:
             self.require_one_ensemble(certificate)
             yield str(line.get("image")), certificate
 
-    def add(self, digest: str, certificate: Certificate) -> None:
+    def add(self, sha256: str, certificate: Certificate) -> None:
         """Append a certificate; it is on disk when this returns."""
         if self._ledger is not None:
             self.require_one_ensemble(certificate)
-            self._ledger.append({"image": digest, "certificate": certificate.model_dump(mode="json")})
+            self._ledger.append({"image": sha256, "certificate": certificate.model_dump(mode="json")})
 
     def require_one_ensemble(self, certificate: Certificate) -> None:
         """Raise LedgerError if the certificate is of another ensemble than those before; a request may not name it."""

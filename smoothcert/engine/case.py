@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import platform
-import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-import torch
 from torch import Tensor
 
 import smoothcert
 from smoothcert.certificate import (
+    BOUND,
+    FORMATS,
     Certificate,
     EnsembleRecord,
     InputRecord,
+    PartRecord,
     Provenance,
     SamplingRecord,
     ShapeRecord,
 )
+from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.run import Handle, Sampled
+from smoothcert.engine.sampling import Streams, require_seed
 from smoothcert.errors import DomainError
 from smoothcert.question import Question
+from smoothcert.seeds import bound_seed, new_seed
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,9 @@ class Case:
     index: int
     handle: Handle
     started_at: datetime
+    nonce: str | None = None
+    bound: bool = True
+    """Whether the noise is bound to the question; format 1 draws it from the seed alone."""
 
     def result(self, timeout: float | None = None) -> Certificate:
         """Wait for the certificate."""
@@ -49,6 +56,7 @@ class Case:
         question, verdict = self.question, sampled.verdict
         return Certificate.of(
             verdict,
+            format=FORMATS[self.bound],
             index=self.index,
             class_name=None if verdict.top_class is None else self.ensemble.class_name(verdict.top_class),
             target_radius=question.radius,
@@ -62,36 +70,55 @@ class Case:
         )
 
     def _provenance(self, sampled: Sampled) -> Provenance:
-        ensemble = self.ensemble
+        ensemble, scheme = self.ensemble, self.question.noise.scheme
         return Provenance(
-            ensemble=EnsembleRecord(
-                name=ensemble.name,
-                digest=ensemble.digest,
-                members=tuple(member.digest for member in ensemble.members),
-                voting=ensemble.voting,
-                consensus=ensemble.consensus,
-            ),
+            ensemble=ensemble_record(ensemble),
             input=self.input,
             sampling=SamplingRecord(
                 seed=self.seed,
+                nonce=self.nonce,
                 image=self.index,
-                scheme=self.question.noise.scheme,
+                scheme=BOUND + scheme if self.bound else scheme,
                 device=ensemble.device.type,
                 precision=ensemble.precision,
                 shapes=tuple(ShapeRecord(**asdict(shape)) for shape in sampled.shapes),
+                parts=_part_records(sampled) if len(sampled.parts) > 1 else None,
             ),
-            versions=VERSIONS,
+            versions=versions(ensemble),
             started_at=self.started_at,
             finished_at=sampled.ended_at,
         )
 
 
-VERSIONS = {
-    "smoothcert": smoothcert.__version__,
-    "torch": torch.__version__,
-    "python": platform.python_version(),
-    "cpu": torch.backends.cpu.get_cpu_capability(),  # the vector instructions, on which torch's noise depends
-}
+def ensemble_record(ensemble: Ensemble) -> EnsembleRecord:
+    return EnsembleRecord(
+        name=ensemble.name,
+        digest=ensemble.digest,
+        members=tuple(member.digest for member in ensemble.members),
+        voting=ensemble.voting,
+        consensus=ensemble.consensus,
+    )
+
+
+def versions(ensemble: Ensemble) -> dict[str, str]:
+    """The versions of everything that the counts of this ensemble depend on here."""
+    ours = {"smoothcert": smoothcert.__version__, "python": platform.python_version()}
+    return ours | arithmetic(ensemble.device)
+
+
+def _part_records(sampled: Sampled) -> tuple[PartRecord, ...]:
+    stops = [*(part.start for part in sampled.parts[1:]), sampled.verdict.samples]
+    return tuple(
+        PartRecord(
+            start=part.start,
+            stop=stop,
+            stream=part.stream,
+            device=part.machine.device,
+            precision=part.machine.precision,
+            versions=part.machine.arithmetic,
+        )
+        for part, stop in zip(sampled.parts, stops, strict=True)
+    )
 
 
 def start(
@@ -103,14 +130,32 @@ def start(
     index: int = 0,
     ensemble: Ensemble | None = None,
     resume: Checkpoint | None = None,
+    nonce: str | None = None,
+    bound: bool = True,
+    streams: Streams = ((0, 0),),
 ) -> Case:
-    """Submit one image [C, H, W] in [0, 1] to the engine, without waiting."""
+    """Submit one image [C, H, W] in [0, 1] to the engine, without waiting.
+
+    `bound=False` draws the noise from the seed alone, which repeats a certificate of format 1; `streams` repeats one
+    whose run went on with fresh noise.
+    """
+    require_seed(seed)
     chosen = ensemble or engine.ensemble
     pixels = Pixels.of(image, chosen.input_shape)
-    record = InputRecord(sha256=pixels.sha256, shape=pixels.shape)
+    own = bound_seed(seed, question, ensemble_record(chosen), pixels.sha256) if bound else seed
     began = datetime.now(UTC)
-    handle = engine.submit(question.start(), pixels, question.noise, seed, index=index, ensemble=chosen, resume=resume)
-    return Case(question, chosen, record, seed, index, handle, began)
+    handle = engine.submit(
+        question.start(),
+        pixels,
+        question.noise,
+        own,
+        index=index,
+        ensemble=chosen,
+        resume=resume,
+        streams=streams,
+    )
+    record = InputRecord(sha256=pixels.sha256, shape=pixels.shape)
+    return Case(question, chosen, record, seed, index, handle, began, nonce, bound)
 
 
 def certify(
@@ -138,8 +183,3 @@ def certify(
         for each in started:
             each.handle.cancel()
         raise
-
-
-def new_seed() -> str:
-    """128 random bits. The certifier draws the seed: a caller who chooses it could shop for a lucky certificate."""
-    return secrets.token_hex(16)

@@ -1,13 +1,17 @@
-"""Where a run stands, so that another process can go on from there to the same counts."""
+"""Where a run stands, so that another process can go on from there.
+
+On a machine of the same kind it arrives at the same counts. On another kind it keeps the counts so far and goes on
+with noise that is independent of theirs. A run that began anew there would have a second chance at a certificate, and
+only the undecided ones would get it.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
 
-import torch
-
 from smoothcert.canonical import digest
+from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import CheckpointError
 from smoothcert.engine.pixels import Pixels
@@ -28,6 +32,28 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """The kind of machine on which samples are drawn and evaluated."""
+
+    device: str
+    precision: str
+    arithmetic: dict[str, str]
+
+    @classmethod
+    def of(cls, ensemble: Ensemble) -> Machine:
+        return cls(ensemble.device.type, ensemble.precision, arithmetic(ensemble.device))
+
+
+@dataclass(frozen=True)
+class Part:
+    """The samples from `start` on, up to the next part, belong to one kind of machine and one stream of the seed."""
+
+    start: int
+    stream: int
+    machine: Machine
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """The counts of complete draws, and how far the draw under way has come."""
 
@@ -37,6 +63,7 @@ class Checkpoint:
     partial: tuple[int, ...]
     evaluations: int
     shapes: tuple[Shape, ...]
+    parts: tuple[Part, ...]
 
     @property
     def samples(self) -> int:
@@ -56,25 +83,23 @@ class Checkpoint:
                 tuple(map(int, fields["partial"])),
                 int(fields["evaluations"]),
                 tuple(Shape(**shape) for shape in fields["shapes"]),
+                tuple(Part(part["start"], part["stream"], Machine(**part["machine"])) for part in fields["parts"]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"not a checkpoint: {type(error).__name__}: {error}") from error
 
 
 def fingerprint(pixels: Pixels, noise: Noise, seed: str, index: int, ensemble: Ensemble) -> str:
-    """A digest of everything that the counts of a run depend on."""
+    """A digest of the question that the counts of a run belong to, whatever machine draws them."""
     return digest(
         {
             "ensemble": ensemble.digest,
             "voting": ensemble.voting,
             "consensus": ensemble.consensus,
-            "precision": ensemble.precision,
-            "device": ensemble.device.type,
             "pixels": pixels.sha256,
             "noise": noise.parameters(),
             "scheme": noise.scheme,
             "seed": seed,
             "image": index,
-            "generator": [torch.__version__, torch.backends.cpu.get_cpu_capability()],
         }
     )

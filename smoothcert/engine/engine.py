@@ -29,6 +29,7 @@ from smoothcert.engine.errors import ClosedError, DeviceError
 from smoothcert.engine.lane import Lane, Pending
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.run import UNDECIDED, Handle, Run, Segment
+from smoothcert.engine.sampling import Streams
 from smoothcert.errors import require_count
 from smoothcert.noise import Noise
 from smoothcert.procedures import Procedure
@@ -94,8 +95,11 @@ class Engine:
         index: int = 0,
         ensemble: Ensemble | None = None,
         resume: Checkpoint | None = None,
+        streams: Streams = ((0, 0),),
     ) -> Handle:
         """Run a procedure on an image [C, H, W] in [0, 1]; `noise`, `seed` and `index` determine all of its samples.
+
+        `streams` repeats a run that went on with fresh noise.
 
         `ensemble` may be another view (voting, K) or another ensemble on the same device. Bad input raises here. A
         tensor is copied, so what the caller does to it later changes nothing.
@@ -104,7 +108,7 @@ class Engine:
         if chosen.device != self.ensemble.device:
             raise DeviceError(f"{chosen.name} is on {chosen.device}, this engine on {self.ensemble.device}")
         pixels = image if isinstance(image, Pixels) else Pixels.of(image, chosen.input_shape)
-        run = Run(procedure, pixels, noise, seed, index, chosen)
+        run = Run(procedure, pixels, noise, seed, index, chosen, streams)
         if resume is not None:
             run.resume(resume)
         with self._changed:

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from smoothcert.engine import arithmetic
 from smoothcert.engine import precision as precisions
 from smoothcert.engine.errors import MemberError
 from smoothcert.engine.normalisation import Normalise
@@ -100,6 +101,7 @@ def prepare(
     _refuse_misfit(network, name=name, channels=input_shape[0])
     dtype = precisions.require(precision, device)
     where = torch.device(device)
+    arithmetic.settle(where)
     shape = (_slice_rows(batch, input_shape, where), *input_shape)
     own = network if dtype is torch.float32 else copy.deepcopy(network)
     plain = Form(own.to(where, dtype), "plain", shape, where, dtype)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from smoothcert.engine.checkpoint import Checkpoint, Shape, fingerprint
+from smoothcert.engine.checkpoint import Checkpoint, Machine, Part, Shape, fingerprint
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import CheckpointError
 from smoothcert.engine.pixels import Pixels
-from smoothcert.engine.sampling import NoisyImage
+from smoothcert.engine.sampling import NoisyImage, Streams
 from smoothcert.errors import require_count
 from smoothcert.noise import Noise
 from smoothcert.procedures import Procedure
@@ -47,6 +47,7 @@ class Sampled:
     verdict: Verdict
     evaluations: int
     shapes: tuple[Shape, ...]
+    parts: tuple[Part, ...]
     ended_at: datetime = field(compare=False)
 
 
@@ -132,11 +133,20 @@ class Run:
     """
 
     def __init__(
-        self, procedure: Procedure, pixels: Pixels, noise: Noise, seed: str, index: int, ensemble: Ensemble
+        self,
+        procedure: Procedure,
+        pixels: Pixels,
+        noise: Noise,
+        seed: str,
+        index: int,
+        ensemble: Ensemble,
+        streams: Streams = ((0, 0),),
     ) -> None:
         self.handle = Handle()
         self._procedure = procedure
-        self._noisy = NoisyImage(noise, pixels.values.to(ensemble.device), seed, index)
+        self._noisy = NoisyImage(noise, pixels.values.to(ensemble.device), seed, index, streams)
+        self._machine = Machine.of(ensemble)
+        self._parts = [Part(start, stream, self._machine) for start, stream in streams]
         self._of = fingerprint(pixels, noise, seed, index, ensemble)
         self._draws: list[tuple[int, ...]] = []
         self._counts: ClassCounts = np.zeros(len(ensemble.classes) + 1, np.int64)  # of the draw under way
@@ -196,12 +206,30 @@ class Run:
         if checkpoint.of != self._of:
             raise CheckpointError(f"a checkpoint of another certification: {checkpoint.of}, this one is {self._of}")
         self._evaluations, self._shapes = checkpoint.evaluations, list(checkpoint.shapes)
+        starts = [part.start for part in checkpoint.parts]
+        if not (starts and starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] <= checkpoint.samples):
+            raise CheckpointError(f"parts that begin at {starts} do not cover {checkpoint.samples} samples")
+        self._parts = list(checkpoint.parts)
         for draw in checkpoint.draws:
             self._put_back(draw, complete=True)
             self._complete_draw()
         if not self.ended:
             self._put_back(checkpoint.partial, complete=False)
+            self._go_on_here()
             self._publish()
+
+    def _go_on_here(self) -> None:
+        """Begin a part of its own if another kind of machine drew the samples so far.
+
+        Its noise is that of a further stream, unless every machine draws the same noise from the seed. The rest of the
+        stream would not do: two machines may make different noise of the same random bits.
+        """
+        last = self._parts[-1]
+        if last.machine != self._machine:
+            stream = last.stream if self._noisy.noise.portable else last.stream + 1
+            kept = self._parts if last.start < self._counted else self._parts[:-1]
+            self._parts = [*kept, Part(self._counted, stream, self._machine)]
+        self._noisy = replace(self._noisy, streams=tuple((part.start, part.stream) for part in self._parts))
 
     def _put_back(self, counts: tuple[int, ...], *, complete: bool) -> None:
         total = sum(counts)
@@ -238,15 +266,18 @@ class Run:
             self._publish()
         except StopIteration as end:
             self._publish()
-            self.handle.future.set_result(Sampled(end.value, self._evaluations, tuple(self._shapes), datetime.now(UTC)))
+            self.handle.future.set_result(self._sampled(end.value))
         except BaseException as error:  # whatever a procedure raises belongs to its own caller, even SystemExit
             self.fail(error)
+
+    def _sampled(self, verdict: Verdict) -> Sampled:
+        return Sampled(verdict, self._evaluations, tuple(self._shapes), tuple(self._parts), datetime.now(UTC))
 
     def _publish(self) -> None:
         partial = tuple(self._counts.tolist())
         self.handle._progress = RunProgress(len(self._draws), self._counted, self._evaluations, partial)
         self.handle._checkpoint = Checkpoint(
-            self._of, tuple(self._draws), partial, self._evaluations, tuple(self._shapes)
+            self._of, tuple(self._draws), partial, self._evaluations, tuple(self._shapes), tuple(self._parts)
         )
 
 

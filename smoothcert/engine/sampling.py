@@ -3,6 +3,9 @@
 Random numbers are drawn in whole blocks of 32 samples, and the generator of a block is seeded by hashing. So sample i
 is the same for every batch size, packing, worker and restart. Integers come from Philox and are the same everywhere;
 normal numbers come from torch and are the same on one kind of device and, on the CPU, one kind of vector instructions.
+
+A run that another kind of machine goes on with, and whose noise cannot be continued there, has a further *stream* of
+the seed from that sample on.
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ KEPT_BYTES = 1 << 26
 """The most bytes of noise that are kept for all images together; thousands of live images would fill a device."""
 
 
+Streams = tuple[tuple[int, int], ...]
+"""(start, stream): from the sample `start` on, the noise is that of this stream. The first start is 0."""
+
+
 @dataclass
 class NoisyImage:
     """One image and the stream of its noisy copies."""
@@ -39,23 +46,28 @@ class NoisyImage:
     """[C, H, W] on the device where the samples are drawn."""
     seed: str
     image: int
+    streams: Streams = ((0, 0),)
 
     def __post_init__(self) -> None:
-        self._key = stream_key(self.seed, self.image)
         self._settled = self.noise.settle(self.pixels)
-        self._source = BlockSource(self._key, self.pixels.device)
+        self._sources = {
+            stream: BlockSource(stream_key(self.seed, self.image, stream), self.pixels.device)
+            for _, stream in self.streams
+        }
 
     def sample(self, out: Tensor, start: int) -> None:
         """Write the noisy images of the samples start, start + 1, ... into the rows of `out`."""
-        for block, first, last, row in _pieces(start, len(out)):
-            self.noise.apply(out[row : row + last - first], self._settled, self.block(block)[first:last])
+        for stream, begin, end in _spans(self.streams, start, start + len(out)):
+            for block, first, last, row in _pieces(begin, end - begin):
+                at = begin - start + row
+                self.noise.apply(out[at : at + last - first], self._settled, self.block(block, stream)[first:last])
 
-    def block(self, number: int) -> Tensor:
-        """The noise of the samples BLOCK * number, ..., BLOCK * number + BLOCK - 1."""
-        shape = tuple(self.pixels.shape)
-        name = (self.noise, self._key, shape, self.pixels.device, number)
+    def block(self, number: int, stream: int = 0) -> Tensor:
+        """The noise of the samples BLOCK * number, ..., BLOCK * number + BLOCK - 1 in one of the streams."""
+        shape, source = tuple(self.pixels.shape), self._sources[stream]
+        name = (self.noise, source.key, shape, self.pixels.device, number)
         if (kept := KEPT.take(name)) is None:
-            kept = self.noise.draw(self._source, number, shape)
+            kept = self.noise.draw(source, number, shape)
         KEPT.put(name, kept)
         return kept
 
@@ -118,6 +130,15 @@ class Kept:
 KEPT = Kept(KEPT_BYTES)
 
 
+def _spans(streams: Streams, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """(stream, begin, end): which samples of start, ..., stop - 1 belong to which stream."""
+    ends = [*(begin for begin, _ in streams[1:]), stop]
+    for (begin, stream), end in zip(streams, ends, strict=True):
+        first, last = max(begin, start), min(end, stop)
+        if first < last:
+            yield stream, first, last
+
+
 def _pieces(start: int, count: int) -> Iterator[tuple[int, int, int, int]]:
     """(block, first, last, row): the rows first..last of each block that make up `count` samples from `start` on."""
     row = 0
@@ -128,13 +149,19 @@ def _pieces(start: int, count: int) -> Iterator[tuple[int, int, int, int]]:
         row += last - first
 
 
-def stream_key(seed: str, image: int) -> bytes:
-    """A hash of (seed, image), for a seed of printable ASCII and an image >= 0."""
+def require_seed(seed: str) -> None:
+    """Raise StreamError for a seed that is not 1 to 256 printable ASCII characters."""
     if not (isinstance(seed, str) and seed.isascii() and seed.isprintable() and 0 < len(seed) <= 256):
         raise StreamError(f"a seed must be 1 to 256 printable ASCII characters, got {seed!r}")
+
+
+def stream_key(seed: str, image: int, stream: int = 0) -> bytes:
+    """A hash of (seed, image, stream)."""
+    require_seed(seed)
     if isinstance(image, bool) or not isinstance(image, int) or image < 0:
         raise StreamError(f"the index of an image must be a whole number from 0 on, got {image!r}")
-    return hashlib.blake2b(f"{image}/{seed}".encode(), digest_size=32).digest()
+    person = f"stream {stream}".encode() if stream else b""
+    return hashlib.blake2b(f"{image}/{seed}".encode(), digest_size=32, person=person).digest()
 
 
 def block_seed(key: bytes, block: int) -> int:

@@ -22,7 +22,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.diagnosis import Diagnosis
 from smoothcert.engine.bar import counting
 from smoothcert.engine.batches import as_float, as_images, as_labels, count_images, image_batches, labelled_batches
-from smoothcert.engine.case import Case, new_seed, start
+from smoothcert.engine.case import Case, start
 from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import (
@@ -47,6 +47,7 @@ from smoothcert.procedures import PROCEDURES, Fixed, Parameters, Sequential
 from smoothcert.procedures import predict as prediction
 from smoothcert.question import Question
 from smoothcert.report import Report
+from smoothcert.seeds import new_seed
 
 IN_MEMORY = "in-memory"
 """The name of an ensemble that has no files, and the prefix of its members' architectures."""

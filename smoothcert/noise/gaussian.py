@@ -29,6 +29,7 @@ class Gaussian(Noise):
     name: Literal["gaussian"] = field(default="gaussian", kw_only=True)
     norm: Literal["l2"] = field(default="l2", kw_only=True)
 
+    proviso: ClassVar[str] = "with float32 taken for real numbers"
     scheme: ClassVar[str] = "torch-normal-32"
 
     def __post_init__(self) -> None:
@@ -51,6 +52,13 @@ class Gaussian(Noise):
         """Phi(radius / sigma), for radius >= 0."""
         self.require_radius(radius)
         return float(ndtr(radius / self.sigma))
+
+    def on_bytes(self) -> Noise:
+        from smoothcert.noise import rounded_gaussian  # it imports this file
+
+        if self.sigma > rounded_gaussian.LARGEST_SIGMA:
+            return self
+        return rounded_gaussian.RoundedGaussian(self.sigma)
 
     def scaled(self, factor: float) -> Gaussian | None:
         sigma = self.sigma * factor

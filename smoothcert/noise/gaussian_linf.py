@@ -29,6 +29,7 @@ class GaussianLinf(Noise):
     name: Literal["gaussian-linf"] = field(default="gaussian-linf", kw_only=True)
     norm: Literal["linf"] = field(default="linf", kw_only=True)
 
+    proviso: ClassVar[str] = "with float32 taken for real numbers"
     scheme: ClassVar[str] = Gaussian.scheme
 
     def __post_init__(self) -> None:

@@ -52,6 +52,10 @@ class Noise(ABC):
     """Whether its radii are whole numbers, as in the l0 norm."""
     eight_bit: ClassVar[bool] = False
     """Whether its claims are about 8-bit images alone: values k / 255 at x and at every x'."""
+    proviso: ClassVar[str] = ""
+    """What its claims take for granted about the arithmetic, in words; empty where that is nothing."""
+    portable: ClassVar[bool] = False
+    """Whether a seed gives the same noise on every machine: true for noises that are drawn from integers alone."""
     scheme: ClassVar[str]
     """Names how the noise follows from a seed. Another way to draw it needs another scheme, or replay would differ."""
 
@@ -71,6 +75,10 @@ class Noise(ABC):
     def suits(self, trained: Noise) -> bool:
         """Whether an ensemble that was trained with the noise `trained` is meant for this one."""
         return self == trained
+
+    def on_bytes(self) -> Noise:
+        """The noise to take for 8-bit images if none is named: an exact one of the same law where there is one."""
+        return self
 
     def scaled(self, factor: float) -> Noise | None:
         """The same noise with `factor` times its strength; None for a noise that has no strength to scale."""

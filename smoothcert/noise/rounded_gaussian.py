@@ -49,6 +49,7 @@ class RoundedGaussian(Noise):
     norm: Literal["l2"] = field(default="l2", kw_only=True)
 
     eight_bit: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
     scheme: ClassVar[str] = "philox-62-rounded-gaussian"
 
     def __post_init__(self) -> None:

@@ -41,6 +41,7 @@ class Uniform(Noise):
     norm: Literal["l1"] = field(default="l1", kw_only=True)
 
     eight_bit: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
     scheme: ClassVar[str] = "philox-62-uniform"
 
     def __post_init__(self) -> None:

@@ -86,12 +86,47 @@ def test_a_run_goes_on_where_it_was_cut(rogue: Rogue, tmp_path: Path) -> None:
         found = list(client.certify_many(images(40), job_images=8, out=out, **QUICK))
     assert found[:12] == before
     assert [each.class_index for each in found] == classes(40)
-    assert jobs(rogue) == [8, 8, 8, 2]  # of what is left of 40 after 14
+    assert jobs(rogue) == [8, 8, 8, 8]  # the jobs under way are asked for again, from that of image 14 on
     assert len(out.read_text().splitlines()) == 1 + 40
     with Client(rogue.url) as client:
         rogue.seen.clear()
         assert list(client.certify_many(images(40), out=out, **QUICK)) == found
     assert not rogue.seen
+
+
+def test_what_was_under_way_is_not_drawn_again(rogue: Rogue, client: Client, tmp_path: Path) -> None:
+    """Otherwise the images that were undecided at Ctrl-C, and only those, would have a second chance."""
+    out = tmp_path / "out.jsonl"
+
+    def interrupted() -> Iterator[Any]:
+        yield from images(4)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        list(client.certify_many(interrupted(), job_images=2, out=out, **ENDLESS))
+    left = [note.split()[2] for note in caught.value.__notes__]
+    assert len(left) == 2
+    assert all("goes on" in note for note in caught.value.__notes__)
+    before = {each.id for each in client.certifications.list()}
+    rogue.plan("GET", refuse(418), times=50)
+    with Client(rogue.url, retries=0) as through, pytest.raises(errors.AnswerError):
+        list(through.certify_many(images(4), job_images=2, out=out, **ENDLESS))
+    rogue.script.clear()
+    assert jobs(rogue) == [2, 2]
+    assert {each.id for each in client.certifications.list()} == before
+    with pytest.raises(LedgerError, match="has other images 0 to 1 of the data set; remove that file"):
+        list(client.certify_many([LIGHT, DARK], job_images=2, out=out, **ENDLESS))
+    with pytest.raises(LedgerError, match="has images 0 to 1 of the data set, but there are fewer"):
+        list(client.certify_many(images(1), job_images=2, out=out, **ENDLESS))
+    for certification in left:
+        client.certifications.cancel(certification)
+        client.certifications.wait(certification)
+    with pytest.raises(errors.CanceledError) as canceled:
+        list(client.certify_many(images(4), job_images=2, out=out, **ENDLESS))
+    assert any("a second chance at a certificate" in note for note in canceled.value.__notes__)
+    out.with_name("out.jsonl.jobs").unlink()
+    assert [each.class_index for each in client.certify_many(images(2), out=out, **QUICK)] == classes(2)
+    assert not out.with_name("out.jsonl.jobs").exists()
 
 
 def test_what_a_job_has_finished_is_kept_by_who_leaves_it(rogue: Rogue, client: Client, tmp_path: Path) -> None:

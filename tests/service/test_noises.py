@@ -16,6 +16,8 @@ import torch
 from models.addition import Addition, add
 from smoothcert.certificate import Certificate
 from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Uniform
+from smoothcert.request import CertificationRequest
+from smoothcert.seeds import commitment, service_seed
 from smoothcert.verification import verify
 from tests.support.api import problem, tensor
 from tests.support.whole import whole_service
@@ -86,6 +88,41 @@ def test_a_request_without_a_noise_gets_that_of_the_ensemble(client: httpx2.Clie
     (certificate,) = post(client, "replacement", radius=1).json()["certificates"]
     assert certificate["noise"] == Replacement(0.8, 256).parameters()
     assert certificate["radius"] == 1
+
+
+@pytest.mark.parametrize(
+    ("image", "fields", "noise"),
+    [
+        (LIGHT, {}, RoundedGaussian(0.1)),
+        (LIGHT, {"sigma": 0.1}, RoundedGaussian(0.1)),
+        (LIGHT, {"noise": {"name": "gaussian", "sigma": 0.1}}, Gaussian(0.1)),
+        (LIGHT.astype(np.float32) / np.float32(255), {}, Gaussian(0.1)),
+        (LIGHT.astype(np.float32) / np.float32(255), {"sigma": 0.1}, Gaussian(0.1)),
+    ],
+)
+def test_bytes_get_exact_noise_unless_a_noise_is_named(
+    client: httpx2.Client, image: Any, fields: dict[str, Any], noise: Noise
+) -> None:
+    answer = post(client, "gaussian", image, radius=0.1, **fields).json()
+    assert answer["request"]["noise"] == answer["certificates"][0]["noise"] == noise.parameters()
+    assert answer["request"]["sigma"] is None
+
+
+def test_a_seed_can_be_shown_not_to_have_been_chosen(zoo: Path, tmp_path: Path) -> None:
+    """From the answer alone, once the secret is revealed whose commitment the service has published all along."""
+    (tmp_path / "secret").write_text("a secret of the service\n")
+    with whole_service(tmp_path, zoo, api={"seed_secret_file": str(tmp_path / "secret")}) as api:
+        version = api.client.get("/v1/version").json()
+        answers = [post(api.client, "gaussian", radius=0.1, **fields).json() for fields in ({}, {"nonce": "mine"})]
+    secret = b"a secret of the service"
+    assert version["seed_commitment"] == commitment(secret)
+    for answer in answers:
+        request = CertificationRequest.model_validate(answer["request"])
+        (provenance,) = (each["provenance"] for each in answer["certificates"])
+        assert provenance["sampling"]["nonce"] == request.nonce
+        assert provenance["sampling"]["seed"] == service_seed(secret, request, [provenance["input"]["sha256"]])
+    assert answers[1]["request"]["nonce"] == "mine"
+    assert answers[0]["request"]["nonce"] != "mine"
 
 
 def test_every_noise_describes_itself(client: httpx2.Client) -> None:

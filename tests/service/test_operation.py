@@ -128,7 +128,7 @@ def test_a_path_cannot_forge_a_line(api: Api) -> None:
 def test_health_and_version(client: httpx2.Client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     version = client.get("/v1/version").json()
-    assert (version["api"], version["certificate"]) == ("1", "smoothcert/certificate/1")
+    assert (version["api"], version["certificate"]) == ("1", "smoothcert/certificate/2")
 
 
 def test_ready_means_a_live_worker(valkey: EmbeddedServer, tmp_path: Path) -> None:

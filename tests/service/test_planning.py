@@ -126,7 +126,7 @@ def test_what_is_refused_is_what_the_plan_calls_infeasible(procedure: Any, radiu
 
 def test_what_is_settled_is_a_complete_request(player: Player) -> None:
     request = CertificationRequest(radius=0.25, alpha=0.01, family_wise=True)
-    settled = settle(request, player.card, images=4, most_samples=10**9)
+    settled = settle(request, player.card, images=4, eight_bit=False, most_samples=10**9)
     assert (settled.question.alpha, settled.question.noise) == (0.0025, Gaussian(0.25))
     assert CertificationRequest.model_validate_json(settled.request.model_dump_json()) == settled.request
 
@@ -147,20 +147,26 @@ def test_sigma_of_an_old_client_is_refused_by_an_ensemble_of_another_noise(playe
     card = player.card.model_copy(update={"noise": Salt(0.25)})
     request = CertificationRequest(radius=0.25, sigma=0.25)
     with pytest.raises(ProblemError) as refused:
-        settle(request, card, images=1, most_samples=10**9)
+        settle(request, card, images=1, eight_bit=False, most_samples=10**9)
     assert refused.value.code == "noise_mismatch"
     for words in ("noise: is gaussian, sigma 0.25", card.name, "trained for salt, rate 0.25", "allow_noise_mismatch"):
         assert words in refused.value.detail
     allowed = request.model_copy(update={"allow_noise_mismatch": True})
-    assert settle(allowed, card, images=1, most_samples=10**9).question.noise == Gaussian(0.25)
+    assert settle(allowed, card, images=1, eight_bit=False, most_samples=10**9).question.noise == Gaussian(0.25)
     unnamed = CertificationRequest(radius=0.25)
-    assert settle(unnamed, card, images=1, most_samples=10**9).question.noise == Salt(0.25)
+    assert settle(unnamed, card, images=1, eight_bit=False, most_samples=10**9).question.noise == Salt(0.25)
 
 
 def test_a_procedure_that_the_ensemble_does_not_offer_is_named(player: Player) -> None:
     card = player.card.model_copy(update={"procedures": ("fixed", "adaptive")})
     with pytest.raises(ProblemError, match=r"procedure: must be one of 'fixed', 'adaptive', .* got 'sequential'"):
-        settle(CertificationRequest(radius=0.25, procedure=Sequential()), card, images=1, most_samples=10**9)
+        settle(
+            CertificationRequest(radius=0.25, procedure=Sequential()),
+            card,
+            images=1,
+            eight_bit=False,
+            most_samples=10**9,
+        )
 
 
 # --- verify

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from tests.support.pool import Pool
 
 
 @contextmanager
-def whole_service(folder: Path, zoo: Path, **settings: str) -> Iterator[Api]:
-    """Its data is in the folder; the settings are the worker's."""
+def whole_service(folder: Path, zoo: Path, api: Mapping[str, str] | None = None, **settings: str) -> Iterator[Api]:
+    """Its data is in the folder; `api` has settings of the API, the others are the worker's."""
     with EmbeddedServer(folder / "valkey") as server:
         pool = Pool(server, zoo, "default", **settings)
         try:
             pool.start()
-            with Api(server.url, folder) as api:
-                yield api
+            with Api(server.url, folder, **(api or {})) as running:
+                yield running
         finally:
             pool.end()

@@ -181,7 +181,7 @@ def test_what_is_not_a_certificate_is_refused(text: str, seen: str) -> None:
         ('"beta": 0.002', '"beta": 2e-3, "beta": 0.002', "beta"),
         ('"index": 0,', "", "index"),
         ('"class_name": "ship",', "", "class_name"),
-        ('"format": "smoothcert/certificate/1",', "", "format"),
+        ('"format": "smoothcert/certificate/2",', "", "format"),
         ('"family_wise": null,', "", "family_wise"),
     ],
 )
@@ -235,7 +235,7 @@ def test_a_radius_is_not_a_digit_more_than_was_proved(more: float) -> None:
         (["procedure", "name"], "hope"),
         (["procedure", "stages"], [100, 100]),
         (["procedure", "stages"], []),
-        (["format"], "smoothcert/certificate/2"),
+        (["format"], "smoothcert/certificate/3"),
     ],
 )
 def test_values_outside_their_domain_are_refused_by_name(path: list[Any], value: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from smoothcert.certificate import Certificate
-from smoothcert.engine.case import certify, new_seed, start
+from smoothcert.engine.case import certify, start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import PixelsError
@@ -17,6 +17,7 @@ from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, Fixed, Sequential
 from smoothcert.question import Question
+from smoothcert.seeds import new_seed
 from smoothcert.verification import verify
 from tests.support.engines import SHAPE, ensemble, until
 
