@@ -127,15 +127,14 @@ def _out_of_reach(question: Question, radius: float) -> str:
 
 
 def _noise(request: CertificationRequest, card: EnsembleCard, *, eight_bit: bool) -> Noise:
-    noise = resolve(request.noise, request.sigma, eight_bit=eight_bit)
-    if noise is None:
-        if card.noise is None:
-            raise invalid("noise", f"must be given, since the noise that {card.name} was trained for is unknown")
-        return card.noise.on_bytes() if eight_bit else card.noise
-    if card.noise is None or noise.suits(card.noise) or request.allow_noise_mismatch:
-        return noise
-    detail = f"is {noise.label}, but {card.name} was trained for {card.noise.label}"
-    raise invalid("noise", f"{detail}; `allow_noise_mismatch` allows it", code="noise_mismatch")
+    """The noise that the request names in full, or else one of the law that it or the ensemble names."""
+    law = request.noise or resolve(sigma=request.sigma) or card.noise
+    if law is None:
+        raise invalid("noise", f"must be given, since the noise that {card.name} was trained for is unknown")
+    if card.noise and not (law.suits(card.noise) or request.allow_noise_mismatch):
+        detail = f"is {law.label}, but {card.name} was trained for {card.noise.label}"
+        raise invalid("noise", f"{detail}; `allow_noise_mismatch` allows it", code="noise_mismatch")
+    return law.on_bytes() if eight_bit and request.noise is None else law
 
 
 def _require_levels(settled: Settled, images: int) -> None:

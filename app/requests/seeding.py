@@ -40,4 +40,4 @@ def sha256(image: Pixels) -> str:
     """The sha256 that the certificate of an image states: of float32 pixels in [0, 1], little-endian."""
     if image.dtype == np.uint8:
         image = image.astype(np.float32) / np.float32(255)
-    return hashlib.sha256(np.ascontiguousarray(image, "<f4")).hexdigest()
+    return hashlib.sha256(image.astype("<f4").tobytes()).hexdigest()

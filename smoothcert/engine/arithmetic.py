@@ -20,7 +20,7 @@ def settle(device: torch.device) -> None:
 
 def arithmetic(device: torch.device) -> dict[str, str]:
     """Everything besides the precision on which the last bits of a logit depend, as a certificate states it."""
-    found = {"torch": torch.__version__}
+    found = {"torch": str(torch.__version__)}
     if device.type == "cpu":
         return {**found, "cpu": torch.backends.cpu.get_cpu_capability()}  # the vector instructions
     if device.type == "cuda":
@@ -31,7 +31,7 @@ def arithmetic(device: torch.device) -> dict[str, str]:
             "gpu": torch.cuda.get_device_name(device),
             "capability": f"{major}.{minor}",
             "cuda": str(torch.version.cuda),
-            "cudnn": str(torch.backends.cudnn.version()),
+            "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
             "tf32": "on" if shortened else "off",
             "deterministic": "on" if torch.backends.cudnn.deterministic else "off",
         }

@@ -30,20 +30,17 @@ AnyNoise = Annotated[Noise, NOISES]
 """Every noise that a request or a certificate can name, as a pydantic type."""
 
 
-def resolve(noise: Any = None, sigma: float | None = None, *, eight_bit: bool = False) -> Noise | None:
+def resolve(noise: Any = None, sigma: float | None = None) -> Noise | None:
     """The noise that somebody named, in full or by the shorthand `sigma` for Gaussian noise; None for neither.
 
-    This is the only place that knows the shorthand. It names a law and leaves the arithmetic open, so 8-bit images get
-    the exact noise of that law. DomainError where both are given and differ.
+    This is the only place that knows the shorthand. DomainError where both are given and differ.
     """
     if sigma is None:
         return None if noise is None else NOISES.validate(noise)
     shorthand = Gaussian(sigma)
-    if noise is None:
-        return shorthand.on_bytes() if eight_bit else shorthand
-    if (named := NOISES.validate(noise)) not in (shorthand, shorthand.on_bytes()):
+    if noise is not None and (named := NOISES.validate(noise)) != shorthand:
         raise DomainError(f"sigma {sigma:g} is short for Gaussian noise, and the noise is {named.label}: leave one out")
-    return named
+    return shorthand
 
 
 def stated(noise: Noise) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from app.docs import examples
 from app.http.errors import ProblemError
 from app.requests.admission import Settled, require_provable, settle
 from smoothcert.bounds import lower_bound, upper_bound
-from smoothcert.noise import Gaussian
+from smoothcert.noise import Gaussian, RoundedGaussian
 from smoothcert.plan import plan
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
 from smoothcert.published import NoiseList, PlanAnswer, ProcedureList, VerificationAnswer
@@ -37,7 +37,7 @@ def planned(client: httpx2.Client, player: Player, **fields: Any) -> PlanAnswer:
 @pytest.mark.parametrize("procedure", [Fixed(n=1000), Adaptive(stages=(100, 500)), Sequential(max_samples=3000)])
 def test_a_plan_is_that_of_the_package(client: httpx2.Client, player: Player, procedure: AnyProcedure) -> None:
     answer = planned(client, player, procedure=procedure.model_dump(), alpha=0.01)
-    expected = plan(procedure, Gaussian(0.25), 0.25, alpha=0.01)
+    expected = plan(procedure, RoundedGaussian(0.25), 0.25, alpha=0.01)  # what 8-bit images get
     assert expected.boundaries is not None
     for name in (
         "feasible",
