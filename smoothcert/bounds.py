@@ -55,3 +55,10 @@ def _require_counts(count: int, n: int) -> None:
     require_count("count", count, least=0)
     if count > n:
         raise DomainError(f"count must be at most n = {n}, got {count!r}")
+
+
+def fewest_to_prove(p0: float, alpha: float) -> int | None:
+    """The least n with alpha^(1/n) >= p0; None for p0 = 1. Fewer samples do not prove p0 even if all of them agree."""
+    if p0 >= 1.0:
+        return None
+    return max(1, math.ceil(math.log(alpha) / math.log(p0)))

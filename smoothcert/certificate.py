@@ -17,7 +17,7 @@ from smoothcert.frozen import Frozen
 from smoothcert.noise import AnyNoise
 from smoothcert.procedures import AnyProcedure
 from smoothcert.procedures.parameters import WholeNumber
-from smoothcert.question import FamilyWise, Question
+from smoothcert.question import ALPHA, FamilyWise, Question
 from smoothcert.verdict import StageOutcome, StopReason, Verdict, floor_radius
 
 FORMATS = ("smoothcert/certificate/1", "smoothcert/certificate/2")
@@ -129,6 +129,8 @@ class Provenance(Frozen):
 class Certificate(Frozen):
     """With confidence 1 - alpha, the smoothed classifier answers `class_index` everywhere within `radius`.
 
+    Without an alpha it does so for certain.
+
     An abstention claims nothing.
     """
 
@@ -142,7 +144,8 @@ class Certificate(Frozen):
     """Rounded down to six decimals."""
     target_radius: Annotated[Real, Field(ge=0)] | None
     p_lower: Real | None
-    alpha: Annotated[Real, Field(gt=0, lt=1)]
+    alpha: Annotated[Real, Field(gt=0, lt=1)] | None
+    """The chance of a false certificate; null for a procedure that leaves nothing to chance."""
     beta: Annotated[Real, Field(gt=0, lt=1)]
     family_wise: FamilyWise | None = None
     noise: AnyNoise
@@ -170,7 +173,9 @@ class Certificate(Frozen):
     @property
     def question(self) -> Question:
         """The question that the certificate answers."""
-        return Question(self.noise, self.procedure, self.target_radius, self.alpha, self.beta, self.family_wise)
+        return Question(
+            self.noise, self.procedure, self.target_radius, self.alpha or ALPHA, self.beta, self.family_wise
+        )
 
     def expected_digest(self) -> str:
         """The digest of the fields as they are now."""

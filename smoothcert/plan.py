@@ -59,7 +59,7 @@ def plan(
     require_level("alpha", alpha)
     require_level("beta", beta)
     p0 = noise.probability(radius)
-    needed = fewest_to_prove(p0, procedure.last_alpha(alpha))
+    needed = procedure.samples_needed(noise, radius, alpha=alpha)
     largest = floor_radius(max(0.0, procedure.largest_radius(noise, alpha=alpha)))
     within = needed is not None and needed <= procedure.limit
     boundaries = procedure.boundaries(noise, radius, alpha=alpha, beta=beta) if within else None
@@ -83,7 +83,7 @@ def plan(
 
 
 def remedy(procedure: AnyProcedure, needed: int | None) -> str:
-    """What would bring a radius within reach, in words; `needed` is the value of `fewest_to_prove`."""
+    """What would bring a radius within reach, in words; `needed` is the value of `samples_needed`."""
     if needed is None:
         return "no number of samples would be enough"
     beyond = f", more than the {procedure.limit:,} that the {procedure.name} procedure may have"
@@ -94,13 +94,6 @@ def _fewest(boundaries: Boundaries, n0: int) -> int:
     """The samples drawn up to the first look at which a perfect count certifies."""
     drawn = boundaries.steps.cumsum()
     return n0 + int(drawn[boundaries.certify <= boundaries.looks][0])
-
-
-def fewest_to_prove(p0: float, alpha: float) -> int | None:
-    """The least n with alpha^(1/n) >= p0; None for p0 = 1. Fewer samples do not prove p0 even if all of them agree."""
-    if p0 >= 1.0:
-        return None
-    return max(1, math.ceil(math.log(alpha) / math.log(p0)))
 
 
 def last_stage(n: int, s: int, alpha: float) -> int:

@@ -15,6 +15,9 @@ from smoothcert.procedures import Procedure
 from smoothcert.procedures.parameters import Parameters, WholeNumber
 from smoothcert.request import CertificationRequest
 
+ALPHA = 0.001
+"""The chance of a false certificate of one image, by default."""
+
 
 class FamilyWise(Frozen):
     """alpha shared among the images of one request (Bonferroni): each image gets alpha / images."""
@@ -31,7 +34,7 @@ class Question:
     procedure: Parameters
     radius: float | None = None
     """The radius to prove; None for a procedure that proves the largest it can."""
-    alpha: float = 0.001
+    alpha: float = ALPHA
     """The chance of a false certificate of one image."""
     beta: float = 0.001
     """The chance of giving up too early."""
@@ -59,14 +62,28 @@ class Question:
 
     def start(self) -> Procedure:
         """The procedure, ready to run; DomainError where the question makes no sense."""
+        self.require_fitting()
         if self.radius is not None:
             self.noise.require_radius(self.radius)
         return self.procedure.start(self.noise, self.radius, alpha=self.alpha, beta=self.beta)
 
+    def require_fitting(self) -> None:
+        """Raise DomainError for a procedure that cannot count the outcomes of the noise, or count on its chance."""
+        if self.noise.outcomes is not None and not self.procedure.exhaustive:
+            raise DomainError(
+                f"the {self.procedure.name} procedure draws random samples, and {self.noise.name} noise has "
+                f"{self.noise.outcomes} outcomes that are all evaluated: ask for the procedure exact"
+            )
+        if self.noise.outcomes is None and self.procedure.exhaustive:
+            raise DomainError(
+                f"the {self.procedure.name} procedure evaluates all outcomes of a noise, and {self.noise.name} noise "
+                "is random: ask for another procedure, or for splitting noise"
+            )
+
     @property
     def most_samples(self) -> int:
         """The samples of one image in the worst case, those of the selection included."""
-        return self.procedure.n0 + self.procedure.most_samples
+        return self.noise.outcomes or self.procedure.n0 + self.procedure.most_samples
 
     @property
     def largest_radius(self) -> float:

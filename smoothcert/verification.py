@@ -56,7 +56,11 @@ def _mismatches(certificate: Certificate) -> Iterator[Mismatch]:
     if certificate.digest != (expected := certificate.expected_digest()):
         yield Mismatch("digest", f"is {certificate.digest!r}, the fields have {expected!r}")
     shared = certificate.family_wise
-    if shared and not _close(certificate.alpha, shared.alpha / shared.images):
+    if (certificate.alpha is None) != certificate.procedure.exhaustive:
+        wanted = "none" if certificate.procedure.exhaustive else "one"
+        yield Mismatch("alpha", f"is {certificate.alpha!r}, the {certificate.procedure.name} procedure has {wanted}")
+        return
+    if shared and certificate.alpha is not None and not _close(certificate.alpha, shared.alpha / shared.images):
         message = f"is {certificate.alpha!r}, the family-wise share is {shared.alpha / shared.images!r}"
         yield Mismatch("alpha", message)
     if not certificate.procedure.targeted and certificate.target_radius is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.http.errors import invalid
 from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
 from smoothcert.noise import Noise, resolve
-from smoothcert.plan import fewest_to_prove, remedy
+from smoothcert.plan import remedy
 from smoothcert.procedures import Parameters
 from smoothcert.published import EnsembleCard
 from smoothcert.question import Question
@@ -48,11 +48,20 @@ def settle(
     noise = _noise(request, card, eight_bit=eight_bit)
     complete = request.model_copy(update={"ensemble": card.name, "noise": noise, "sigma": None, "voting": voting})
     settled = Settled(complete, Question.of(complete, images=images))
+    _require_fitting(settled.question)
     _require_images(settled.question.noise, card)
     _require_levels(settled, images)
     require_quick(request.procedure, most_sequential)
     _require_affordable(settled.question, images, most_samples)
     return settled
+
+
+def _require_fitting(question: Question) -> None:
+    """Refuse a procedure that does not go with the noise."""
+    try:
+        question.require_fitting()
+    except DomainError as error:
+        raise invalid("procedure", str(error)) from None
 
 
 def _require_images(noise: Noise, card: EnsembleCard) -> None:
@@ -119,7 +128,7 @@ def _require_possible(noise: Noise, radius: float) -> None:
 def _out_of_reach(question: Question, radius: float) -> str:
     procedure = question.procedure
     largest = floor_radius(max(0.0, question.largest_radius))
-    needed = fewest_to_prove(question.noise.probability(radius), procedure.last_alpha(question.alpha))
+    needed = procedure.samples_needed(question.noise, radius, alpha=question.alpha)
     return (
         f"is {radius:g}; the largest that can be proved with {question.noise.label}, alpha {question.alpha:g} "
         f"and a last stage of {procedure.last_look:,} samples is {largest:.6f}; {remedy(procedure, needed)}"

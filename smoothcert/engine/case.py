@@ -60,7 +60,7 @@ class Case:
             index=self.index,
             class_name=None if verdict.top_class is None else self.ensemble.class_name(verdict.top_class),
             target_radius=question.radius,
-            alpha=question.alpha,
+            alpha=None if question.procedure.exhaustive else question.alpha,
             beta=question.beta,
             family_wise=question.family_wise,
             noise=question.noise,

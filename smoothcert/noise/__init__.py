@@ -17,6 +17,7 @@ from smoothcert.noise.gaussian_linf import GaussianLinf
 from smoothcert.noise.noise import Noise, Norm, Source
 from smoothcert.noise.replacement import Replacement
 from smoothcert.noise.rounded_gaussian import RoundedGaussian
+from smoothcert.noise.splitting import Splitting
 from smoothcert.noise.uniform import Uniform
 
 NOISES: Kinds[Noise] = Kinds("noise")
@@ -25,6 +26,7 @@ NOISES.add(RoundedGaussian)
 NOISES.add(GaussianLinf)
 NOISES.add(Uniform)
 NOISES.add(Replacement)
+NOISES.add(Splitting)
 
 AnyNoise = Annotated[Noise, NOISES]
 """Every noise that a request or a certificate can name, as a pydantic type."""
@@ -106,6 +108,7 @@ __all__ = [
     "Replacement",
     "RoundedGaussian",
     "Source",
+    "Splitting",
     "Uniform",
     "parse_noise",
     "resolve",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from math import nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -52,6 +52,8 @@ class Noise(ABC):
     """Whether its radii are whole numbers, as in the l0 norm."""
     eight_bit: ClassVar[bool] = False
     """Whether its claims are about 8-bit images alone: values k / 255 at x and at every x'."""
+    closed: ClassVar[bool] = False
+    """Whether its claims hold at distance r itself, as in the l0 norm; otherwise they hold below it."""
     proviso: ClassVar[str] = ""
     """What its claims take for granted about the arithmetic, in words; empty where that is nothing."""
     portable: ClassVar[bool] = False
@@ -71,6 +73,15 @@ class Noise(ABC):
     @abstractmethod
     def probability(self, radius: float) -> float:
         """The least p_A that proves the radius; 1 where no p_A below one does."""
+
+    @property
+    def outcomes(self) -> int | None:
+        """The number of its outcomes, if all of them can be evaluated: sample i is then outcome i. None for chance."""
+        return None
+
+    def proved(self, counts: Sequence[int]) -> tuple[int, float]:
+        """The smoothed class and the radius that the class counts of all outcomes prove; negative for none."""
+        raise DomainError(f"{self.name} noise is random: its outcomes cannot all be counted")
 
     def suits(self, trained: Noise) -> bool:
         """Whether an ensemble that was trained with the noise `trained` is meant for this one."""

@@ -54,6 +54,7 @@ class Replacement(Noise):
     norm: Literal["l0"] = field(default="l0", kw_only=True)
 
     whole: ClassVar[bool] = True
+    closed: ClassVar[bool] = True
     portable: ClassVar[bool] = True
     scheme: ClassVar[str] = "philox-62-replacement"
 

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from smoothcert.kinds import Kinds
 from smoothcert.procedures.adaptive import Adaptive, certify_adaptive
+from smoothcert.procedures.exact import Exact, certify_exactly
 from smoothcert.procedures.fixed import Fixed, certify
 from smoothcert.procedures.parameters import Parameters
 from smoothcert.procedures.prediction import predict
@@ -21,7 +22,7 @@ from smoothcert.procedures.protocol import Procedure, run
 from smoothcert.procedures.sequential import Sequential, certify_sequential
 
 PROCEDURES: Kinds[Parameters] = Kinds("procedure")
-for kind in (Fixed, Adaptive, Sequential):
+for kind in (Fixed, Adaptive, Sequential, Exact):
     PROCEDURES.add(kind)
 
 AnyProcedure = Annotated[Parameters, PROCEDURES]
@@ -31,12 +32,14 @@ __all__ = [
     "PROCEDURES",
     "Adaptive",
     "AnyProcedure",
+    "Exact",
     "Fixed",
     "Parameters",
     "Procedure",
     "Sequential",
     "certify",
     "certify_adaptive",
+    "certify_exactly",
     "certify_sequential",
     "predict",
     "run",

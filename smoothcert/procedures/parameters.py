@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from smoothcert.boundaries import Boundaries
-from smoothcert.bounds import lower_bound
+from smoothcert.bounds import fewest_to_prove, lower_bound
 from smoothcert.errors import MOST, DomainError
 from smoothcert.frozen import Frozen
 from smoothcert.noise import Noise
@@ -38,6 +38,8 @@ class Parameters(Frozen, ABC):
     """The field that says how many samples may be drawn."""
     targeted: ClassVar[bool] = True
     """Whether it is asked to prove a given radius; otherwise it proves the largest that it can."""
+    exhaustive: ClassVar[bool] = False
+    """Whether it evaluates all outcomes of a noise, so that alpha and beta mean nothing to it."""
     exceeds_target: ClassVar[bool] = True
     """Whether the proved radius may be larger than the target."""
     limit: ClassVar[int] = MOST
@@ -123,6 +125,10 @@ class Parameters(Frozen, ABC):
         upper ends.
         """
         return alpha / self.look_count
+
+    def samples_needed(self, noise: Noise, radius: float, *, alpha: float) -> int | None:
+        """The least size of the last look that can prove the radius, also beyond `limit`; None if no size can."""
+        return fewest_to_prove(noise.probability(radius), self.last_alpha(alpha))
 
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:
         """The radius that is proved if every sample falls on one class: nothing larger is within reach."""

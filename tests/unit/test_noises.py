@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smoothcert.bounds import fewest_to_prove
 from smoothcert.errors import DomainError
-from smoothcert.noise import NOISES, Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Uniform
-from smoothcert.plan import fewest_to_prove
+from smoothcert.noise import NOISES, Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Splitting, Uniform
 from smoothcert.procedures import Fixed
 
 P_STAR = 0.9999309248330094
@@ -34,6 +34,8 @@ EVERY = [
     Replacement(0.8, 2),
     Replacement(0.2, 256),
     Replacement(0.5, 3),
+    Splitting(1.0),
+    Splitting(0.1, 5),
 ]
 every_noise = pytest.mark.parametrize("noise", EVERY, ids=lambda noise: noise.label)
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from smoothcert.bounds import fewest_to_prove
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
-from smoothcert.plan import fewest_to_prove, information_limit, last_stage, plan, recommended_stages, relative_entropy
+from smoothcert.plan import information_limit, last_stage, plan, recommended_stages, relative_entropy
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential, run
 
 NOISE = Gaussian(0.25)

@@ -1,0 +1,91 @@
+"""Every outcome of a noise that has few of them: a certificate without chance, and without alpha."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from smoothcert.boundaries import Boundaries, Outcome
+from smoothcert.errors import DomainError
+from smoothcert.noise import Noise
+from smoothcert.procedures.parameters import Parameters
+from smoothcert.procedures.protocol import Procedure, draw, no_class, top_class
+from smoothcert.verdict import Verdict
+
+MOST_OUTCOMES = 5100
+"""The outcomes of the widest splitting noise."""
+
+
+def certify_exactly(noise: Noise) -> Procedure:
+    """The smoothed class and the largest radius that all outcomes of the noise prove."""
+    if noise.outcomes is None:
+        raise DomainError(f"the exact procedure evaluates all outcomes of a noise, and {noise.name} noise is random")
+    return _certify_exactly(noise, noise.outcomes)
+
+
+def _certify_exactly(noise: Noise, outcomes: int) -> Procedure:
+    counts = yield from draw(outcomes)
+    if top_class(counts) is None:
+        return no_class(counts)
+    c_a, radius = noise.proved(counts)
+    share = counts[c_a] / outcomes
+    if radius < 0:  # more outcomes have no class than have the best one
+        return Verdict(None, 0.0, share, outcomes, "exhausted", (), counts)
+    return Verdict(c_a, radius, share, outcomes, "certified", (), counts)
+
+
+class AllOutcomes(Boundaries):
+    """One look at all outcomes, whose shares are what they are: nothing is left to chance."""
+
+    def outcome(self, p: float) -> Outcome:
+        (outcomes,), (certify_at,) = self.looks, self.certify
+        return Outcome(certify=float(p * outcomes >= certify_at), abandon=0.0, samples=float(outcomes))
+
+
+class Exact(Parameters):
+    """`certify_exactly` by name."""
+
+    budget: ClassVar[str] = "n0"
+    targeted: ClassVar[bool] = False
+    exhaustive: ClassVar[bool] = True
+    title: ClassVar[str] = "Exact"
+    summary: ClassVar[str] = "Evaluates every outcome of the noise: what it proves is certain."
+
+    name: Literal["exact"] = "exact"
+    n0: Literal[0] = 0
+    """There is no selection: the class is read off all outcomes."""
+
+    @property
+    def label(self) -> str:
+        return "exact"
+
+    @property
+    def abandoning(self) -> None:
+        return None
+
+    def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
+        """The procedure, ready to run; it uses no target radius, no alpha and no beta."""
+        return certify_exactly(noise)
+
+    def boundaries(self, noise: Noise, radius: float, *, alpha: float, beta: float) -> Boundaries:
+        """The number of outcomes of one class that proves this radius whatever the others are."""
+        outcomes = noise.outcomes or MOST_OUTCOMES
+        certify_at = round(noise.probability(radius) * outcomes)
+        return AllOutcomes(np.array([outcomes]), np.array([certify_at]), np.array([-1]))
+
+    @property
+    def most_samples(self) -> int:
+        """For the noise with the most outcomes; a `Question` knows the number for its own."""
+        return MOST_OUTCOMES
+
+    @property
+    def look_count(self) -> int:
+        return 1
+
+    def samples_needed(self, noise: Noise, radius: float, *, alpha: float) -> int | None:
+        return noise.outcomes if radius <= noise.radius(1.0) else None
+
+    def largest_radius(self, noise: Noise, *, alpha: float) -> float:
+        """For the class of the lowest index, which wins every tie."""
+        return noise.proved((noise.outcomes or 0, 0))[1]
