@@ -56,7 +56,7 @@ class Report:
         certificate = self.judged[0].certificate
         if certificate.target_radius is not None:
             return certificate.target_radius
-        return certificate.procedure.largest_radius(certificate.noise, alpha=certificate.alpha)
+        return certificate.question.largest_radius
 
     @property
     def question(self) -> str:

@@ -48,4 +48,4 @@ def _answer(data: bytes, most_sequential: int) -> VerificationAnswer:
 def _looks(certificate: Certificate) -> tuple[Look, ...]:
     counts = [stage.count for stage in certificate.stages]
     sizes = [stage.n for stage in certificate.stages]
-    return Look.at(certificate.procedure, counts, sizes, alpha=certificate.alpha)
+    return Look.at(certificate.procedure, counts, sizes, alpha=certificate.question.alpha)

@@ -83,7 +83,7 @@ def _certifiable(stated: UnderNoise, samples: int) -> Finding:
     shares = {radius_text(radius): certified_accuracy(stated.judged, radius) / 100 for radius in _radii(stated.noise)}
     listed = ", ".join(f"{_percent(share)} at radius {radius}" for radius, share in shares.items())
     certificate = stated.judged[0].certificate
-    largest = certificate.procedure.largest_radius(stated.noise, alpha=certificate.alpha)
+    largest = certificate.procedure.largest_radius(stated.noise, alpha=certificate.question.alpha)
     sentence = (
         f"{samples} samples each certify {listed}, for the right class. They cannot prove more than radius "
         f"{largest:.3g}; more samples prove more."

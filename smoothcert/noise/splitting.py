@@ -129,7 +129,9 @@ class Splitting(Noise):
 
 
 def _splits(width: int, template: int, shape: tuple[int, ...], shifts: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    return (2 * ((template_of(width, template, shape) + shifts) % width) + 1).astype(np.int32)
+    """The first splits at or above 0 for these shifts, in half levels."""
+    moved = (template_of(width, template, shape) + shifts) % width
+    return np.asarray(2 * moved + 1, np.int32)
 
 
 @lru_cache(maxsize=8)
