@@ -10,7 +10,7 @@ from pydantic import Field
 
 from smoothcert.errors import DomainError, require_count, require_level
 from smoothcert.frozen import Frozen
-from smoothcert.noise import Noise
+from smoothcert.noise import Noise, resolve
 from smoothcert.procedures import Procedure
 from smoothcert.procedures.parameters import Parameters, WholeNumber
 from smoothcert.request import CertificationRequest
@@ -49,9 +49,10 @@ class Question:
     @classmethod
     def of(cls, request: CertificationRequest, *, images: int) -> Question:
         """The question that a request puts to each of its images; its noise must be known."""
-        if request.noise is None:
+        noise = request.noise or resolve(sigma=request.sigma)
+        if noise is None:
             raise DomainError("noise must be given: the request leaves it open")
-        question = cls(request.noise, request.procedure, request.radius, request.alpha, request.beta)
+        question = cls(noise, request.procedure, request.radius, request.alpha, request.beta)
         return question.shared_by(images) if request.family_wise else question
 
     def shared_by(self, images: int) -> Question:

@@ -195,10 +195,10 @@ def test_images_that_are_gone_are_a_failure(engine: Engine) -> None:
     assert other.failure is not None
 
 
-def test_a_checkpoint_of_another_kind_of_worker_is_passed_over(engine: Engine) -> None:
+def test_a_checkpoint_that_is_damaged_or_of_another_certification_is_passed_over(engine: Engine) -> None:
     given = stored(1)
     work, ended = begin(engine, given)
-    text = json.loads(Checkpoint("another", (), (0, 0, 0, 0, 0), 0, ()).to_json())
+    text = json.loads(Checkpoint("another", (), (0, 0, 0, 0, 0), 0, (), ()).to_json())
     for junk in (json.dumps(text).encode(), b"junk"):
         again, ended_again = begin(engine, replace(given, checkpoints={0: junk}))
         finish(again, ended_again)

@@ -17,7 +17,7 @@ from benchmarks.paper import playback
 from benchmarks.paper.setting import alone
 from benchmarks.paper.tape import Tape, Tapes
 from smoothcert.certificate import Certificate
-from smoothcert.engine.case import certify
+from smoothcert.engine.case import start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.form import Form
@@ -67,7 +67,11 @@ def without_times(certificate: Certificate) -> dict[str, object]:
 
 def by_engine(folder: Tapes, question: Question, view: Ensemble, images: list[Tensor]) -> list[dict[str, object]]:
     with Engine(folder.ensemble, batch=64) as engine:
-        return [without_times(each) for each in certify(engine, images, question, ensemble=view, seed=folder.seed)]
+        cases = [
+            start(engine, image, question, seed=folder.seed, index=i, ensemble=view, bound=False)
+            for i, image in enumerate(images)
+        ]
+        return [without_times(case.result()) for case in cases]
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: type(question.procedure).__name__)
