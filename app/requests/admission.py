@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.http.errors import invalid
 from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
+from smoothcert.figures import radius_text
 from smoothcert.noise import Noise
 from smoothcert.plan import fewest_to_prove, remedy
 from smoothcert.procedures import Parameters
@@ -117,7 +118,7 @@ def _out_of_reach(question: Question, radius: float) -> str:
     needed = fewest_to_prove(question.noise.probability(radius), procedure.last_alpha(question.alpha))
     return (
         f"is {radius:g}; the largest that can be proved with {question.noise.label}, alpha {question.alpha:g} "
-        f"and a last stage of {procedure.last_look:,} samples is {largest:.6f}; {remedy(procedure, needed)}"
+        f"and a last stage of {procedure.last_look:,} samples is {radius_text(largest)}; {remedy(procedure, needed)}"
     )
 
 

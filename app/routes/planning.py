@@ -54,6 +54,7 @@ def _answer(settled: Settled, *, members: int, rate: float | None) -> PlanAnswer
         radius=planned.radius,
         p0=planned.p0,
         largest_radius=planned.largest_radius,
+        supremum=planned.supremum,
         samples_needed=planned.samples_needed,
         fewest_samples=planned.fewest_samples,
         most_samples=planned.most_samples,
