@@ -79,18 +79,12 @@ def plan(
             f"{remedy(procedure, needed)}"
         ),
         largest_radius=largest,
-        supremum=supremum(noise),
+        supremum=None if math.isinf(noise.supremum) else noise.supremum,
         samples_needed=needed,
         fewest_samples=_fewest(boundaries, procedure.n0) if boundaries and feasible else None,
         most_samples=procedure.n0 + procedure.most_samples,
         boundaries=boundaries,
     )
-
-
-def supremum(noise: Noise) -> float | None:
-    """The end of the radii that p_A < 1 proves under this noise; None if there is none."""
-    end = noise.radius(1.0)
-    return None if math.isinf(end) else round(end, 6)  # a noise may round its radii down by a few doubles
 
 
 def remedy(procedure: AnyProcedure, needed: int | None) -> str:

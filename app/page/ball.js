@@ -46,11 +46,13 @@ function marked(radius, shape, url) {
   const [channels, height, width] = shape;
   const places = scattered(Math.min(radius, MOST_MARKS), shape).map((v) => {
     const pixel = Math.floor(v / channels);
-    return { x: (pixel % width) - 0.6, y: Math.floor(pixel / width) - 0.6, channel: channels === 3 ? v % 3 : "" };
+    return { x: pixel % width, y: Math.floor(pixel / width), channel: channels === 3 ? v % 3 : "" };
   });
   const caption = `${radius === 1 ? "One value is" : `${measured("l0", radius)} are`} marked, for example: whatever `
     + `${radius === 1 ? "it becomes" : "they become"}, the answer stays. So it does for any other choice.`;
-  const box = (place, kind) => svg("rect", { class: kind, x: place.x, y: place.y, width: 2.2, height: 2.2 });
+  const room = width / 60;  // between a value and its mark
+  const box = ({ x, y }, kind) =>
+    svg("rect", { class: kind, x: x - room, y: y - room, width: 1 + 2 * room, height: 1 + 2 * room });
   return element("figure", { class: "ball" },
     svg("svg", { viewBox: `-1 -1 ${width + 2} ${height + 2}`, role: "img", "aria-label": caption },
       url ? svg("image", { href: url, width, height }) : svg("rect", { class: "ball-blank", width, height }),

@@ -26,13 +26,14 @@ function square(side, [channels, height, width]) {
     numbers(channels).map((channel) => ((top + Math.floor(i / side)) * width + left + (i % side)) * channels + channel));
 }
 
-// Different values all over the image: steps of the golden ratio leave no part of it out.
+// Different values all over the image, from the middle on, by steps of the golden ratio in both directions.
 export function scattered(count, shape) {
-  const all = size(shape);
+  const [channels, height, width] = shape, all = size(shape);
+  const place = (share) => channels * (width * Math.floor(share * height) + Math.floor(share * width));
   const common = (a, b) => (b ? common(b, a % b) : a);
-  let step = Math.max(1, Math.round(0.618 * all));
+  let step = Math.max(1, place(0.618));
   while (common(step, all) > 1) step += 1;
-  return numbers(Math.min(count, all)).map((i) => (Math.floor(all / 2) + i * step) % all);
+  return numbers(Math.min(count, all)).map((i) => (place(0.5) + i * step) % all);
 }
 
 function euclidean(radius, shape) {

@@ -15,13 +15,13 @@ const NORMS = {
     sign: "l₂", usual: "0.25",
     words: () => ["of Euclidean length below ", ""],
     within: (radius) => `with ‖x′ − x‖₂ < ${radius}`,
-    bytes: (radius) => `Σ (a′ᵢ − aᵢ)² < (${LEVELS} · ${radius})²`,
+    bytes: (radius) => `Σ\u00a0(a′ᵢ − aᵢ)² < (${LEVELS} · ${radius})²`,
   },
   l1: {
     sign: "l₁", usual: "0.25",
     words: () => ["whose absolute changes add up to less than ", ""],
     within: (radius) => `with ‖x′ − x‖₁ < ${radius}`,
-    bytes: (radius) => `Σ |a′ᵢ − aᵢ| < ${LEVELS} · ${radius}`,
+    bytes: (radius) => `Σ\u00a0|a′ᵢ − aᵢ| < ${LEVELS} · ${radius}`,
   },
   l0: {
     sign: "l₀", usual: "1", unit: "values",

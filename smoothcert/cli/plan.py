@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,10 +80,9 @@ def _noise(text: str | None, sigma: float | None) -> Noise:
 def _end(noise: Noise) -> str:
     """The end of the radii that a noise can prove at all, if it has one."""
     from smoothcert.figures import radius_text
-    from smoothcert.plan import supremum
 
-    end = supremum(noise)
-    return "" if end is None else f"; this noise proves none from {radius_text(end)} on"
+    end = noise.supremum
+    return "" if math.isinf(end) else f"; this noise proves none from {radius_text(end)} on"
 
 
 def _procedures(parameters: dict[str, Any]) -> Iterator[Parameters]:

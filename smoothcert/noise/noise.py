@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict
-from math import nextafter
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -67,6 +67,11 @@ class Noise(ABC):
     @abstractmethod
     def probability(self, radius: float) -> float:
         """The least p_A that proves the radius; 1 where no p_A below one does."""
+
+    @property
+    def supremum(self) -> float:
+        """The end of its radii: no p_A below one proves this radius or a larger one. Infinite for most noises."""
+        return inf
 
     def suits(self, trained: Noise) -> bool:
         """Whether an ensemble that was trained with the noise `trained` is meant for this one."""

@@ -52,7 +52,7 @@ ASKED = [
         "rounded-gaussian",
         "0.06",
         "of Euclidean length below 0.06, among 8-bit images, changes",
-        "at every 8-bit image x′ with ‖x′ − x‖₂ < 0.06; in bytes a, Σ (a′ᵢ − aᵢ)² < (255 · 0.06)².",
+        "at every 8-bit image x′ with ‖x′ − x‖₂ < 0.06; in bytes a, Σ\u00a0(a′ᵢ − aᵢ)² < (255 · 0.06)².",
         "whose absolute changes add up to less than 0.06, or that changes no value by 0.00433 or more.",
         "circle.ball-edge",
     ),
@@ -70,7 +70,7 @@ ASKED = [
         "uniform",
         "0.25",
         "whose absolute changes add up to less than 0.25, among 8-bit images, changes",
-        "at every 8-bit image x′ with ‖x′ − x‖₁ < 0.25; in bytes a, Σ |a′ᵢ − aᵢ| < 255 · 0.25.",
+        "at every 8-bit image x′ with ‖x′ − x‖₁ < 0.25; in bytes a, Σ\u00a0|a′ᵢ − aᵢ| < 255 · 0.25.",
         "of Euclidean length below 0.031372.",
         "path.ball-edge[d^='M0-1']",
     ),
@@ -227,8 +227,8 @@ def test_radii_end_at_the_reach_of_uniform_noise(visit: Open, service: PageServi
     opened.ask(ensemble="with-uniform", radius="0.5")
     (noise, _) = OTHERS["with-uniform"]
     assert isinstance(noise, Uniform)
-    opened.page.wait_for_selector("#plan :text('no number of samples would be enough')")
-    assert opened.text("#radius-unit") == f"below {noise.reach}"
+    opened.page.wait_for_selector(f"#radius-unit:text-is('below {noise.reach}')")
+    opened.page.wait_for_selector("#plan :text('adius 0.5 is beyond')")
     assert f"no number of samples proves radius {noise.reach}" in opened.text("#plan")
     opened.ask(radius="0.49")
     opened.page.wait_for_selector("#plan .feasible")
@@ -262,6 +262,6 @@ def test_a_batch_in_l0_has_whole_radii_on_its_axis(visit: Open, service: PageSer
     opened.page.wait_for_selector(".status.succeeded")
     found = service.get(opened.certification)["certificates"]
     assert [each["radius"] for each in found] == [floor_radius(each["radius"] // 1) for each in found] != [0, 0]
-    ticks = opened.page.locator(".curve .tick[text-anchor=middle]").all_inner_texts()
+    ticks = opened.page.locator(".curve .tick[text-anchor=middle]").all_text_contents()
     assert len(ticks) > 1
     assert all(tick.isdigit() for tick in ticks)

@@ -81,7 +81,7 @@ def test_the_words_follow_the_noise_and_its_norm(noise: Any, radius: float, word
             Uniform(2.0),
             1.5,
             "<td>1.5</td>",
-            "the same holds among 8-bit images for every perturbation of Euclidean length below 0.436567 or that "
+            "the same holds among 8-bit images for every perturbation of Euclidean length below 0.433594 or that "
             "changes no value by 0.125 or more or that changes at most 1 value.",
         ),
         (

@@ -94,6 +94,11 @@ def test_every_noise_describes_itself(client: httpx2.Client) -> None:
     assert [name for name, each in listed.items() if each["whole"]] == ["replacement"]
 
 
+def test_a_plan_refuses_a_radius_that_the_noise_cannot_have(client: httpx2.Client) -> None:
+    answer = client.post("/v1/plan", json={"ensemble": "replacement", "radius": 1.5, "procedure": "sequential"})
+    assert "whole number for replacement noise, got 1.5" in problem(answer, "invalid_request").detail
+
+
 def test_an_ensemble_names_the_noises_that_suit_it(client: httpx2.Client) -> None:
     served = {each["name"]: each["noises"] for each in client.get("/v1/ensembles").json()["data"]}
     asked = {name: [noise.parameters() for ensemble, noise, _ in ASKED if ensemble == name] for name in ENSEMBLES}
