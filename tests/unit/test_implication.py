@@ -54,7 +54,7 @@ def by_norm(found: tuple[Implication, ...]) -> dict[str, Fraction]:
     return {each.norm: Fraction(repr(each.radius)) for each in found}
 
 
-decimals = st.integers(1, 3 * 10**6).map(lambda n: n / 10**6)
+decimals = st.integers(1, 3 * 10**6).map(lambda n: n / 10**6) | st.sampled_from([1.0, 1.5, 2.0, 3.0])
 
 
 @settings(max_examples=60, deadline=None)
@@ -94,7 +94,7 @@ def test_among_8_bit_images_it_covers_all_that_follow(noise: Noise, n: int, d: i
 @settings(max_examples=60, deadline=None)
 @given(noise=st.sampled_from([Gaussian(1.0), RoundedGaussian(1.0), Uniform(3.0), ANY_LINF]), radius=decimals)
 def test_so_many_values_may_change_within_0_to_1_and_not_one_more(noise: Noise, radius: float) -> None:
-    """Mutant: floor(R^2) for ceil(R^2) - 1."""
+    """Mutants: floor(R^2) for ceil(R^2) - 1, and floor(R) for ceil(R) - 1; both are killed by whole radii."""
     d, steps = 4, 2
     certified, own = Fraction(repr(radius)) ** 2, SQUARES[noise.norm]
     (count,) = [each.radius for each in implications(noise, radius, d) if each.norm == "l0"] or [0.0]
@@ -155,6 +155,7 @@ def test_an_abstention_implies_nothing() -> None:
     certificate = certificate_of(Adaptive(), 0.5, provenance=provenance_of((3, 2, 2)))
     assert certificate.decision == "abstain"
     assert implied(certificate) == ()
+    assert implied(certificate.model_copy(update={"radius": 0.25})) == (), "whatever it says besides"
 
 
 def test_neither_does_a_certificate_about_the_image_alone() -> None:
