@@ -9,7 +9,7 @@ WORDS = {
     "l2": "of Euclidean length below {}",
     "l1": "whose absolute changes add up to less than {}",
     "l0": "that changes at most {} values, whatever they become,",
-    "linf": "that changes no value by {} or more",
+    "linf": "that changes each value by less than {}",
 }
 MEASURES = {
     "l2": "Euclidean lengths (l2)",

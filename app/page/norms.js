@@ -31,7 +31,7 @@ const NORMS = {
   },
   linf: {
     sign: "l∞", usual: "0.004",
-    words: () => ["that changes no value by ", " or more"],
+    words: () => ["that changes each value by less than ", ""],
     within: (radius) => `with |x′ᵢ − xᵢ| < ${radius} for all i, which is less than ${levels(radius)}`,
     measured: (radius) => `${radius} (${levels(radius)})`,
     inLevels: levels,

@@ -51,7 +51,7 @@ export function planBox(plan, procedure, norm) {
       figure("most samples", whole(most_samples))),
     supremum === null ? null : element("p", {}, `Under this noise no number of samples proves radius ${supremum}.`),
     takes && feasible ? element("p", {}, `One image alone takes ${between(takes)}.`) : null,
-  ];
+  ].filter(Boolean);
 }
 
 function prospect({ feasible, reason }) {

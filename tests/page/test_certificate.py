@@ -61,7 +61,7 @@ def test_its_length_is_told_in_pixels(here: Visit) -> None:
         ("l2", "of Euclidean length below 2"),
         ("l1", "whose absolute changes add up to less than 2"),
         ("l0", "that changes at most 2 values, whatever they become,"),
-        ("linf", "that changes no value by 2 or more"),
+        ("linf", "that changes each value by less than 2"),
         ("lp-3", "of size below 2 in the lp-3 norm"),
     ],
 )

@@ -59,7 +59,7 @@ def test_the_claim_is_stated_in_words(procedure: Parameters) -> None:
         (Uniform(1.0), 0.25, "whose absolute changes add up to less than 0.25, among 8-bit images,"),
         (Replacement(0.8, 2), 3.0, "that changes at most 3 values, whatever they become,"),
         (Replacement(0.8, 2), 1.0, "that changes at most 1 value, whatever it becomes,"),
-        (GaussianLinf(0.25, 3072), 0.03, "that changes no value by 0.03 or more"),
+        (GaussianLinf(0.25, 3072), 0.03, "that changes each value by less than 0.03"),
         (SimpleNamespace(norm="wasserstein", eight_bit=False), 0.1, "of wasserstein norm below 0.1"),
     ],
 )
@@ -74,15 +74,15 @@ def test_the_words_follow_the_noise_and_its_norm(noise: Any, radius: float, word
             Gaussian(1.0),
             1.5,
             "<th style='text-align:left'>radius</th><td>1.5</td>",
-            "for every perturbation whose absolute changes add up to less than 1.5 or that changes no value by "
-            "0.433012 or more or that changes at most 2 values and keeps them in [0, 1].",
+            "for every perturbation whose absolute changes add up to less than 1.5 or that changes each value by "
+            "less than 0.433012 or that changes at most 2 values and keeps them in [0, 1].",
         ),
         (
             Uniform(2.0),
             1.5,
             "<td>1.5</td>",
             "the same holds among 8-bit images for every perturbation of Euclidean length below 0.433594 or that "
-            "changes no value by 0.125 or more or that changes at most 1 value.",
+            "changes each value by less than 0.125 or that changes at most 1 value.",
         ),
         (
             GaussianLinf(0.25, 12),
