@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from smoothcert.engine.smoothed import Smoothed, SmoothedWarning
     from smoothcert.errors import CertificateError, CountsError, DomainError, LedgerError, SmoothcertError
     from smoothcert.extras import MissingExtraError
+    from smoothcert.implication import Implication, implied
     from smoothcert.noise import Gaussian, Noise
     from smoothcert.procedures import Adaptive, Fixed, Sequential
     from smoothcert.question import Question
@@ -92,6 +93,7 @@ __all__ = [
     "Fixed",
     "Gaussian",
     "ImageError",
+    "Implication",
     "InputLostError",
     "InvalidCertificateError",
     "InvalidImageError",
@@ -122,6 +124,7 @@ __all__ = [
     "WorkerDiedError",
     "__version__",
     "errors",
+    "implied",
     "verify",
 ]
 
@@ -133,6 +136,7 @@ _MODULES = {
     "Diagnosis": "smoothcert.diagnosis",
     "Fixed": "smoothcert.procedures",
     "Gaussian": "smoothcert.noise",
+    "Implication": "smoothcert.implication",
     "MissingExtraError": "smoothcert.extras",
     "Noise": "smoothcert.noise",
     "Question": "smoothcert.question",
@@ -141,6 +145,7 @@ _MODULES = {
     "Smoothed": "smoothcert.engine.smoothed",
     "SmoothedWarning": "smoothcert.engine.smoothed",
     "Verification": "smoothcert.verification",
+    "implied": "smoothcert.implication",
     "verify": "smoothcert.verification",
 }
 """Modules of the lazily imported public names. Errors that are not listed are in `smoothcert.client.errors`."""

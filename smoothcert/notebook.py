@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
 
-from smoothcert.figures import confidence_text, interval_text, radius_text
-from smoothcert.norms import perturbation
+from smoothcert.figures import interval_text, radius_text, sureness
+from smoothcert.implication import Implication, implied
+from smoothcert.norms import measured, perturbation, size
 
 if TYPE_CHECKING:
     from smoothcert.certificate import Certificate
@@ -37,7 +38,8 @@ def html(certificate: Certificate, image: bytes | None = None) -> str:
     )
     return (
         f"<div style='display:flex;gap:1em;align-items:flex-start'>{_picture(image)}<div>"
-        f"<p><b>{escape(sentence(certificate))}</b></p><table>{rows}</table>{_stages(certificate)}</div></div>"
+        f"<p><b>{escape(sentence(certificate))}</b></p>{_consequence(certificate)}"
+        f"<table>{rows}</table>{_stages(certificate)}</div></div>"
     )
 
 
@@ -46,21 +48,43 @@ def sentence(certificate: Certificate) -> str:
     if certificate.decision == "abstain":
         return f"Abstained after {certificate.samples:,} samples ({certificate.stop_reason}): nothing is claimed."
     name = certificate.class_name or f"class {certificate.class_index}"
-    return (
-        f"No {perturbation(certificate.noise, certificate.radius)} changes the answer {name!r}, "
-        f"with {confidence_text(certificate.alpha)} % confidence."
-    )
+    sure = sureness(certificate.alpha)
+    if certificate.radius == 0:
+        return f"The answer at the image itself is {name!r}, {sure}; nothing is claimed about perturbations."
+    return f"No {perturbation(certificate.noise, certificate.radius)} changes the answer {name!r}, {sure}."
+
+
+def consequence(certificate: Certificate) -> str | None:
+    """What the claim says in other norms, as a sentence; None where it says nothing."""
+    found = implied(certificate)
+    if not found:
+        return None
+    among = " among 8-bit images" if certificate.noise.eight_bit else ""
+    return f"By geometry, the same holds{among} for every perturbation {' or '.join(map(_size, found))}."
+
+
+def _size(found: Implication) -> str:
+    if found.norm != "l0":
+        return size(found.norm, found.radius)
+    kept = "" if found.eight_bit else " and keeps them in [0, 1]"
+    return f"that changes at most {radius_text(found.radius)} value{'s' * (found.radius != 1)}{kept}"
+
+
+def _consequence(certificate: Certificate) -> str:
+    text = consequence(certificate)
+    return f"<p>{escape(text)}</p>" if text else ""
 
 
 def _facts(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "decision", certificate.decision
-    yield "radius", radius_text(certificate.radius)
+    yield "radius", measured(certificate.noise, certificate.radius)
     if certificate.target_radius is not None:
-        yield "target radius", f"{certificate.target_radius}"
+        yield "target radius", measured(certificate.noise, certificate.target_radius)
     if p_a := interval(certificate):
         yield "probability of the class", interval_text(p_a, 6)
     yield "noise", certificate.noise.label
-    yield "procedure", f"{certificate.procedure.name}, alpha {certificate.alpha:g}, beta {certificate.beta:g}"
+    levels = "" if certificate.alpha is None else f", alpha {certificate.alpha:g}, beta {certificate.beta:g}"
+    yield "procedure", f"{certificate.procedure.name}{levels}"
     evaluations = "" if certificate.evaluations is None else f", {certificate.evaluations:,} evaluations"
     yield "samples", f"{certificate.samples:,}{evaluations}"
     if certificate.provenance:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from smoothcert.boundaries import Boundaries, Outcome
 from smoothcert.errors import DomainError, require_count, require_level, require_radius
+from smoothcert.figures import radius_text
 from smoothcert.noise import Noise
 from smoothcert.procedures import AnyProcedure
 from smoothcert.verdict import floor_radius
@@ -26,6 +27,8 @@ class Plan:
     """One sentence: why the radius is feasible, or why it is not and what would make it so."""
     largest_radius: float
     """The largest radius that the procedure can ever prove, floored to six decimals."""
+    supremum: float | None
+    """No number of samples proves this radius or a larger one; None if the noise sets no such end."""
     samples_needed: int | None
     """The least size of the last stage that brings the radius within reach; None if no size does.
 
@@ -72,9 +75,11 @@ def plan(
         reason=(
             f"radius {radius:g} is proved if p_A is shown to be at least {p0:.6f}"
             if feasible
-            else f"radius {radius:g} is beyond the largest provable one, {largest:.6f}; {remedy(procedure, needed)}"
+            else f"radius {radius:g} is beyond the largest provable one, {radius_text(largest)}; "
+            f"{remedy(procedure, needed)}"
         ),
         largest_radius=largest,
+        supremum=None if math.isinf(noise.supremum) else noise.supremum,
         samples_needed=needed,
         fewest_samples=_fewest(boundaries, procedure.n0) if boundaries and feasible else None,
         most_samples=procedure.n0 + procedure.most_samples,

@@ -13,6 +13,7 @@ import numpy as np
 from smoothcert.errors import SmoothcertError
 from smoothcert.evaluation import Judged, certified_accuracy
 from smoothcert.extras import needed_by
+from smoothcert.norms import measure
 from smoothcert.plan import Plan, information_limit
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from smoothcert.report import Report
 
+WHOLE = {"drawstyle": "steps-pre", "marker": "."}
+"""How a curve over whole radii is drawn: between two of them it has the value at the larger one."""
 COLOURS = ("#6b7280", "#d97706", "#b45309", "#2563eb", "#059669", "#7c3aed")
 
 
@@ -90,9 +93,17 @@ def report_figure(report: Report) -> Figure:
 
 def draw_accuracy(axes: Axes, judged: Sequence[Judged], largest_radius: float, **line: Any) -> None:
     """Draw certified accuracy over the radius."""
-    radii = [largest_radius * i / 200 for i in range(201)]
-    axes.plot(radii, [certified_accuracy(judged, radius) for radius in radii], **line)
-    axes.set(xlabel="radius", ylabel="certified accuracy, %", ylim=(0, 100))
+    whole = bool(judged) and judged[0].certificate.noise.whole
+    count = round(largest_radius) if whole else 200
+    radii = [largest_radius * i / count for i in range(count + 1)] if count else [0.0]
+    axes.plot(radii, [certified_accuracy(judged, radius) for radius in radii], **(WHOLE if whole else {}) | line)
+    axes.set(xlabel=_radius_label(judged), ylabel="certified accuracy, %", ylim=(0, 100))
+    if whole:
+        axes.locator_params(axis="x", integer=True)
+
+
+def _radius_label(judged: Sequence[Judged]) -> str:
+    return f"radius: {measure(judged[0].certificate.noise)}" if judged else "radius"
 
 
 def draw_samples(axes: Axes, judged: Sequence[Judged], **line: Any) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields
+from math import prod
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from smoothcert.certification import Look, Whole, Wire
-from smoothcert.noise import NOISES, AnyNoise
+from smoothcert.errors import DomainError
+from smoothcert.implication import Implication
+from smoothcert.noise import NOISES, AnyNoise, Noise
 from smoothcert.procedures import PROCEDURES, Parameters
 from smoothcert.request import Voting
 
@@ -40,6 +45,11 @@ class ServedEnsemble(EnsembleCard):
     """Whether a live worker holds it now; requests wait until one does."""
     workers: Whole
     devices: tuple[str, ...]
+    noises: tuple[dict[str, Any], ...] = ()
+    """The noises that a request may name without `allow_noise_mismatch`, that of the training first.
+
+    They are not parsed, because a client may not know all of them.
+    """
     evaluations_per_second: float | None
     """As the workers measured it while they were busy; null before that."""
 
@@ -58,6 +68,8 @@ class NoiseCard(Wire):
     """Whether its claims are about 8-bit images alone."""
     proviso: str = ""
     """What its claims take for granted about the arithmetic, in words; empty where that is nothing."""
+    whole: bool = False
+    """Whether its radii are whole numbers."""
     parameters: tuple[str, ...]
     """The names of its parameters, which are numbers."""
 
@@ -75,11 +87,35 @@ class NoiseList(Wire):
                     norm=kind.norm,
                     eight_bit=kind.eight_bit,
                     proviso=kind.proviso,
-                    parameters=tuple(each.name for each in fields(kind) if each.name not in {"name", "norm"}),  # type: ignore[arg-type]
+                    whole=kind.whole,
+                    parameters=_parameters(kind),
                 )
                 for name, kind in zip(NOISES.names, NOISES, strict=True)
             )
         )
+
+
+def _parameters(kind: type[Noise]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind) if each.name not in {"name", "norm"})  # type: ignore[arg-type]
+
+
+def suited(trained: Noise | None, shape: Sequence[int]) -> tuple[Noise, ...]:
+    """The noises that suit an ensemble for images of this shape, the one that it was trained for in front.
+
+    The parameters of each follow from those of the noise of the training and from the number of values of an image.
+    """
+    if trained is None:
+        return ()
+    known = {**trained.parameters(), "dimension": prod(shape)}
+    found = [trained]
+    for kind in NOISES:
+        names = _parameters(kind)
+        if known.keys() >= set(names):
+            with suppress(DomainError):  # its domain may be smaller than that of the noise of the training
+                noise = kind(**{name: known[name] for name in names})
+                noise.require_images(tuple(shape))
+                found += [noise] if noise != trained and noise.suits(trained) else []
+    return tuple(found)
 
 
 class BudgetInput(Wire):
@@ -199,6 +235,8 @@ class PlanAnswer(Wire):
     p0: float
     """The least p_A that proves the radius."""
     largest_radius: float
+    supremum: float | None = None
+    """No number of samples proves this radius or a larger one; null where the noise sets no such end."""
     samples_needed: Whole | None
     """The samples that the last stage would need; null where no number of samples would do."""
     fewest_samples: Whole | None
@@ -223,6 +261,8 @@ class VerificationAnswer(Wire):
     problems: tuple[FieldProblem, ...]
     looks: tuple[Look, ...]
     """One for each stage of a consistent certificate, with its interval for p_A; none of an inconsistent one."""
+    implied: tuple[Implication, ...] = ()
+    """What a consistent certificate says in the norms in which it is not stated, by geometry."""
 
 
 class Version(Wire):

@@ -21,6 +21,8 @@ from smoothcert.evaluation import (
 )
 from smoothcert.extras import needed_by
 from smoothcert.figures import radius_text
+from smoothcert.noise import Noise
+from smoothcert.norms import measure
 from smoothcert.verdict import floor_radius
 
 if TYPE_CHECKING:
@@ -67,10 +69,9 @@ class Report:
         parameters = "".join(f", {name} {_listed(value)}" for name, value in chosen.items())
         parts = [
             f"procedure {certificate.procedure.name}{parameters}",
-            "" if target is None else f"radius {target}",
+            "" if target is None else f"radius {radius_text(target)}",
             f"noise {certificate.noise.label}",
-            f"alpha {certificate.alpha:g}",
-            f"beta {certificate.beta:g}",
+            "" if certificate.alpha is None else f"alpha {certificate.alpha:g}, beta {certificate.beta:g}",
         ]
         if provenance:
             ensemble = provenance.ensemble
@@ -98,7 +99,17 @@ class Report:
     @cached_property
     def curve(self) -> list[tuple[float, float]]:
         """Pairs of a radius and the percentage of all images that are right and certified at it."""
-        return [(radius, certified_accuracy(self.judged, radius)) for radius in ticks(self.largest_radius)]
+        radii = ticks(self.largest_radius, whole=self._noise.whole)
+        return [(radius, certified_accuracy(self.judged, radius)) for radius in radii]
+
+    @property
+    def about(self) -> str:
+        """What the radii and the figures mean."""
+        return f"Radii are {measure(self._noise)}, for values in [0, 1]. {ABOUT}"
+
+    @property
+    def _noise(self) -> Noise:
+        return self.judged[0].certificate.noise
 
     def as_json(self) -> dict[str, Any]:
         curve = [{"radius": radius, "certified_accuracy": accuracy} for radius, accuracy in self.curve]
@@ -108,7 +119,7 @@ class Report:
         figures = markdown_table(("figure", ""), self.figures.items())
         rows = ((radius_text(radius), accuracy) for radius, accuracy in self.curve)
         curve = markdown_table(("radius", "certified accuracy, %"), rows)
-        return "\n".join([f"# {self.name}", "", self.question, "", *figures, "", ABOUT, "", *curve, ""])
+        return "\n".join([f"# {self.name}", "", self.question, "", *figures, "", self.about, "", *curve, ""])
 
     def __repr__(self) -> str:
         return f"Report({self.name!r}, {len(self.judged)} images, {self.question})"
@@ -120,7 +131,7 @@ class Report:
         figures = html_table(("figure", ""), self.figures.items())
         curve = html_table(("radius", "certified accuracy, %"), ((radius_text(r), a) for r, a in self.curve))
         tables = f"<div style='display:flex;gap:2em;align-items:flex-start'>{figures}{curve}</div>"
-        return f"<p><b>{escape(self.name)}</b><br>{escape(self.question)}</p>{tables}<p>{escape(ABOUT)}</p>"
+        return f"<p><b>{escape(self.name)}</b><br>{escape(self.question)}</p>{tables}<p>{escape(self.about)}</p>"
 
     def to_pandas(self) -> pd.DataFrame:
         """A table with a row for each image; needs pandas."""
@@ -153,12 +164,16 @@ def _listed(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def ticks(end: float) -> list[float]:
-    """Round numbers from 0 to the end, and the end itself, floored to six decimals like every radius."""
+def ticks(end: float, *, whole: bool = False) -> list[float]:
+    """Round numbers from 0 to the end, and the end itself, floored to six decimals like every radius.
+
+    Where radii are whole numbers, so are these.
+    """
     if end <= 0:
         return [0.0]
     size = 10 ** math.floor(math.log10(end / POINTS))
     step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if end / (size * factor) <= POINTS)
+    step = max(1, math.ceil(step)) if whole else step
     found = [round(i * step, 9) for i in range(math.floor(end / step) + 1)]
     return found if math.isclose(found[-1], end) else [*found, floor_radius(end)]
 

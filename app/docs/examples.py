@@ -36,6 +36,7 @@ from smoothcert.published import (
     ServedEnsemble,
     VerificationAnswer,
     Version,
+    suited,
 )
 from smoothcert.request import CertificationRequest
 from smoothcert.seeds import commitment
@@ -139,6 +140,7 @@ def served() -> ServedEnsemble:
         voting="soft",
         votings=("soft", "softmax", "hard"),
         procedures=("fixed", "adaptive", "sequential"),
+        noises=tuple(each.parameters() for each in suited(NOISE, (3, 32, 32))),
         ready=True,
         workers=1,
         devices=("cpu",),

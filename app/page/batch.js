@@ -3,6 +3,7 @@
 import { Curve } from "./curve.js";
 import { columns, download, element, figure, fill } from "./dom.js";
 import { imageOf, picture } from "./images.js";
+import { isWhole } from "./noise.js";
 import { saved, whole } from "./words.js";
 
 const COLUMNS = ["image", "decision", "class", "radius", "samples"];
@@ -31,10 +32,10 @@ export class Batch {
   show() {
     const { certification, parts, ensemble } = this.answer;
     const { certificates, progress, summary, total } = certification;
-    const { labels, radius, consensus } = summary.request;
+    const { labels, radius, consensus, noise } = summary.request;
     const all = [...certificates.values()];
     this.rows.forEach((row, index) => this.showRow(row, index));
-    this.curve.show(all, total, labels, radius);
+    this.curve.show(all, total, { labels, target: radius, whole: isWhole(noise) });
     const certified = all.filter(({ decision }) => decision === "certified").length;
     const spared = saved({ ...progress, members: ensemble?.members, consensus });
     fill(parts.figures,

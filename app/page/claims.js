@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import { isEightBit } from "./noise.js";
-import { withinWords } from "./norms.js";
+import { exactly, withinWords } from "./norms.js";
 import { variantOf } from "./procedures.js";
 import { confidence, noiseLabel, whole } from "./words.js";
 
@@ -18,10 +18,13 @@ export function chosenClass({ selection }) {
 export function claim(certificate) {
   if (certificate.decision === "abstain") return abstention(certificate);
   const { radius, class_name, class_index, alpha, noise } = certificate;
-  const { before, after } = withinWords(noise.norm);
-  const among = isEightBit(noise) ? ", among 8-bit images," : "";
-  return [`No perturbation ${before}`, strong(String(radius)), `${after}${among} changes the answer `,
-    strong(`‘${class_name ?? `class ${class_index}`}’`), `, with ${confidence(alpha)}.`];
+  const answer = strong(`‘${class_name ?? `class ${class_index}`}’`);
+  if (radius === 0)
+    return ["The answer at the image itself is ", answer, `, with ${confidence(alpha)}; nothing is claimed about perturbations.`];
+  const [before, after] = withinWords(noise.norm, radius);
+  const among = isEightBit(noise) ? `${after.endsWith(",") ? "" : ","} among 8-bit images,` : "";
+  return [`No perturbation ${before}`, strong(String(radius)), `${after}${among} changes the answer `, answer,
+    `, with ${confidence(alpha)}.`];
 }
 
 function abstention({ stop_reason, target_radius, samples }) {
@@ -48,11 +51,17 @@ function meaningOfAbstention({ beta, procedure, stop_reason }) {
     + "perturbation is known that changes it. A smaller radius may still be provable."];
 }
 
-function meaningOfCertificate({ noise, alpha, class_index, provenance }, label, classes) {
+function meaningOfCertificate({ noise, radius, alpha, class_index, provenance }, label, classes) {
   const smoothed = `The answer is that of the smoothed classifier: the class that ${provenance?.ensemble.name ?? "it"} `
     + `gives most often under noise (${noiseLabel(noise)}). The probability of a false certificate is at most `
     + `${alpha} (alpha).`;
-  if (label === undefined || !classes) return [smoothed, "It does not say that the answer is right."];
-  if (label === class_index) return [smoothed, "The answer is right: it is the label of this image."];
-  return [smoothed, `The answer is stable and wrong: the label of this image is ‘${classes[label]}’.`];
+  const shape = provenance?.input.shape;
+  const symbols = radius > 0 ? [exactly(noise, radius, { eightBit: isEightBit(noise), shape })] : [];
+  return [...symbols, smoothed, rightness(class_index, label, classes)];
+}
+
+function rightness(class_index, label, classes) {
+  if (label === undefined || !classes) return "It does not say that the answer is right.";
+  if (label === class_index) return "The answer is right: it is the label of this image.";
+  return `The answer is stable and wrong: the label of this image is ‘${classes[label]}’.`;
 }

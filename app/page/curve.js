@@ -27,13 +27,14 @@ export class Curve {
     }).observe(this.figure);
   }
 
-  // `labels` has the class of each image, or is null; `target` is the radius that was asked for, or null.
-  show(certificates, total, labels, target) {
+  // `labels` has the class of each image, or is null; `target` is the radius that was asked for, or null; `whole` tells
+  // whether radii are whole numbers.
+  show(certificates, total, { labels, target, whole }) {
     const certified = certificates.filter(({ decision }) => decision === "certified");
     const right = labels && certified.filter(({ index, class_index }) => class_index === labels[index]);
     this.lines = [{ kind: "certified", name: "certified", of: certified }];
     if (right) this.lines.push({ kind: "right", name: "certified accuracy", of: right });
-    [this.total, this.target] = [total, target];
+    [this.total, this.target, this.whole] = [total, target, whole];
     this.draw();
   }
 
@@ -56,7 +57,7 @@ export class Curve {
         svg("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
         svg("text", { class: "tick", x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, `${100 * tick} %`),
       ]),
-      rounds(0, furthest, width < 480 ? 4 : 7).map((tick) =>
+      rounds(0, furthest, width < 480 ? 4 : 7).filter((tick) => !this.whole || Number.isInteger(tick)).map((tick) =>
         svg("text", { class: "tick", x: x(tick), y: TOP + HEIGHT + 16, "text-anchor": "middle" }, short(tick))),
       svg("text", { class: "name", x: width - RIGHT, y: TOP + HEIGHT + 32, "text-anchor": "end" }, "radius"),
       lines.map(({ kind }, i) => svg("path", { class: `fall ${kind}`, d: step(falling(radii[i], total)) })));

@@ -1,57 +1,86 @@
-// The noise of the question: one input for each of its parameters.
+// The noise of the question: one of those that suit the ensemble, with an input for each of its parameters.
 
 import { get } from "./api.js";
 import { byId, element, fill } from "./dom.js";
-import { number, titled } from "./words.js";
+import { signOf } from "./norms.js";
+import { number, short, titled } from "./words.js";
 
 let cards = [];
 
+const cardOf = ({ name }) => cards.find((card) => card.name === name);
+
 // Whether the claims of a noise are about 8-bit images alone.
-export const isEightBit = ({ name }) => cards.find((card) => card.name === name)?.eight_bit ?? false;
+export const isEightBit = (noise) => cardOf(noise)?.eight_bit ?? false;
+
+// Whether the radii of a noise are whole numbers.
+export const isWhole = (noise) => cardOf(noise)?.whole ?? false;
 
 const isParameter = (key) => key !== "name" && key !== "norm";
 
+const REAL_NUMBERS = () => "Its certificates take float32 numbers for real numbers.";
+
+// What should be known about a noise beside its parameters.
+const NOTES = {
+  gaussian: REAL_NUMBERS,
+  "gaussian-linf": REAL_NUMBERS,
+  uniform: ({ reach }) => (Number.isFinite(reach) ? `Standard deviation ${short(reach / Math.sqrt(3), 3)}.` : ""),
+};
+
 export class NoiseInputs {
   constructor({ changed }) {
-    this.kinds = [];
+    this.offered = [];
     this.trained = null;
+    this.inputs = new Map();
     this.select = byId("noise-kind");
-    this.select.addEventListener("change", () => (this.show(this.select.value, {}), changed()));
+    this.select.addEventListener("change", () => (this.show(this.offered[this.select.selectedIndex]), changed()));
+    byId("noise").addEventListener("input", () => this.note());
   }
 
   async load() {
-    this.kinds = cards = (await get("/v1/noises")).data;
-    fill(this.select, this.kinds.map(({ name }) => element("option", { value: name }, name)));
+    cards = (await get("/v1/noises")).data;
   }
 
-  // The noise that the chosen ensemble was trained for. Where that is unknown, its kind can be chosen as well.
-  take(trained) {
-    this.trained = trained;
-    this.select.parentElement.hidden = trained !== null || this.kinds.length < 2;
-    this.show(trained?.name ?? this.select.value, trained ?? {});
+  // Offer the noises that suit an ensemble; every kind, without values, where the noise of its training is unknown.
+  take(ensemble) {
+    this.trained = ensemble?.noise ?? null;
+    const suited = ensemble?.noises?.length ? ensemble.noises : [this.trained];
+    this.offered = this.trained ? suited : cards.map(({ name, norm }) => ({ name, norm }));
+    fill(this.select, this.offered.map((noise) => element("option", { value: noise.name }, optionOf(noise))));
+    this.select.parentElement.hidden = this.offered.length < 2;
+    this.select.selectedIndex = Math.max(0, this.offered.findIndex((noise) => this.isExact(noise)));
+    this.show(this.offered[this.select.selectedIndex] ?? {});
   }
 
-  show(name, values) {
-    this.name = name;
-    const keys = Object.keys(values).filter(isParameter);
-    const known = this.kinds.find((kind) => kind.name === name)?.parameters ?? [];
-    this.inputs = new Map((keys.length ? keys : known).map((key) =>
-      [key, element("input", { name: `noise.${key}`, inputmode: "decimal", value: values[key] ?? "" })]));
+  // Whether a noise makes the same claims as that of the training without taking float32 for real numbers: the images
+  // of this page are files, which have 8 bits.
+  isExact(noise) {
+    return isEightBit(noise) && noise.norm === this.trained?.norm;
+  }
+
+  show(noise) {
+    this.noise = noise;
+    const keys = Object.keys(noise).filter(isParameter);
+    this.inputs = new Map((keys.length ? keys : cardOf(noise)?.parameters ?? []).map((key) =>
+      [key, element("input", { name: `noise.${key}`, inputmode: "decimal", value: noise[key] ?? "" })]));
     fill(byId("noise"), [...this.inputs].map(([key, input]) => element("label", {}, `${titled(key)} `, input)));
+    this.note();
+  }
+
+  note() {
+    byId("noise-note").textContent = NOTES[this.noise.name]?.(this.value ?? {}) ?? "";
   }
 
   // As it is posted; undefined, which leaves it to the service, where nothing is filled in.
   get value() {
-    const parameters = [...this.inputs ?? []].map(([key, input]) => [key, number(input.value)]);
+    const parameters = [...this.inputs].map(([key, input]) => [key, number(input.value)]);
     const given = parameters.some(([, value]) => value !== undefined);
-    return given ? { name: this.name, ...Object.fromEntries(parameters) } : undefined;
+    return given ? { name: this.noise.name, ...Object.fromEntries(parameters) } : undefined;
   }
 
-  // Whether it is another noise than the ensemble was trained for.
+  // Whether it does not suit the ensemble.
   get differs() {
-    const { trained, value } = this;
-    return trained !== null && value !== undefined
-      && Object.keys(value).some((key) => value[key] !== trained[key]);
+    const { trained, value, noise } = this;
+    return trained !== null && value !== undefined && Object.keys(value).some((key) => value[key] !== noise[key]);
   }
 
   // The inputs that an error of the server is about, by the path below `noise`.
@@ -59,4 +88,8 @@ export class NoiseInputs {
     const exact = [...this.inputs].filter(([key]) => path.includes(key));
     return (exact.length ? exact : [...this.inputs]).map(([, input]) => input);
   }
+}
+
+function optionOf(noise) {
+  return `${noise.name}: ${signOf(noise.norm)}${isEightBit(noise) ? ", for 8-bit images" : ""}`;
 }

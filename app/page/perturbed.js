@@ -1,42 +1,59 @@
 // The image after a change, so that a viewer can judge how far the proved radius reaches.
 
 import { element } from "./dom.js";
+import { LEVELS } from "./norms.js";
 
 const SIZE = 88;       // of the picture, in CSS pixels
-const HALF_PATCH = 2;  // pixels
+const VISIBLE = 24;    // levels that can be told apart at a glance
+const LARGEST = 4096;  // times that a change is amplified at most
 
-// Whether the value at place i of a canvas's data (four values for each pixel) lies in the region.
-const REGIONS = {
-  all: () => true,
-  patch: (i, { x, y, left, top }) =>
-    x >= left - HALF_PATCH && x < left + HALF_PATCH && y >= top - HALF_PATCH && y < top + HALF_PATCH,
-  one: (i, { x, y, left, top }) => x === left && y === top && i % 4 === 0,
+// The new level of value v, which has this level, after a change by `step` levels.
+const WAYS = {
+  up: (v, level, step) => level + step,
+  mixed: (v, level, step) => level + (((v * 2654435761) % 4294967296) < 2147483648 ? step : -step),  // by a hash of v
+  inward: (v, level, step) => level + (level < LEVELS / 2 ? step : -step),
+  across: (v, level) => (level < LEVELS / 2 ? LEVELS : 0),
 };
 
-function change(data, { region, step, width }) {
-  const height = data.length / 4 / width;
-  const [left, top] = [Math.floor(width / 2), Math.floor(height / 2)];
-  for (let i = 0; i < data.length; i += 1) {
-    const x = (i >> 2) % width, y = Math.floor((i >> 2) / width);
-    if (i % 4 === 3 || !REGIONS[region](i, { x, y, left, top })) continue;  // 3 is the opacity
-    // over the whole image, up and down by a hash of the place; elsewhere to where there is room
-    const up = region === "all" ? (i * 2654435761) % 4294967296 < 2147483648 : data[i] < 128;
-    data[i] = Math.round(data[i] + (up ? step : -step));
+// Write the change into the pixels of a canvas, which has four values for each of them, also where the image has one.
+function change(data, { values, step, way, channels }) {
+  const colours = channels === 1 ? 3 : 1;
+  for (const v of values) {
+    const at = 4 * Math.floor(v / channels) + (v % channels);
+    data.fill(WAYS[way](v, data[at], step), at, at + colours);
   }
 }
 
-export function perturbed(url, { region, step, shape, text }) {
-  const [, height, width] = shape;
-  const canvas = element("canvas", { class: "picture", width, height, role: "img", "aria-label": text });
-  const image = new Image();
-  image.onload = () => {
-    const context = canvas.getContext("2d");
-    context.drawImage(image, 0, 0, width, height);
+function canvas(image, { shape, label, ...changed }) {
+  const [channels, height, width] = shape;
+  const made = element("canvas", { class: "picture", width, height, role: "img", "aria-label": label });
+  image.then((loaded) => {
+    const context = made.getContext("2d");
+    context.drawImage(loaded, 0, 0, width, height);
     const pixels = context.getImageData(0, 0, width, height);
-    change(pixels.data, { region, step, width });
+    change(pixels.data, { ...changed, channels });
     context.putImageData(pixels, 0, 0);
-  };
-  image.src = url;
-  canvas.style.width = canvas.style.height = `${SIZE}px`;
-  return canvas;
+  });
+  made.style.width = made.style.height = `${SIZE}px`;
+  return made;
+}
+
+// By how much a change must be amplified to be seen, a power of two; 1 if it can be seen as it is.
+const amplification = (step) => Math.min(LARGEST, 2 ** Math.max(0, Math.ceil(Math.log2(VISIBLE / step))));
+
+// The image after the change and, where that can hardly be seen, after a larger one of the same kind.
+export function perturbed(url, { text, step, ...changed }) {
+  const image = new Promise((resolve) => {
+    const loading = new Image();
+    loading.onload = () => resolve(loading);
+    loading.src = url;
+  });
+  const times = amplification(step);
+  const pictures = [canvas(image, { ...changed, step, label: text })];
+  if (times > 1) {
+    const label = `the same ${times} times as large`;
+    pictures.push(element("span", { class: "amplified" }, canvas(image, { ...changed, step: times * step, label }),
+      element("span", { class: "times", "aria-hidden": "true" }, `× ${times}`)));
+  }
+  return pictures;
 }

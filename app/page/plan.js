@@ -2,6 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { columns, element, figure, fill } from "./dom.js";
+import { measured } from "./norms.js";
 import { labelOf, variantOf } from "./procedures.js";
 import { planReading } from "./reading.js";
 import { seconds, short, titled, whole } from "./words.js";
@@ -38,18 +39,19 @@ function range(values) {
 }
 
 // The plan in short, beside the question.
-export function planBox(plan, procedure) {
-  const { feasible, largest_radius, fewest_samples, most_samples, expected, seconds: takes } = plan;
+export function planBox(plan, procedure, norm) {
+  const { feasible, largest_radius, supremum, fewest_samples, most_samples, expected, seconds: takes } = plan;
   return [
     element("p", { class: feasible ? "feasible" : "infeasible" },
-      variantOf(procedure).card?.targeted || !feasible ? prospect(plan) : reach(plan)),
+      variantOf(procedure).card?.targeted || !feasible ? prospect(plan) : reach(plan, norm)),
     element("dl", { class: "figures small" },
-      figure("largest radius", String(largest_radius)),
+      figure("largest radius", measured(norm, largest_radius)),
       figure("samples expected", range(expected.map(({ samples }) => samples))),
       figure("fewest samples", fewest_samples === null ? "–" : whole(fewest_samples)),
       figure("most samples", whole(most_samples))),
+    supremum === null ? null : element("p", {}, `Under this noise no number of samples proves radius ${supremum}.`),
     takes && feasible ? element("p", {}, `One image alone takes ${between(takes)}.`) : null,
-  ];
+  ].filter(Boolean);
 }
 
 function prospect({ feasible, reason }) {
@@ -58,8 +60,8 @@ function prospect({ feasible, reason }) {
 }
 
 // What a procedure without a target can reach.
-function reach({ largest_radius, p0 }) {
-  return [element("strong", {}, `Up to radius ${largest_radius}, `),
+function reach({ largest_radius, p0 }, norm) {
+  return [element("strong", {}, `Up to radius ${measured(norm, largest_radius)}, `),
     `if all samples agree; none unless p_A is shown to be above ${p0}.`];
 }
 

@@ -3,7 +3,8 @@
 import { get, post } from "./api.js";
 import { byId, element, fill } from "./dom.js";
 import { formOf, fromImages, named, remember } from "./images.js";
-import { NoiseInputs } from "./noise.js";
+import { isWhole, NoiseInputs } from "./noise.js";
+import { unitOf, usualRadius } from "./norms.js";
 import { planBox } from "./plan.js";
 import { choices, loadProcedures } from "./procedures.js";
 import { number, problemBox } from "./words.js";
@@ -21,7 +22,9 @@ export class Question {
     this.latest = null;
     this.unanswered = null;
     this.timer = 0;
-    this.noise = new NoiseInputs({ changed: () => this.plan() });
+    this.norm = null;
+    this.supremum = null;
+    this.noise = new NoiseInputs({ changed: () => this.takeNoise() });
     form.addEventListener("input", () => this.plan());
     this.field("ensemble").addEventListener("change", () => this.takeEnsemble());
     this.field("procedure").addEventListener("change", () => this.takeProcedure());
@@ -67,8 +70,9 @@ export class Question {
   takeEnsemble() {
     const { ensemble } = this;
     this.images.offer(ensemble);
-    this.noise.take(ensemble?.noise ?? null);
-    if (!ensemble) return this.plan();
+    this.noise.take(ensemble);
+    this.takeNoise();
+    if (!ensemble) return;
     const { members, voting, votings, input_shape } = ensemble;
     const [channels, height, width] = input_shape;
     byId("image-size").textContent = `${width} × ${height} pixels, ${channels === 1 ? "grey" : "RGB"}`;
@@ -77,7 +81,24 @@ export class Question {
     const leading = members.slice(0, -1).map((_, i) => i + 1);
     fill(this.field("consensus"), element("option", { value: "" }, `all ${members.length} vote`),
       leading.map((k) => element("option", { value: k }, `first ${k}`)));
+  }
+
+  // Radii in another norm have another size, and in l0 they are whole numbers.
+  takeNoise() {
+    const { noise } = this.noise, radius = this.field("radius");
+    if (noise.norm !== this.norm) radius.value = usualRadius(noise.norm) ?? radius.value;
+    this.norm = noise.norm;
+    this.supremum = null;
+    const kind = isWhole(noise) ? { type: "number", min: 0, step: 1, inputmode: "numeric" } : { type: "text", inputmode: "decimal" };
+    for (const [name, value] of Object.entries(kind)) radius.setAttribute(name, value);
     this.plan();
+  }
+
+  // What the radius means beside its number, and where radii end.
+  showUnit() {
+    const { supremum } = this;
+    const unit = unitOf(this.norm, number(this.field("radius").value));
+    byId("radius-unit").textContent = [unit, supremum === null ? "" : `below ${supremum}`].filter(Boolean).join(", ");
   }
 
   takeProcedure() {
@@ -119,6 +140,7 @@ export class Question {
 
   plan() {
     byId("mismatch").hidden = !this.noise.differs;
+    this.showUnit();
     clearTimeout(this.timer);
     this.latest?.abort();
     this.timer = setTimeout(() => this.askForPlan(), DEBOUNCE);
@@ -131,7 +153,9 @@ export class Question {
     try {
       const plan = await post("/v1/plan", request, { signal: latest.signal });
       this.mark([]);
-      fill(byId("plan"), planBox(plan, request.procedure));
+      this.supremum = plan.supremum;
+      this.showUnit();
+      fill(byId("plan"), planBox(plan, request.procedure, this.norm));
       this.planned(plan, request);
     } catch (error) {
       if (latest.signal.aborted) return;

@@ -1,11 +1,14 @@
 // One image of a certification: its chart while it is sampled, its certificate in words when that is finished.
 
 import { post } from "./api.js";
+import { ball } from "./ball.js";
+import { changesAt } from "./changes.js";
 import { Chart } from "./chart.js";
 import { chosenClass, claim, meaning } from "./claims.js";
 import { columns, download, element, figure, fill, say } from "./dom.js";
 import { imageOf, picture } from "./images.js";
-import { changesAt } from "./norms.js";
+import { isEightBit } from "./noise.js";
+import { consequence, measured } from "./norms.js";
 import { perturbed } from "./perturbed.js";
 import { labelOf } from "./procedures.js";
 import { imageReading } from "./reading.js";
@@ -37,10 +40,12 @@ export class Single {
     this.show();
   }
 
-  // Load the intervals at the looks of the certificate; the chart is drawn without them where the server refuses.
+  // Load the intervals at the looks of the certificate, and what it says in other norms. Where the server refuses, the
+  // chart is drawn without them.
   async askForLooks(certificate) {
-    const { looks } = await post("/v1/verify", certificate).catch(() => ({ looks: [] }));
+    const { looks, implied } = await post("/v1/verify", certificate).catch(() => ({ looks: [], implied: [] }));
     this.verified = looks;
+    fill(this.implied, consequence(implied));
     this.show();
   }
 
@@ -92,7 +97,7 @@ export class Single {
     const evaluations = certificate?.evaluations ?? (total === 1 ? progress.evaluations : null);
     const { consensus } = summary.request;
     const spared = saved({ samples, evaluations, members: answer.ensemble?.members, consensus });
-    const proved = certificate?.decision === "certified" ? String(certificate.radius) : "none";
+    const proved = certificate?.decision === "certified" ? measured(certificate.noise.norm, certificate.radius) : "none";
     const stage = underWay ? String(underWay.stage || "choosing the class") : "–";
     return [
       figure("answer", className ?? "–"),
@@ -105,14 +110,17 @@ export class Single {
 
   tell(certificate) {
     this.announced = true;
-    this.askForLooks(certificate);
     const { parts, ensemble } = this.answer;
     const { label, url } = this.image;
+    this.implied = element("p", { class: "quiet implied" });
+    const [first, ...others] = meaning(certificate, label, ensemble?.classes)
+      .map((text) => element("p", { class: "quiet" }, text));
     fill(parts.words, element("p", { class: `claim ${certificate.decision}` }, claim(certificate)),
-      meaning(certificate, label, ensemble?.classes).map((text) => element("p", { class: "quiet" }, text)));
+      first, this.implied, others);
     const shape = certificate.provenance?.input.shape;
-    if (certificate.radius > 0 && shape?.length === 3) fill(parts.pixels, inPixels(certificate, shape, url));
+    if (certificate.radius > 0 && shape?.length === 3) fill(parts.pixels, pictured(certificate, shape, url));
     fill(parts.table, atLength(certificate));
+    this.askForLooks(certificate);
     say(parts.words.firstChild.textContent);
   }
 
@@ -139,13 +147,18 @@ export class Single {
   }
 }
 
-function inPixels({ radius, noise }, shape, url) {
+// The radius in pictures: the images within it, and changes that are as large.
+function pictured({ radius, noise }, shape, url) {
   const changes = changesAt(noise.norm, radius, shape);
   if (!changes.length) return [];
+  const [large, closed] = [measured(noise.norm, radius), noise.norm === "l0"];
+  const among = isEightBit(noise) ? "that gives an 8-bit image " : "";
   return [
-    element("h3", {}, `Radius ${radius}, in pixels`),
-    element("p", { class: "quiet" },
-      "Each of these changes is as large as the radius, and so are countless others; no smaller one changes the answer."),
+    element("h3", {}, `Radius ${large}, in pictures`),
+    ball(noise, radius, { eightBit: isEightBit(noise), shape, url }),
+    element("p", { class: "quiet" }, closed
+      ? "Each of these changes is within the radius, and so are countless others; none of them changes the answer."
+      : `Each of these changes is as large as the radius, and so are countless others; no smaller one ${among}changes the answer.`),
     element("ul", { class: "changes" }, changes.map(({ text, ...change }) =>
       element("li", {}, url ? perturbed(url, { ...change, shape, text }) : null, element("span", {}, text)))),
   ];

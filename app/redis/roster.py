@@ -8,7 +8,7 @@ from statistics import fmean
 
 from app.http.errors import ProblemError, invalid
 from smoothcert.errors import shown
-from smoothcert.published import ServedEnsemble
+from smoothcert.published import ServedEnsemble, suited
 from store.presence import REMEMBERED, Offer, Presence
 
 
@@ -59,6 +59,7 @@ class Roster:
         holders = self.holders(offer)
         return ServedEnsemble(
             **offer.card.model_dump(),
+            noises=tuple(each.parameters() for each in suited(offer.card.noise, offer.card.input_shape)),
             ready=bool(holders),
             workers=len(holders),
             devices=tuple(sorted({worker.device for worker in holders})),

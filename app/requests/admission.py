@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.http.errors import invalid
 from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
+from smoothcert.figures import radius_text
 from smoothcert.noise import Noise, resolve
 from smoothcert.plan import remedy
 from smoothcert.procedures import Parameters
@@ -99,8 +100,7 @@ def require_provable(settled: Settled) -> None:
     question = settled.question
     radius, procedure = question.radius, question.procedure
     if procedure.targeted:
-        radius = require_target(settled.request)
-        _require_possible(question.noise, radius)
+        radius = require_target(settled)
         if not 0 < question.largest_radius >= radius:
             raise invalid("radius", _out_of_reach(question, radius), code="radius_out_of_reach")
     elif radius is not None:
@@ -110,19 +110,15 @@ def require_provable(settled: Settled) -> None:
         raise invalid("radius", detail)
 
 
-def require_target(request: CertificationRequest) -> float:
-    """The radius to prove; ProblemError if there is none."""
+def require_target(settled: Settled) -> float:
+    """The radius to prove; ProblemError if there is none, or if the noise cannot have such a radius."""
+    question = settled.question
     try:
-        return request.procedure.target(request.radius)
+        radius = question.procedure.target(question.radius)
+        question.noise.require_radius(radius)
     except DomainError as error:
         raise invalid("radius", str(error)) from None
-
-
-def _require_possible(noise: Noise, radius: float) -> None:
-    try:
-        noise.require_radius(radius)
-    except DomainError as error:
-        raise invalid("radius", str(error)) from None
+    return radius
 
 
 def _out_of_reach(question: Question, radius: float) -> str:
@@ -131,7 +127,7 @@ def _out_of_reach(question: Question, radius: float) -> str:
     needed = procedure.samples_needed(question.noise, radius, alpha=question.alpha)
     return (
         f"is {radius:g}; the largest that can be proved with {question.noise.label}, alpha {question.alpha:g} "
-        f"and a last stage of {procedure.last_look:,} samples is {largest:.6f}; {remedy(procedure, needed)}"
+        f"and a last stage of {procedure.last_look:,} samples is {radius_text(largest)}; {remedy(procedure, needed)}"
     )
 
 

@@ -35,7 +35,7 @@ async def create(request: Request, service: TheService) -> Response:
         most_sequential=service.settings.sequential_samples,
     )
     if posted.procedure.targeted:
-        admission.require_target(posted)
+        admission.require_target(settled)
     rate = (await service.queue.roster()).rate(offer)
     members = len(offer.card.members)
     planned = await service.planner.run(lambda: _answer(settled, members=members, rate=rate))
@@ -55,6 +55,7 @@ def _answer(settled: Settled, *, members: int, rate: float | None) -> PlanAnswer
         radius=planned.radius,
         p0=planned.p0,
         largest_radius=planned.largest_radius,
+        supremum=planned.supremum,
         samples_needed=planned.samples_needed,
         fewest_samples=planned.fewest_samples,
         most_samples=planned.most_samples,

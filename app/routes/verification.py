@@ -13,6 +13,7 @@ from app.service import TheService
 from smoothcert.certificate import Certificate
 from smoothcert.certification import Look
 from smoothcert.errors import CertificateError
+from smoothcert.implication import implied
 from smoothcert.published import FieldProblem, VerificationAnswer
 from smoothcert.verification import verify
 
@@ -41,8 +42,9 @@ def _answer(data: bytes, most_sequential: int) -> VerificationAnswer:
     except CertificateError as error:
         raise ProblemError("invalid_certificate", str(error)[:MOST_DETAIL]) from None
     problems = tuple(FieldProblem(field=each.field, message=each.message) for each in found.problems)
-    looks = _looks(certificate) if found.consistent else ()
-    return VerificationAnswer(consistent=found.consistent, problems=problems, looks=looks)
+    if not found.consistent:
+        return VerificationAnswer(consistent=False, problems=problems, looks=())
+    return VerificationAnswer(consistent=True, problems=(), looks=_looks(certificate), implied=implied(certificate))
 
 
 def _looks(certificate: Certificate) -> tuple[Look, ...]:

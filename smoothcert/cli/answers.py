@@ -35,7 +35,7 @@ def exit_if_abstained(found: Sequence[Certificate]) -> None:
 
 def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
     from smoothcert.figures import interval_text, radius_text
-    from smoothcert.notebook import interval, sentence
+    from smoothcert.notebook import consequence, interval, sentence
 
     shown = table("image", "decision", "class", numbers=("radius", "p_A", "samples", "evaluations"), tight=True)
     shown.columns[1].no_wrap = True
@@ -52,4 +52,5 @@ def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
         )
     out.print(fitting(shown))
     if len(found) == 1:
-        out.print(plain(sentence(found[0])), soft_wrap=True)
+        for text in filter(None, (sentence(found[0]), consequence(found[0]))):
+            out.print(plain(text), soft_wrap=True)

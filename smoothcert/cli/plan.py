@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,6 +42,7 @@ def plan(
 ) -> None:
     """Show what each procedure can prove and what it will cost, before any sample is drawn."""
     from smoothcert import plan as planning
+    from smoothcert.norms import measure
 
     if plot:
         require_writable(plot)
@@ -57,6 +59,7 @@ def plan(
         print(json.dumps({name: _plan_as_json(each, p_as) for name, each in plans.items()}, indent=2))
     else:
         _print_plans(plans, p_as)
+        out.print(f"Radii are {measure(chosen)}, for values in [0, 1]{_end(chosen)}.")
         out.print(f"Stages that lose no radius of fixed (Theorem 2(3)): {_recommendation(n, alpha)}")
     if plot:
         from smoothcert.plot import plot_plans
@@ -72,6 +75,14 @@ def _noise(text: str | None, sigma: float | None) -> Noise:
     if noise is None:
         raise typer.BadParameter("give one of them", param_hint="--noise or --sigma")
     return noise
+
+
+def _end(noise: Noise) -> str:
+    """The end of the radii that a noise can prove at all, if it has one."""
+    from smoothcert.figures import radius_text
+
+    end = noise.supremum
+    return "" if math.isinf(end) else f"; this noise proves none from {radius_text(end)} on"
 
 
 def _procedures(parameters: dict[str, Any]) -> Iterator[Parameters]:
@@ -112,6 +123,8 @@ def _plan_as_json(each: Plan, p_as: list[float]) -> dict[str, Any]:
 
 
 def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
+    from smoothcert.figures import radius_text
+
     proved = table(
         "procedure",
         "provable",
@@ -122,7 +135,7 @@ def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
     for name, each in plans.items():
         provable = "[green]yes[/]" if each.feasible else "[red]no[/]"
         fewest = f"{each.fewest_samples:,}" if each.fewest_samples else "–"
-        proved.add_row(name, provable, f"{each.largest_radius:.6f}", fewest, f"{each.most_samples:,}")
+        proved.add_row(name, provable, radius_text(each.largest_radius), fewest, f"{each.most_samples:,}")
         if each.boundaries:
             priced.add_row(name, *(f"{each.expected(p).samples:,.0f}" for p in p_as))
     out.print(proved)

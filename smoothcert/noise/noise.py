@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from math import nextafter
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -82,6 +82,11 @@ class Noise(ABC):
     def proved(self, counts: Sequence[int]) -> tuple[int, float]:
         """The smoothed class and the radius that the class counts of all outcomes prove; negative for none."""
         raise DomainError(f"{self.name} noise is random: its outcomes cannot all be counted")
+
+    @property
+    def supremum(self) -> float:
+        """The end of its radii: no p_A below one proves this radius or a larger one. Infinite for most noises."""
+        return inf
 
     def suits(self, trained: Noise) -> bool:
         """Whether an ensemble that was trained with the noise `trained` is meant for this one."""

@@ -61,6 +61,10 @@ class Uniform(Noise):
         """The standard deviation, by which some papers name this noise."""
         return self.reach / sqrt(3)
 
+    @property
+    def supremum(self) -> float:
+        return self.reach
+
     def radius(self, p_lower: float) -> float:
         """2 reach (p_lower - 1/2): negative below 1/2, and never more than the reach."""
         require_probability_bound(p_lower)

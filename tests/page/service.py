@@ -8,15 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from app.http.authentication import digest
+from smoothcert.noise import Noise, Replacement, Uniform
 from tests.support.api import Api
 from tests.support.visit import Visit
 from tests.support.whole import whole_service
-from tests.support.zoo import make_zoo
+from tests.support.worker_networks import SHAPE
+from tests.support.zoo import add_small, make_zoo
 
 KEY = "sk_of-the-tests"
 URL = "/v1/certifications"
 ENDLESS = {"ensemble": "moody", "procedure": "fixed", "samples": "1000000"}
 """A question that runs until it is canceled."""
+OTHERS: dict[str, tuple[Noise, tuple[int, int, int]]] = {
+    "with-uniform": (Uniform(0.5), SHAPE),
+    "with-replacement": (Replacement(0.8, 256), SHAPE),
+    "with-replacement-grey": (Replacement(0.8, 2), (1, *SHAPE[1:])),
+}
+"""Ensembles for noises of other norms, after the names of the others: the page begins with the first."""
 Open = Callable[..., Visit]
 
 
@@ -32,11 +40,18 @@ class PageService:
         return found
 
 
+def _zoo(folder: Path) -> Path:
+    make_zoo(folder)
+    for name, (noise, shape) in OTHERS.items():
+        add_small(folder, name, noise, shape=shape)
+    return folder
+
+
 @contextmanager
 def page_service(folder: Path) -> Iterator[PageService]:
     """The service, with its data in the folder."""
     with (
-        whole_service(folder, make_zoo(folder / "zoo")) as api,
+        whole_service(folder, _zoo(folder / "zoo")) as api,
         Api(api.redis_url, folder, api_keys=f"me:{digest(KEY)}") as locked,
     ):
         yield PageService(api, locked)

@@ -20,7 +20,8 @@ def test_a_certificate_is_told_in_words(here: Visit, service: PageService) -> No
     here.choose(LIGHT)
     here.certify()
     assert here.text(".claim") == (
-        "No perturbation of Euclidean length below 0.02 changes the answer ‘light’, with 99.9 % confidence."
+        "No perturbation of Euclidean length below 0.02, among 8-bit images, changes the answer ‘light’, "
+        "with 99.9 % confidence."
     )
     (certificate,) = service.get(here.certification)["certificates"]
     assert here.figure("answer") == "light"
@@ -58,9 +59,9 @@ def test_its_length_is_told_in_pixels(here: Visit) -> None:
     ("norm", "words"),
     [
         ("l2", "of Euclidean length below 2"),
-        ("l1", "of total size (sum of absolute changes) below 2"),
-        ("l0", "that changes at most 2 values"),
-        ("linf", "that changes every value by less than 2"),
+        ("l1", "whose absolute changes add up to less than 2"),
+        ("l0", "that changes at most 2 values, whatever they become,"),
+        ("linf", "that changes each value by less than 2"),
         ("lp-3", "of size below 2 in the lp-3 norm"),
     ],
 )
@@ -76,15 +77,36 @@ def test_a_claim_has_the_words_of_its_norm(here: Visit, norm: str, words: str) -
     claim, meaning, changes = here.page.evaluate(
         """async (certificate) => {
              const { claim, meaning } = await import("/page/claims.js");
-             const { changesAt } = await import("/page/norms.js");
+             const { changesAt } = await import("/page/changes.js");
              const texts = claim(certificate).map((part) => part.textContent ?? part);
-             return [texts.join(""), meaning(certificate)[0], changesAt(certificate.noise.norm, 2, [3, 8, 8]).length];
+             return [texts.join(""), meaning(certificate)[1], changesAt(certificate.noise.norm, 2, [3, 8, 8]).length];
            }""",
         certificate,
     )
     assert claim == f"No perturbation {words} changes the answer ‘cat’, with 99 % confidence."
     assert "under noise (speckle, rate 0.5, depth 3)" in meaning
-    assert changes == (3 if norm == "l2" else 0)
+    assert changes == {"l2": 3, "l1": 2, "l0": 2}.get(norm, 0), "no change is as large as 2 in l-infinity"
+
+
+def test_a_certificate_about_the_image_alone_claims_no_more(here: Visit) -> None:
+    certificate = {
+        "decision": "certified",
+        "radius": 0,
+        "class_name": "cat",
+        "alpha": 0.01,
+        "noise": {"name": "replacement", "norm": "l0", "keep": 0.5, "levels": 3},
+        "provenance": None,
+    }
+    claim, meaning = here.page.evaluate(
+        """async (certificate) => {
+             const { claim, meaning } = await import("/page/claims.js");
+             const texts = claim(certificate).map((part) => part.textContent ?? part);
+             return [texts.join(""), meaning(certificate).join(" ")];
+           }""",
+        certificate,
+    )
+    assert claim.startswith("The answer at the image itself is ‘cat’, with 99 % confidence;")
+    assert "x′" not in meaning
 
 
 def test_what_abandoning_promises_is_said_by_the_procedure(here: Visit) -> None:

@@ -134,6 +134,7 @@ def test_a_noise_has_an_input_for_each_parameter(visit: Open, service: PageServi
     ensembles = service.client.get("/v1/ensembles").json()
     for each in ensembles["data"]:
         each["noise"] = {"name": "speckle", "norm": "l1", "rate": 0.5, "alpha": 3}
+        each["noises"] = [each["noise"]]
     opened = visit(service.address, answers={"/v1/ensembles": ensembles})
     opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
     assert opened.page.locator("#noise label").all_inner_texts() == ["Rate", "Alpha"]
@@ -147,7 +148,7 @@ def test_a_noise_has_an_input_for_each_parameter(visit: Open, service: PageServi
 def test_where_the_noise_of_the_training_is_unknown_it_is_asked_for(visit: Open, service: PageService) -> None:
     ensembles = service.client.get("/v1/ensembles").json()
     for each in ensembles["data"]:
-        each["noise"] = None
+        each["noise"], each["noises"] = None, []
     noises = service.client.get("/v1/noises").json()
     noises["data"].append({"name": "speckle", "norm": "l1", "parameters": ["rate"]})
     opened = visit(service.address, answers={"/v1/ensembles": ensembles, "/v1/noises": noises})

@@ -35,7 +35,8 @@ def test_a_sample_is_certified_and_its_label_is_known(here: Visit, api: Api) -> 
     here.ask(consensus="2")
     here.certify()
     assert here.text(".claim") == (
-        "No perturbation of Euclidean length below 0.25 changes the answer ‘ship’, with 99.9 % confidence."
+        "No perturbation of Euclidean length below 0.25, among 8-bit images, changes the answer ‘ship’, "
+        "with 99.9 % confidence."
     )
     assert "The answer is right" in here.text(".words")
     assert "every one of the 3,072 values by 1.15 levels" in here.text(".changes")

@@ -17,13 +17,14 @@ from smoothcert import Client
 from smoothcert.certificate import Certificate
 from smoothcert.client.images import encode
 from smoothcert.client.picture import picture
-from smoothcert.figures import interval_text, radius_text
+from smoothcert.figures import interval_text, levels_text, radius_text
 from smoothcert.noise import Gaussian, GaussianLinf, Replacement, RoundedGaussian, Uniform
 from smoothcert.norms import perturbation
-from smoothcert.notebook import html, sentence
+from smoothcert.notebook import consequence, html, sentence
 from smoothcert.procedures import Adaptive, Fixed, Sequential, run
 from smoothcert.procedures.parameters import Parameters
 from smoothcert.verification import verify
+from tests.support.certificates import certificate_of, provenance_of
 from tests.support.command import png
 from tests.support.questions import QUICK
 
@@ -56,14 +57,66 @@ def test_the_claim_is_stated_in_words(procedure: Parameters) -> None:
         (Gaussian(0.25), 0.25, "of Euclidean length below 0.25"),
         (RoundedGaussian(0.25), 0.25, "of Euclidean length below 0.25, among 8-bit images,"),
         (Uniform(1.0), 0.25, "whose absolute changes add up to less than 0.25, among 8-bit images,"),
-        (Replacement(0.8, 2), 3.0, "that changes at most 3 values"),
-        (Replacement(0.8, 2), 1.0, "that changes at most 1 value"),
-        (GaussianLinf(0.25, 3072), 0.03, "that changes no value by 0.03 or more"),
+        (Replacement(0.8, 2), 3.0, "that changes at most 3 values, whatever they become,"),
+        (Replacement(0.8, 2), 1.0, "that changes at most 1 value, whatever it becomes,"),
+        (GaussianLinf(0.25, 3072), 0.03, "that changes each value by less than 0.03"),
         (SimpleNamespace(norm="wasserstein", eight_bit=False), 0.1, "of wasserstein norm below 0.1"),
     ],
 )
 def test_the_words_follow_the_noise_and_its_norm(noise: Any, radius: float, words: str) -> None:
     assert perturbation(noise, radius) == f"perturbation {words}"
+
+
+@pytest.mark.parametrize(
+    ("noise", "radius", "facts", "others"),
+    [
+        (
+            Gaussian(1.0),
+            1.5,
+            "<th style='text-align:left'>radius</th><td>1.5</td>",
+            "for every perturbation whose absolute changes add up to less than 1.5 or that changes each value by "
+            "less than 0.433012 or that changes at most 2 values and keeps them in [0, 1].",
+        ),
+        (
+            Uniform(2.0),
+            1.5,
+            "<td>1.5</td>",
+            "the same holds among 8-bit images for every perturbation of Euclidean length below 0.433594 or that "
+            "changes each value by less than 0.125 or that changes at most 1 value.",
+        ),
+        (
+            GaussianLinf(0.25, 12),
+            0.03,
+            "<td>0.03 (7.65 of 255 levels)</td>",
+            "of Euclidean length below 0.103923 or whose absolute changes add up to less than 0.103923.",
+        ),
+        (Replacement(0.8, 2), 3.0, "target radius</th><td>3 values</td>", None),
+    ],
+)
+def test_facts_and_consequences_follow_the_norm(noise: Any, radius: float, facts: str, others: str | None) -> None:
+    shown = certificate_of(Adaptive(), 0.9999, noise=noise, radius=radius, provenance=provenance_of((3, 2, 2)))
+    shown = shown.model_copy(update={"radius": radius})
+    text = shown._repr_html_()
+    assert facts in text
+    found = consequence(shown)
+    assert (found is None) == (others is None)
+    if found is not None and others is not None:
+        assert found.endswith(others)
+        assert f"<p>{found}</p>" in text
+
+
+def test_a_radius_of_zero_is_about_the_image_alone() -> None:
+    shown = certificate(Fixed(n=1000), class_name="ship").model_copy(update={"radius": 0.0})
+    assert sentence(shown) == (
+        "The answer at the image itself is 'ship', with 99.9 % confidence; nothing is claimed about perturbations."
+    )
+    assert consequence(shown) is None
+
+
+def test_levels_are_rounded_down() -> None:
+    assert [*map(levels_text, (0.010493, 0.02, 0.0, 1.0))] == [
+        f"{levels} of 255 levels" for levels in ("2.67", "5.1", "0", "255")
+    ]
 
 
 def test_an_abstention_claims_nothing() -> None:

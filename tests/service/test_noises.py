@@ -128,6 +128,28 @@ def test_a_seed_can_be_shown_not_to_have_been_chosen(zoo: Path, tmp_path: Path) 
 def test_every_noise_describes_itself(client: httpx2.Client) -> None:
     listed = {each["name"]: each for each in client.get("/v1/noises").json()["data"]}
     assert {"gaussian", "rounded-gaussian", "gaussian-linf", "uniform", "replacement"} <= set(listed)
+    assert [name for name, each in listed.items() if each["whole"]] == ["replacement"]
+
+
+def test_a_plan_refuses_a_radius_that_the_noise_cannot_have(client: httpx2.Client) -> None:
+    answer = client.post("/v1/plan", json={"ensemble": "replacement", "radius": 1.5, "procedure": "sequential"})
+    assert "whole number for replacement noise, got 1.5" in problem(answer, "invalid_request").detail
+
+
+def test_an_ensemble_names_the_noises_that_suit_it(client: httpx2.Client) -> None:
+    served = {each["name"]: each["noises"] for each in client.get("/v1/ensembles").json()["data"]}
+    asked = {name: [noise.parameters() for ensemble, noise, _ in ASKED if ensemble == name] for name in ENSEMBLES}
+    assert served == asked
+    for ensemble, noises in served.items():
+        for noise in noises:
+            assert client.post("/v1/plan", json={"ensemble": ensemble, "noise": noise, "radius": 0}).status_code == 200
+
+
+def test_a_verification_says_what_follows_in_other_norms(client: httpx2.Client) -> None:
+    (text,) = post(client, "gaussian", radius=0.1).json()["certificates"]
+    found = client.post("/v1/verify", json=text).json()["implied"]
+    assert [(each["norm"], each["radius"]) for each in found] == [("l1", 0.1), ("linf", 0.007216)]
+    assert client.post("/v1/verify", json={**text, "samples": 1}).json()["implied"] == []
 
 
 FLOATS = np.full(SHAPE, 0.9001, np.float32)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from smoothcert.certificate import Certificate
+from smoothcert.certificate import Certificate, EnsembleRecord, InputRecord, Provenance, SamplingRecord
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import AnyProcedure, run
 
@@ -17,7 +18,7 @@ def certificate_of(
 ) -> Certificate:
     """The certificate of a real run on a classifier with this p_A; the radius is left out if there is no target."""
     rng = np.random.default_rng(seed)
-    noise, alpha, beta = Gaussian(0.25), fields.pop("alpha", 0.001), 0.002
+    noise, alpha, beta = fields.pop("noise", Gaussian(0.25)), fields.pop("alpha", 0.001), 0.002
     target = radius if procedure.targeted else None
     rest = (1 - p_a) / 2
     procedure_run = procedure.start(noise, target, alpha=alpha, beta=beta)
@@ -25,6 +26,19 @@ def certificate_of(
     fields = {"class_name": "ship" if verdict.top_class == 1 else None, **fields}
     return Certificate.of(
         verdict, noise=noise, procedure=procedure, alpha=alpha, beta=beta, target_radius=target, **fields
+    )
+
+
+def provenance_of(shape: tuple[int, ...]) -> Provenance:
+    """The provenance of a certificate of an image of this shape; nothing else in it is of interest."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    return Provenance(
+        ensemble=EnsembleRecord(name="one", digest="", members=("",), voting="soft", consensus=None),
+        input=InputRecord(sha256="", shape=shape),
+        sampling=SamplingRecord(seed="", image=0, scheme=Gaussian.scheme, device="cpu", precision="float32", shapes=()),
+        versions={},
+        started_at=now,
+        finished_at=now,
     )
 
 

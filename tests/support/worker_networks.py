@@ -15,14 +15,17 @@ POISON, HANG, BREAK = 0.111, 0.222, 0.333
 
 
 class Trivial(nn.Module):
-    """One linear layer on the channels' means: class 0 where the image is dark, class 1 where it is light."""
+    """One linear layer on the channels' means: class 0 where the image is dark, class 1 where it is light.
+
+    An image may have three channels or one.
+    """
 
     def __init__(self, classes: int = 2) -> None:
         super().__init__()
         self.fc = nn.Linear(3, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x.mean((2, 3)))  # type: ignore[no-any-return]
+        return self.fc(x.mean((2, 3)).expand(-1, 3))  # type: ignore[no-any-return]
 
 
 class Moody(Trivial):

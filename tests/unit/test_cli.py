@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -35,6 +36,21 @@ def test_plan_prints_a_table(noise: tuple[object, ...]) -> None:
     assert done.returncode == 0, done.stderr
     for expected in ("0.952864", "sequential, strict", "100 1,000 10,000 120,069"):
         assert expected in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("radius", "noise", "row", "words"),
+    [
+        (2, "replacement:keep=0.8,levels=2", "9", "Radii are numbers of changed values (l0), for values in [0, 1]."),
+        (0.5, "uniform:reach=1", "0.999861", "sums of absolute changes (l1), for values in [0, 1]; this noise proves"),
+        (0.01, "gaussian-linf:sigma=0.25,dimension=3072", "0.017191", "changes most (l-infinity), for values in"),
+    ],
+)
+def test_plan_speaks_of_radii_as_their_norm_does(radius: float, noise: str, row: str, words: str) -> None:
+    done = smoothcert("plan", "--radius", radius, "--noise", noise)
+    assert done.returncode == 0
+    assert re.search(rf"^ *fixed +yes +{row} ", done.stdout, re.MULTILINE)
+    assert words in done.stdout
 
 
 def test_plan_says_what_a_radius_out_of_reach_would_take() -> None:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from smoothcert.bounds import fewest_to_prove
 from smoothcert.errors import DomainError
-from smoothcert.noise import Gaussian
+from smoothcert.noise import Gaussian, Noise, Replacement, Uniform
 from smoothcert.plan import information_limit, last_stage, plan, recommended_stages, relative_entropy
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential, run
 
@@ -29,6 +29,22 @@ def test_certify_reaches_its_golden_radius(sigma: float, largest: float) -> None
 def test_the_last_stage_has_its_golden_size(s: int, golden: int) -> None:
     assert last_stage(100_000, s, 0.001) == golden
     assert recommended_stages(100_000, s=s)[-1] == golden
+
+
+@pytest.mark.parametrize(
+    ("noise", "end"),
+    [(Gaussian(0.25), None), (Uniform(1.0), 1.0), (Uniform(0.433), 0.433), (Replacement(0.8, 2), None)],
+)
+def test_the_radii_of_a_noise_may_end(noise: Noise, end: float | None) -> None:
+    planned = plan(Fixed(), noise, 0)
+    assert planned.supremum == end
+    if end is not None:
+        assert plan(Fixed(), noise, end).samples_needed is None
+        assert plan(Fixed(), noise, end - 1e-6).samples_needed is not None
+
+
+def test_a_whole_radius_is_written_as_one() -> None:
+    assert "beyond the largest provable one, 9;" in plan(Fixed(), Replacement(0.8, 2), 12).reason
 
 
 @pytest.mark.parametrize("s", [1, 2, 3, 4, 5, 8])

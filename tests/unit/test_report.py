@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from smoothcert.certificate import Certificate
 from smoothcert.errors import SmoothcertError
 from smoothcert.evaluation import Judged
 from smoothcert.extras import MissingExtraError
+from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, Uniform
 from smoothcert.plot import pyplot
 from smoothcert.procedures import Adaptive, Fixed
 from smoothcert.report import Report, csv_text, markdown_table, ticks
@@ -33,6 +35,42 @@ def test_the_curve_ends_where_it_would_mean_nothing() -> None:
     assert Report("x", ["a"], [Judged(adaptive, 0)]).curve[-1][0] == adaptive.target_radius
     most = Fixed(n=1000).largest_radius(fixed.noise, alpha=fixed.alpha)
     assert Report("x", ["a"], [Judged(fixed, 0)]).curve[-1][0] == pytest.approx(most, abs=1e-6)
+
+
+def in_l0(p_a: float, radius: float = 3.0) -> Certificate:
+    return certificate_of(Adaptive(), p_a, noise=Replacement(0.8, 2), radius=radius)
+
+
+def test_radii_in_l0_are_whole_numbers_of_values() -> None:
+    report = Report("x", ["a", "b"], [Judged(in_l0(0.9999), 1), Judged(in_l0(0.5), 1)])
+    assert [radius for radius, _ in report.curve] == [0, 1, 2, 3]
+    assert "radius 3, noise replacement, keep 0.8, levels 2" in report.question
+    assert "| 3 | 50 |" in report.markdown()
+    for text in (report.markdown(), report._repr_html_()):
+        assert "Radii are numbers of changed values (l0), for values in [0, 1]." in text
+        assert "pixels" not in text
+    assert [len(ticks(end, whole=True)) for end in (0, 1, 2, 9, 40)] == [1, 2, 3, 10, 9]
+
+
+def test_the_picture_of_whole_radii_has_a_point_at_each(tmp_path: Path) -> None:
+    report = Report("x", ["a", "b"], [Judged(in_l0(0.9999), 1), Judged(in_l0(0.5), 1)])
+    axes = report.plot(tmp_path / "report.png").axes[0]
+    assert axes.get_lines()[0].get_xdata().tolist() == [0, 1, 2, 3]
+    assert axes.get_xlabel() == "radius: numbers of changed values (l0)"
+    assert all(tick == round(tick) for tick in axes.get_xticks())
+
+
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [
+        (Gaussian(0.25), "Euclidean lengths (l2)"),
+        (Uniform(1.0), "sums of absolute changes (l1)"),
+        (GaussianLinf(0.25, 3072), "changes of the value that changes most (l-infinity)"),
+    ],
+)
+def test_a_report_says_what_its_radii_measure(noise: Noise, words: str) -> None:
+    report = Report("x", ["a"], [Judged(certificate_of(Adaptive(), 0.99, noise=noise, radius=0.004), 1)])
+    assert f"Radii are {words}, for values in [0, 1]." in report.markdown()
 
 
 def test_the_question_is_stated_in_words() -> None:

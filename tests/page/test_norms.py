@@ -1,0 +1,267 @@
+"""A question and its answer in every norm: words, form, pictures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from smoothcert.noise import Uniform
+from smoothcert.verdict import floor_radius
+from tests.page.service import OTHERS, Open, PageService
+from tests.support.api import encoded
+from tests.support.visit import Visit, grey
+from tests.support.worker_networks import SHAPE
+from tests.support.zoo import SIGMA
+
+LEVEL = 230
+"""Of every value of the image: light, with room for changes on both sides."""
+VALUES = math.prod(SHAPE)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and what the answer must say."""
+
+    ensemble: str
+    noise: str
+    radius: str
+    claim: str
+    symbols: str
+    implied: str
+    ball: str
+
+
+ASKED = [
+    Asked(
+        "trivial",
+        "gaussian",
+        "0.02",
+        "of Euclidean length below 0.02 changes",
+        "at every image x′ with ‖x′ − x‖₂ < 0.02.",
+        "whose absolute changes add up to less than 0.02, or that changes each value by less than 0.001443.",
+        "circle.ball-edge",
+    ),
+    Asked(
+        "trivial",
+        "rounded-gaussian",
+        "0.06",
+        "of Euclidean length below 0.06, among 8-bit images, changes",
+        "at every 8-bit image x′ with ‖x′ − x‖₂ < 0.06; in bytes a, Σ\u00a0(a′ᵢ − aᵢ)² < (255 · 0.06)².",
+        "whose absolute changes add up to less than 0.06, or that changes each value by less than 0.00433.",
+        "circle.ball-edge",
+    ),
+    Asked(
+        "trivial",
+        "gaussian-linf",
+        "0.004",
+        "that changes each value by less than 0.004 changes",
+        "at every image x′ with |x′ᵢ − xᵢ| < 0.004 for all i, which is less than 1.02 of 255 levels.",
+        "of Euclidean length below 0.055425, or whose absolute changes add up to less than 0.055425.",
+        "path.ball-edge[d^='M-1-1']",
+    ),
+    Asked(
+        "with-uniform",
+        "uniform",
+        "0.25",
+        "whose absolute changes add up to less than 0.25, among 8-bit images, changes",
+        "at every 8-bit image x′ with ‖x′ − x‖₁ < 0.25; in bytes a, Σ\u00a0|a′ᵢ − aᵢ| < 255 · 0.25.",
+        "of Euclidean length below 0.031372.",
+        "path.ball-edge[d^='M0-1']",
+    ),
+    Asked(
+        "with-replacement",
+        "replacement",
+        "1",
+        "that changes at most 1 value, whatever it becomes, changes",
+        "that differs from x in at most 1 value, whatever it becomes. A value is one channel of one pixel.",
+        "",
+        "rect.mark",
+    ),
+    Asked(
+        "with-replacement-grey",
+        "replacement",
+        "3",
+        "that changes at most 3 values, whatever they become, changes",
+        "that differs from x in at most 3 values, whatever they become. A value is the grey of one pixel.",
+        "",
+        "rect.mark",
+    ),
+]
+
+
+def image_for(ensemble: str) -> bytes:
+    return encoded(Image.new("L", SHAPE[:0:-1], LEVEL)) if ensemble.endswith("grey") else grey(LEVEL)
+
+
+def certified(visit: Open, service: PageService, asked: Asked, **context: Any) -> Visit:
+    opened = visit(service.address, **context)
+    opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
+    opened.ask(ensemble=asked.ensemble)
+    if opened.page.locator("#noise-kind").is_visible():
+        opened.page.locator("#noise-kind").select_option(asked.noise)
+    opened.ask(radius=asked.radius)
+    opened.choose(image_for(asked.ensemble))
+    opened.certify()
+    opened.page.wait_for_selector(".claim")
+    return opened
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: f"{asked.noise}-{asked.ensemble}")
+def test_a_certificate_is_told_and_pictured_in_its_norm(visit: Open, service: PageService, asked: Asked) -> None:
+    scheme = "dark" if asked.noise in ("uniform", "rounded-gaussian") else "light"
+    opened = certified(visit, service, asked, viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    page = opened.page
+    assert asked.claim in opened.text(".claim")
+    assert asked.symbols in opened.text(".words")
+    (certificate,) = service.get(opened.certification)["certificates"]
+    assert certificate["noise"]["name"] == asked.noise
+    if asked.implied:
+        page.wait_for_selector(f".implied:text({asked.implied!r})")
+    else:
+        page.wait_for_selector(".readout :text('p_A in')")
+        assert page.locator(".implied").text_content() == ""
+    marks = int(asked.radius) if "mark" in asked.ball else 1
+    assert page.locator(f".ball {asked.ball}").count() == marks
+    assert (page.locator(".ball .ball-dot").count() > 0) == ("8-bit" in asked.claim)
+    if certificate["noise"]["norm"] == "l0":
+        assert "pixels" not in opened.text("#answer"), "a pixel may have three values"
+    assert opened.overflow() == 0
+
+
+def canvases(opened: Visit) -> list[npt.NDArray[np.int64]]:
+    """The pixels of the pictures of the first three changes, without opacity, less the image's."""
+    opened.page.wait_for_function(
+        """() => [...document.querySelectorAll(".changes canvas")].every((each) =>
+             each.getContext("2d").getImageData(0, 0, 1, 1).data[3] === 255)"""
+    )
+    seen = opened.page.evaluate(
+        """() => [...document.querySelectorAll(".changes li")].map((each) =>
+             [...each.querySelectorAll("canvas")].map((canvas) =>
+               [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]))"""
+    )
+    return [np.array(each).reshape(len(each), *SHAPE[1:], 4)[..., :3] - LEVEL for each in seen]
+
+
+def asked_in(noise: str, ensemble: str) -> Asked:
+    (found,) = [each for each in ASKED if (each.noise, each.ensemble) == (noise, ensemble)]
+    return found
+
+
+def test_a_change_in_l_infinity_moves_every_value_by_the_radius(visit: Open, service: PageService) -> None:
+    opened = certified(visit, service, asked_in("gaussian-linf", "trivial"))
+    mixed, lighter = canvases(opened)
+    step = round(0.004 * 255)
+    assert set(np.unique(mixed[0])) == {-step, step}
+    assert set(np.unique(lighter[0])) == {step}
+    times = int(opened.text(".changes .times").removeprefix("× "))
+    assert np.unique(np.abs(mixed[1])).max() == min(round(times * 0.004 * 255), LEVEL)
+    assert times * step >= 24, "it can be seen"
+
+
+def test_a_change_in_l1_is_on_few_values(visit: Open, service: PageService) -> None:
+    opened = certified(visit, service, asked_in("uniform", "with-uniform"))
+    one, few = canvases(opened)
+    levels = 0.25 * 255
+    assert np.count_nonzero(one[0]) == 1
+    assert np.abs(one[0]).sum() == pytest.approx(levels, abs=0.5)
+    assert np.count_nonzero(few[0]) == 16
+    assert np.abs(few[0]).sum() == pytest.approx(levels, abs=0.5 * 16)
+    assert len(one) == 1, "a change that can be seen is not amplified"
+
+
+def test_a_change_in_l2_has_the_length_of_the_radius(visit: Open, service: PageService) -> None:
+    opened = certified(visit, service, asked_in("rounded-gaussian", "trivial"))
+    every, patch, one = canvases(opened)
+    assert [np.count_nonzero(each[0]) for each in (every, patch, one)] == [VALUES, 4 * 4 * 3, 1]
+    for each in (every, patch, one):
+        rounding = 0.5 * math.sqrt(np.count_nonzero(each[0]))
+        assert math.sqrt((each[0] ** 2).sum()) == pytest.approx(0.06 * 255, abs=rounding)
+
+
+@pytest.mark.parametrize(("ensemble", "radius"), [("with-replacement", 1), ("with-replacement-grey", 3)])
+def test_a_change_in_l0_replaces_as_many_values(visit: Open, service: PageService, ensemble: str, radius: int) -> None:
+    opened = certified(visit, service, asked_in("replacement", ensemble))
+    shown = canvases(opened)
+    assert len(shown) == (1 if radius == 1 else 2)
+    for (each,) in shown:
+        values = each if OTHERS[ensemble][1][0] == 3 else each[..., :1]
+        assert np.count_nonzero(values) == radius
+        assert set(np.unique(values)) == {0, -LEVEL}
+        if values is not each:
+            assert np.array_equal(each, np.repeat(values, 3, axis=-1)), "one channel stays grey"
+
+
+def test_the_form_offers_the_noises_that_suit_the_ensemble(visit: Open, service: PageService) -> None:
+    opened = visit(service.address)
+    opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
+    opened.ask(ensemble="trivial")
+    kind = opened.page.locator("#noise-kind")
+    assert kind.locator("option").all_inner_texts() == [
+        "gaussian: l₂",
+        "rounded-gaussian: l₂, for 8-bit images",
+        "gaussian-linf: l∞",
+    ]
+    assert kind.input_value() == "rounded-gaussian", "files have 8 bits"
+    kind.select_option("gaussian-linf")
+    inputs = opened.page.locator("#noise input")
+    assert inputs.evaluate_all("all => all.map(({ value }) => value)") == [str(SIGMA), str(VALUES)]
+    assert opened.page.locator("[name=radius]").input_value() == "0.004"
+    assert opened.text("#radius-unit") == "1.02 of 255 levels"
+    assert "float32 numbers for real numbers" in opened.text("#noise-note")
+    opened.page.wait_for_selector("#plan .feasible")
+    assert not opened.page.is_visible("#mismatch")
+    opened.ask(ensemble="with-uniform")
+    assert not kind.is_visible()
+    assert opened.text("#noise-note") == "Standard deviation 0.289."
+
+
+def test_radii_end_at_the_reach_of_uniform_noise(visit: Open, service: PageService) -> None:
+    opened = visit(service.address)
+    opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
+    opened.ask(ensemble="with-uniform", radius="0.5")
+    (noise, _) = OTHERS["with-uniform"]
+    assert isinstance(noise, Uniform)
+    opened.page.wait_for_selector(f"#radius-unit:text-is('below {noise.reach}')")
+    opened.page.wait_for_selector("#plan :text('adius 0.5 is beyond')")
+    assert f"no number of samples proves radius {noise.reach}" in opened.text("#plan")
+    opened.ask(radius="0.49")
+    opened.page.wait_for_selector("#plan .feasible")
+
+
+def test_radii_in_l0_are_whole_numbers_with_a_stepper(visit: Open, service: PageService) -> None:
+    opened = visit(service.address)
+    opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
+    opened.ask(ensemble="with-replacement-grey")
+    radius = opened.page.locator("[name=radius]")
+    assert (radius.get_attribute("type"), radius.input_value()) == ("number", "1")
+    assert opened.text("#radius-unit") == "values"
+    radius.focus()
+    opened.page.keyboard.press("ArrowUp")
+    assert radius.input_value() == "2"
+    opened.page.wait_for_selector("#plan :text('adius 2 is proved')")
+    opened.page.wait_for_selector("#plan dd:text('9 values')")
+    opened.ask(radius="1.5")
+    opened.page.wait_for_selector("#plan :text('must be a whole number')")
+    assert radius.get_attribute("aria-invalid") == "true"
+    opened.ask(ensemble="trivial")
+    assert (radius.get_attribute("type"), radius.input_value()) == ("text", "0.25")
+
+
+def test_a_batch_in_l0_has_whole_radii_on_its_axis(visit: Open, service: PageService) -> None:
+    opened = visit(service.address)
+    opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
+    opened.ask(ensemble="with-replacement-grey", procedure="fixed", samples="300")
+    opened.choose(*[image_for("with-replacement-grey")] * 2)
+    opened.certify()
+    opened.page.wait_for_selector(".status.succeeded")
+    found = service.get(opened.certification)["certificates"]
+    assert [each["radius"] for each in found] == [floor_radius(each["radius"] // 1) for each in found] != [0, 0]
+    ticks = opened.page.locator(".curve .tick[text-anchor=middle]").all_text_contents()
+    assert len(ticks) > 1
+    assert all(tick.isdigit() for tick in ticks)
