@@ -15,13 +15,15 @@ from typing import Annotated
 from smoothcert.kinds import Kinds
 from smoothcert.procedures.adaptive import Adaptive, certify_adaptive
 from smoothcert.procedures.fixed import Fixed, certify
+from smoothcert.procedures.largest import Largest, certify_largest
+from smoothcert.procedures.optimal import Optimal, certify_optimal
 from smoothcert.procedures.parameters import Parameters
 from smoothcert.procedures.prediction import predict
 from smoothcert.procedures.protocol import Procedure, run
 from smoothcert.procedures.sequential import Sequential, certify_sequential
 
 PROCEDURES: Kinds[Parameters] = Kinds("procedure")
-for kind in (Fixed, Adaptive, Sequential):
+for kind in (Fixed, Adaptive, Sequential, Optimal, Largest):
     PROCEDURES.add(kind)
 
 AnyProcedure = Annotated[Parameters, PROCEDURES]
@@ -32,11 +34,15 @@ __all__ = [
     "Adaptive",
     "AnyProcedure",
     "Fixed",
+    "Largest",
+    "Optimal",
     "Parameters",
     "Procedure",
     "Sequential",
     "certify",
     "certify_adaptive",
+    "certify_largest",
+    "certify_optimal",
     "certify_sequential",
     "predict",
     "run",
