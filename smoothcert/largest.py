@@ -110,7 +110,7 @@ def least_proving_count(n: int, alpha: float) -> int:
     return bisect_left(range(n + 1), True, key=lambda k: lower_bound(k, n, alpha) > 0.5)
 
 
-def reach(noise: Noise, counts: npt.ArrayLike, n: npt.ArrayLike, alpha: float) -> Reals:
+def reach(noise: Noise, counts: npt.ArrayLike, n: int | Integers, alpha: float) -> Reals:
     """The radius that each count among its n samples proves; counts may be any real numbers above 0, as rates give."""
     k = np.asarray(counts, dtype=np.float64)
     p_lower = np.minimum(betaincinv(k, n - k + 1, alpha), ALMOST_ONE)

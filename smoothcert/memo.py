@@ -26,7 +26,7 @@ class Memo(Generic[Arguments, Answer]):
     both compute it.
     """
 
-    def __init__(self, function: Callable[Arguments, Answer], most_bytes: int, nbytes: Callable[[Answer], int]) -> None:
+    def __init__(self, function: Callable[Arguments, Answer], most_bytes: int, nbytes: Callable[[Any], int]) -> None:
         self._function, self._measure, self.most_bytes = function, nbytes, most_bytes
         self._kept: OrderedDict[Hashable, tuple[Answer, int]] = OrderedDict()
         self._lock = threading.Lock()
@@ -62,7 +62,7 @@ class Memo(Generic[Arguments, Answer]):
 
 
 def memo(
-    most_bytes: int, nbytes: Callable[[Answer], int]
+    most_bytes: int, nbytes: Callable[[Any], int]
 ) -> Callable[[Callable[Arguments, Answer]], Memo[Arguments, Answer]]:
     """A decorator: keep results up to `most_bytes` in all, where `nbytes` measures the arrays of one."""
     return lambda function: Memo(function, most_bytes, nbytes)

@@ -39,6 +39,9 @@ END_SHARE = 0.5
 """The share of alpha that is left to the last look."""
 RESERVE = 0.02
 """The share of beta that lost-certificate leaves unspent: between two points of its grid more is lost than at both."""
+GRID_REACH = 12
+"""How far the dense part of the grid of lost-certificate reaches above p0, in standard deviations of the last count:
+the loss is largest near 4 at alpha = .001, and near 10 at the least alpha."""
 MOST_SAMPLES = 10_000_000
 """The largest `max_samples`: building its boundaries takes half a minute."""
 SCHEME = 2
@@ -206,10 +209,9 @@ def lost_certificate_boundary(p0: float, looks: list[int], certify: list[int], b
 def p_grid(p0: float, max_samples: int) -> list[float]:
     """The p at which the loss is kept within beta: dense near p0, where the test is in doubt, and sparse above.
 
-    The loss has one smooth maximum near p0. In standard deviations of the last count it is 4 above p0 at alpha = .001
-    and 10 at the least alpha, so the dense part reaches 12.
+    The loss has one smooth maximum near p0, which the dense part must contain.
     """
-    near = [p0 + t / 2 * math.sqrt(p0 * (1 - p0) / max_samples) for t in range(25)]
+    near = [p0 + t / 2 * math.sqrt(p0 * (1 - p0) / max_samples) for t in range(2 * GRID_REACH + 1)]
     far = [p0 + (1 - p0) * share for share in (0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45, 0.6, 0.8, 0.95)]
     near = [p for p in near if p < p0 + 0.98 * (1 - p0)]
     return sorted({min(p, p0 + 0.95 * (1 - p0)) for p in [*near, *far]})

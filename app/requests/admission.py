@@ -84,22 +84,22 @@ def require_provable(settled: Settled) -> None:
     """
     question = settled.question
     radius, procedure = question.radius, question.procedure
-    if procedure.targeted:
-        radius = require_target(settled.request)
-        _require_possible(question.noise, radius)
-        if not 0 < question.largest_radius >= radius:
-            raise invalid("radius", _out_of_reach(question, radius), code="radius_out_of_reach")
-    elif radius is not None:
+    if radius is not None and not procedure.targeted:
         detail = (
             f"must be left out, since the {procedure.name} procedure proves the largest radius it can; got {radius:g}"
         )
         raise invalid("radius", detail)
+    targets = require_targets(settled.request)
+    for target in targets:
+        _require_possible(question.noise, target)
+    if targets and not 0 < question.largest_radius >= targets[0]:
+        raise invalid("radius", _out_of_reach(question, targets[0]), code="radius_out_of_reach")
 
 
-def require_target(request: CertificationRequest) -> float:
-    """The radius to prove; ProblemError if there is none."""
+def require_targets(request: CertificationRequest) -> tuple[float, ...]:
+    """The radii to prove; ProblemError if there is none and the procedure needs one."""
     try:
-        return request.procedure.target(request.radius)
+        return request.procedure.targets(request.radius)
     except DomainError as error:
         raise invalid("radius", str(error)) from None
 
@@ -140,6 +140,10 @@ def _require_levels(settled: Settled, images: int) -> None:
     except DomainError:
         detail = f"is {request.alpha:g}, of which a look at one of {images} images gets less than {LEAST_LEVEL}"
         raise invalid("alpha", detail) from None
+    try:
+        question.procedure.require_levels(alpha=question.alpha, beta=question.beta)
+    except DomainError as error:
+        raise invalid("alpha", str(error)) from None
     if question.procedure.least_beta(question.beta) < LEAST_LEVEL:
         raise invalid("beta", f"is {question.beta:g}, of which a stage gets less than {LEAST_LEVEL}")
 

@@ -7,7 +7,7 @@ from the boundaries of each procedure.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from math import sqrt
@@ -27,9 +27,10 @@ from benchmarks.paper.samples_logs import (
     geometric_mean,
 )
 from benchmarks.result import Figure, Result
+from smoothcert.boundaries import Outcome
 from smoothcert.noise import Gaussian
 from smoothcert.optimal import leader_outcome
-from smoothcert.plan import plan
+from smoothcert.plan import Plan, plan
 from smoothcert.procedures import Adaptive, AnyProcedure, Optimal, Sequential
 
 ADAPTIVE, LOST, OPTIMAL = Adaptive(), Sequential(abandon="lost-certificate"), Optimal()
@@ -81,17 +82,27 @@ def savings_of(population: Population, method: str, sigma: float) -> Iterator[Sa
         radius = ratio * sigma
         plans = {name: plan(each, Gaussian(sigma), radius, alpha=ALPHA, beta=BETA) for name, each in COMPARED.items()}
         expected = {name: cache(each.expected) for name, each in plans.items()}
-        rule = plans["optimal"].boundaries
-        assert rule is not None
         yield Saving(
             setting=f"{method} σ={sigma:g} r={radius:g}",
             held_out=method in HELD_OUT,
-            samples={name: population.mean(lambda p, of=of: of(p).samples) for name, of in expected.items()},
-            accuracy={
-                name: 100 * population.mean_of_correct(lambda p, of=of: of(p).certify) for name, of in expected.items()
-            },
-            two_classes=population.mean(lambda p, rule=rule: leader_outcome(rule, p).samples),
+            samples={name: mean_samples(population, each) for name, each in expected.items()},
+            accuracy={name: accuracy(population, each) for name, each in expected.items()},
+            two_classes=mean_samples_of_leader(population, plans["optimal"]),
         )
+
+
+def mean_samples(population: Population, expected: Callable[[float], Outcome]) -> float:
+    return population.mean(lambda p: expected(p).samples)
+
+
+def accuracy(population: Population, expected: Callable[[float], Outcome]) -> float:
+    return 100 * population.mean_of_correct(lambda p: expected(p).certify)
+
+
+def mean_samples_of_leader(population: Population, planned: Plan) -> float:
+    rule = planned.boundaries
+    assert rule is not None
+    return population.mean(lambda p: leader_outcome(rule, p).samples)
 
 
 def power_drop(ratio: float) -> float:

@@ -156,6 +156,11 @@ class Optimal(Parameters):
             "images with such counts. This does not say that the image is not robust."
         )
 
+    def targets(self, radius: float | None) -> tuple[float, ...]:
+        if self.radii is not None and radius is not None:
+            raise DomainError(f"radius must be left out where the procedure has radii, got {radius!r}")
+        return self.radii or (self.target(radius),)
+
     def least_target(self, radius: float | None) -> float:
         return self.target(radius) if self.radii is None else self.radii[0]
 
@@ -171,9 +176,7 @@ class Optimal(Parameters):
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run; it does not use beta."""
-        if self.radii is not None and radius is not None:
-            raise DomainError(f"radius must be left out where the procedure has radii, got {radius!r}")
-        radii = self.radii or (self.target(radius),)
+        radii = self.targets(radius)
         for each in radii:
             noise.require_radius(each)
         return certify_optimal(noise, radii, n0=self.n0, max_samples=self.max_samples, price=self.price, alpha=alpha)

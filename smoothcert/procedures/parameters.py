@@ -73,6 +73,10 @@ class Parameters(Frozen, ABC):
             raise DomainError(f"the {self.name} procedure needs a target radius")
         return radius
 
+    def targets(self, radius: float | None) -> tuple[float, ...]:
+        """The radii to prove, in increasing order; none for a procedure that proves the largest it can."""
+        return (self.target(radius),) if self.targeted else ()
+
     def least_target(self, radius: float | None) -> float:
         """The radius that a plan is about: the one to prove, or the least that the procedure may prove."""
         return self.target(radius) if self.targeted else radius or 0.0
