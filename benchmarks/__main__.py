@@ -13,9 +13,12 @@ from smoothcert.errors import SmoothcertError
 BENCHMARKS = {
     "accuracy": "benchmarks.paper.accuracy",
     "boundaries": "benchmarks.machine.boundaries",
+    "curves": "benchmarks.paper.samples_curves",
     "engine": "benchmarks.machine.engine",
     "evaluate": "benchmarks.paper.evaluate",
+    "largest": "benchmarks.paper.samples_largest",
     "load": "benchmarks.machine.load",
+    "optimal": "benchmarks.paper.samples_optimal",
     "peers": "benchmarks.machine.peers",
     "samples": "benchmarks.paper.samples",
     "service": "benchmarks.machine.service",

@@ -7,11 +7,12 @@ since the absolute error of an FFT would swamp them, and tails are summed from t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, floor, sqrt
 
 import numpy as np
 import numpy.typing as npt
+
+from smoothcert.memo import memo
 
 Mass = npt.NDArray[np.float64]
 
@@ -21,6 +22,11 @@ SPARE = 60
 """The entries that are kept beyond CUT: where the mean is small, the tail is that of a Poisson, not of a Gaussian."""
 DUST = 1e-30
 """The weight below which entries at the ends are dropped: far less than any budget, since alpha >= 1e-20."""
+LOW_DUST = 1e-45
+"""The weight below which entries at the low end are dropped where every rounding counts: all of them together weigh
+less than 1e-38, and the slack of the least alpha is 1e-29."""
+KEPT_BYTES = 32 * 2**20
+"""The bytes of binomial distributions that are kept: those of a test of a million samples at every p of its grid."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,15 @@ class Counts:
             return Counts(self.start, self.mass[:0])
         return Counts(self.start + int(heavy[0]), self.mass[heavy[0] : heavy[-1] + 1])
 
+    def without_low_dust(self) -> Counts:
+        """The distribution without the low end whose entries are at most LOW_DUST.
+
+        Without this, the counts that are followed would reach ever more standard deviations below the mean.
+        """
+        heavy = np.flatnonzero(self.mass > LOW_DUST)
+        cut = int(heavy[0]) if len(heavy) else len(self.mass)
+        return Counts(self.start + cut, self.mass[cut:])
+
     def upper_tail(self, u: int) -> float:
         """P(count >= u)."""
         return float(self.mass[max(0, u - self.start) :][::-1].sum()) if u < self.start + len(self.mass) else 0.0
@@ -84,7 +99,13 @@ NOTHING_DRAWN = Counts(0, np.ones(1))
 """The distribution before the first sample: the count is 0."""
 
 
-@lru_cache(maxsize=4096)
+def counts_kept(n: int, p: float) -> tuple[int, int]:
+    """The least and the largest count of `binomial(n, p)`."""
+    mean, spread = n * p, CUT * sqrt(n * p * (1.0 - p)) + SPARE
+    return max(0, floor(mean - spread)), min(n, ceil(mean + spread))
+
+
+@memo(KEPT_BYTES, lambda counts: counts.mass.nbytes)
 def binomial(n: int, p: float) -> Counts:
     """Binomial(n, p) without tails that weigh less than 1e-40, normalised.
 
@@ -95,8 +116,7 @@ def binomial(n: int, p: float) -> Counts:
     if q == 0.0 or p == 0.0:
         return Counts(n if q == 0.0 else 0, np.ones(1))
     # 1. The counts first, ..., last that are kept, and the mode among them.
-    mean, spread = n * p, CUT * sqrt(n * p * q) + SPARE
-    first, last = max(0, floor(mean - spread)), min(n, ceil(mean + spread))
+    first, last = counts_kept(n, p)
     mode = min(max(first, floor((n + 1) * p)), last)
     # 2. The mass relative to the mode. Upwards, P(k + 1) / P(k) = (n - k) p / ((k + 1) q) for k from the mode to
     #    last - 1; downwards, P(k - 1) / P(k) = k q / ((n - k + 1) p) for k from the mode to first + 1.

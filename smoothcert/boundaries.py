@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import fsum
+from math import fsum, inf
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ class Outcome:
     abandon: float
     samples: float
     """The expected samples of the estimation, without the n0 of the selection."""
+    radius: float | None = None
+    """The expected radius, where different runs may prove different ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,8 @@ class Boundaries:
     certify: Integers
     abandon: Integers
     pooled: bool = field(default=True, kw_only=True)
+    worth: float = field(default=inf, kw_only=True)
+    """The expected worth of a run beyond its cost, in samples; infinite where a certificate has no price."""
 
     def __post_init__(self) -> None:
         for name in ("looks", "certify", "abandon"):

@@ -1,19 +1,24 @@
 """A small store on disk for integers that take long to compute.
 
 Every file carries a sha256 of its contents, and a damaged entry counts as missing. A store that cannot be written is
-not an error: the values are computed again. Its contents are trusted, so only the user who runs the process may be able
-to write it.
+not an error: the values are computed again. The digest does not keep out a forger, so the folder must belong to the
+user who runs the process and be closed to all others; another folder is not used. Nothing that a certificate claims may
+rest on a stored value.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 MOST_ENTRIES = 2_000
 """The number of files that are kept; each takes a few kilobytes."""
@@ -29,8 +34,11 @@ def folder() -> Path:
 
 def load(key: str) -> Any:
     """The value that was saved under this key, or None."""
+    path = _path(key)
     try:
-        entry = json.loads(_path(key).read_bytes())
+        if not _private(path.parent):
+            return None
+        entry = json.loads(path.read_bytes())
         if entry["key"] == key and entry["sha256"] == _digest(key, entry["value"]):
             return entry["value"]
     except (OSError, ValueError, TypeError, KeyError, RuntimeError):
@@ -44,6 +52,8 @@ def save(key: str, value: Any) -> None:
     entry = json.dumps({"key": key, "sha256": _digest(key, value), "value": value})
     with suppress(OSError, RuntimeError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _private(path.parent):
+            return
         _forget_oldest(path.parent)
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
         try:
@@ -51,6 +61,23 @@ def save(key: str, value: Any) -> None:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def _private(store: Path) -> bool:
+    """Whether the folder is there, belongs to this user, and is closed to all others; a link to one is not enough."""
+    try:
+        found = store.lstat()
+    except FileNotFoundError:
+        return False
+    if not hasattr(os, "geteuid"):  # where files have no mode, the folder of a user is closed by other means
+        return stat.S_ISDIR(found.st_mode)
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+        return True
+    logger.warning(
+        "the store of boundaries %s is not used: it must be a folder of your own that only you can enter (mode 0700)",
+        store,
+    )
+    return False
 
 
 def _forget_oldest(store: Path) -> None:

@@ -47,7 +47,7 @@ def proved_radius(certificate: Certificate) -> float:
     if certificate.decision == "abstain":
         return 0.0
     if not certificate.procedure.exceeds_target:
-        return certificate.target_radius or 0.0
+        return certificate.procedure.unrounded(certificate.radius, certificate.target_radius)
     return 0.0 if certificate.p_lower is None else certificate.noise.radius(certificate.p_lower)
 
 

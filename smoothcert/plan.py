@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from smoothcert.boundaries import Boundaries, Outcome
@@ -46,7 +46,7 @@ class Plan:
         if self.boundaries is None:
             raise DomainError(f"there is no test of radius {self.radius!r}: it needs p_A = {self.p0!r}")
         outcome = self.boundaries.outcome(p_a)
-        return Outcome(outcome.certify, outcome.abandon, outcome.samples + self.procedure.n0)
+        return replace(outcome, samples=outcome.samples + self.procedure.n0)
 
 
 def plan(
@@ -57,8 +57,12 @@ def plan(
     alpha: float = 0.001,
     beta: float = 0.001,
 ) -> Plan:
-    """The plan for proving `radius` with this procedure."""
+    """The plan for proving `radius` with this procedure.
+
+    For a procedure that is given no radius it is about the least one that it may prove, and `radius` may be 0.
+    """
     require_radius(radius)
+    radius = procedure.least_target(radius)
     require_level("alpha", alpha)
     require_level("beta", beta)
     p0 = noise.probability(radius)
@@ -66,7 +70,8 @@ def plan(
     largest = floor_radius(max(0.0, procedure.largest_radius(noise, alpha=alpha)))
     within = needed is not None and needed <= procedure.limit
     boundaries = procedure.boundaries(noise, radius, alpha=alpha, beta=beta) if within else None
-    feasible = boundaries is not None and boundaries.feasible
+    possible = boundaries is not None and boundaries.feasible
+    feasible = possible and boundaries is not None and boundaries.worth > 0
     return Plan(
         procedure=procedure,
         radius=radius,
@@ -75,6 +80,8 @@ def plan(
         reason=(
             f"radius {radius:g} is proved if p_A is shown to be at least {p0:.6f}"
             if feasible
+            else f"a certificate of radius {radius:g} is not worth its samples at this price; a higher price may be"
+            if possible
             else f"radius {radius:g} is beyond the largest provable one, {radius_text(largest)}; "
             f"{remedy(procedure, needed)}"
         ),

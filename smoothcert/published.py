@@ -137,7 +137,7 @@ class ProcedureVariant(Wire):
     label: str
     parameters: dict[str, Any]
     abandoning: str | None
-    """What abandoning a run promises, as a sentence about beta; null where a run is never abandoned."""
+    """What abandoning a run promises or means, as a sentence; null where a run is never abandoned."""
 
 
 class ProcedureCard(Wire):
@@ -157,6 +157,7 @@ class ProcedureCard(Wire):
     @classmethod
     def of(cls, name: str, kind: type[Parameters]) -> ProcedureCard:
         """What this kind says of itself; all of its fields have defaults."""
+        plain = kind.model_validate({})
         choices = [(dict(each), kind(**each)) for each in kind.variants]
         field = kind.model_fields[kind.budget]
         default = field.get_default(call_default_factory=True)
@@ -165,8 +166,8 @@ class ProcedureCard(Wire):
             name=name,
             title=kind.title or name.capitalize(),
             summary=kind.summary or (kind.__doc__ or "").partition("\n")[0],
-            targeted=kind.targeted,
-            pooled=kind.model_validate({}).pooled,
+            targeted=plain.targeted,
+            pooled=plain.pooled,
             budget=BudgetInput(
                 field=kind.budget,
                 label=kind.budget_label,
@@ -192,7 +193,7 @@ class ProcedureList(Wire):
             for name, kind in zip(PROCEDURES.names, PROCEDURES, strict=True)
             if not any(field.is_required() for field in kind.model_fields.values())
         ]
-        offered.sort(key=lambda each: (not each[1].recommended, not each[1].targeted))
+        offered.sort(key=lambda each: (not each[1].recommended, not each[1].model_validate({}).targeted))
         return cls(data=tuple(ProcedureCard.of(name, kind) for name, kind in offered))
 
 
@@ -211,6 +212,8 @@ class Expectation(Wire):
     certify: float
     abandon: float
     samples: float
+    radius: float | None = None
+    """The expected radius, where different runs may prove different ones; null elsewhere."""
 
 
 class Seconds(Wire):

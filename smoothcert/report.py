@@ -65,7 +65,7 @@ class Report:
         """The question in words; it is the same for all images."""
         certificate = self.judged[0].certificate
         target, provenance = certificate.target_radius, certificate.provenance
-        chosen = certificate.procedure.model_dump(exclude={"name"})
+        chosen = certificate.procedure.model_dump(exclude={"name"}, exclude_none=True)
         parameters = "".join(f", {name} {_listed(value)}" for name, value in chosen.items())
         parts = [
             f"procedure {certificate.procedure.name}{parameters}",
@@ -99,8 +99,15 @@ class Report:
     @cached_property
     def curve(self) -> list[tuple[float, float]]:
         """Pairs of a radius and the percentage of all images that are right and certified at it."""
-        radii = ticks(self.largest_radius, whole=self._noise.whole)
-        return [(radius, certified_accuracy(self.judged, radius)) for radius in radii]
+        return [(radius, certified_accuracy(self.judged, radius)) for radius in self._radii]
+
+    @property
+    def _radii(self) -> Sequence[float]:
+        """The radii of the curve: those that a run was asked for, where there are several, or round ones."""
+        certificate = self.judged[0].certificate
+        if certificate.target_radius is None and (asked := certificate.procedure.targets(None)):
+            return asked
+        return ticks(self.largest_radius, whole=self._noise.whole)
 
     @property
     def about(self) -> str:

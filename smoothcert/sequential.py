@@ -8,18 +8,22 @@ a crash. The abandon boundary L comes in two flavours:
 strict             P(abandon | p_A = p0) <= beta, which is what the paper's CertifyAdp promises.
 lost-certificate   For every p_A >= p0, P(abandon, although going on would have certified) <= beta. It abandons sooner,
                    because a path that would not have certified anyway loses nothing.
+
+`smoothcert.optimal` abandons by a price instead.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from smoothcert import cache
-from smoothcert.binomial import NOTHING_DRAWN, Counts, binomial
+from smoothcert.binomial import NOTHING_DRAWN, Counts, binomial, counts_kept
 from smoothcert.boundaries import Boundaries
 from smoothcert.errors import DomainError, require_count, require_level, require_number, require_probability
 
@@ -31,41 +35,58 @@ GROWTH = 0.1
 """The relative growth from look to look: closer looks would cost alpha, fewer would stop later than necessary."""
 SLACK = 1e-9
 """The relative share of alpha and beta that stays unspent: far above any rounding of the sums."""
+END_SHARE = 0.5
+"""The share of alpha that is left to the last look."""
+RESERVE = 0.02
+"""The share of beta that lost-certificate leaves unspent: between two points of its grid more is lost than at both."""
+GRID_REACH = 12
+"""How far the dense part of the grid of lost-certificate reaches above p0, in standard deviations of the last count:
+the loss is largest near 4 at alpha = .001, and near 10 at the least alpha."""
 MOST_SAMPLES = 10_000_000
 """The largest `max_samples`: building its boundaries takes half a minute."""
-SCHEME = 1
-"""A part of the key of stored boundaries: raise it with every change that may move a boundary."""
+SCHEME = 2
+"""A part of the key of stored boundaries: raise it with every change that may move an abandon boundary."""
 
 
 @lru_cache(maxsize=512, typed=True)
 def boundaries(p0: float, *, alpha: float, beta: float, max_samples: int, abandon: Abandon) -> Boundaries:
     """The boundaries of the test of p_A >= p0 for 0 < p0 < 1, with at most `max_samples` samples.
 
-    They are integers and a pure function of the arguments, so they are kept in memory and on disk.
+    They are integers and a pure function of the arguments. The abandon boundary is kept on disk, too, since it takes
+    most of the time. The certify boundary is not: soundness rests on it alone, and must not rest on a file.
     """
     require_testable(p0, alpha=alpha, beta=beta)
+    require_budget(max_samples)
+    if abandon not in get_args(Abandon):
+        raise DomainError(f"abandon must be one of {', '.join(get_args(Abandon))}, got {abandon!r}")
+    looks = looks_up_to(max_samples)
+    certify = certify_boundary(rounded_up(p0), looks, alpha * (1 - SLACK)).counts
+    key = f"abandon/{SCHEME}/{p0!r}/{alpha!r}/{beta!r}/{max_samples}/{abandon}"
+    give_up = _restored(cache.load(key), certify)
+    if give_up is None:
+        give_up = abandon_boundary(rounded_up(p0), looks, certify, beta, abandon)
+        cache.save(key, give_up)
+    return Boundaries(np.array(looks), np.array(certify), np.array(give_up))
+
+
+def _restored(stored: Any, certify: list[int]) -> list[int] | None:
+    """An abandon boundary from the store; None if it does not have the shape that it must have."""
+    if not isinstance(stored, list) or len(stored) != len(certify):
+        return None
+    fits = all(type(low) is int and -1 <= low < u for low, u in zip(stored, certify, strict=True))
+    return stored if fits else None
+
+
+def require_budget(max_samples: int) -> None:
+    """Raise DomainError unless boundaries for this many samples can be built in bearable time."""
     require_count("max_samples", max_samples)
     if max_samples > MOST_SAMPLES:
         raise DomainError(f"max_samples must be at most {MOST_SAMPLES}, got {max_samples!r}")
-    if abandon not in get_args(Abandon):
-        raise DomainError(f"abandon must be one of {', '.join(get_args(Abandon))}, got {abandon!r}")
-    key = f"boundaries/{SCHEME}/{p0!r}/{alpha!r}/{beta!r}/{max_samples}/{abandon}"
-    stored = _restored(cache.load(key), max_samples)
-    if stored is not None:
-        return stored
-    built = build(p0, alpha=alpha, beta=beta, max_samples=max_samples, abandon=abandon)
-    cache.save(key, [array.tolist() for array in (built.looks, built.certify, built.abandon)])
-    return built
 
 
-def _restored(rows: Any, max_samples: int) -> Boundaries | None:
-    """Boundaries from the store; None if they do not have the shape that these must have."""
-    try:
-        looks, certify, abandon = (np.array(row, dtype=np.int64) for row in rows)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    shaped = looks.tolist() == looks_up_to(max_samples) and looks.shape == certify.shape == abandon.shape
-    return Boundaries(looks, certify, abandon) if shaped else None
+def rounded_up(p0: float) -> float:
+    """The next larger double: p0 may have been rounded down, and a larger one errs on the safe side."""
+    return math.nextafter(p0, 1.0)
 
 
 def require_testable(p0: float, *, alpha: float, beta: float) -> None:
@@ -78,14 +99,11 @@ def require_testable(p0: float, *, alpha: float, beta: float) -> None:
     require_probability("p0", p0)
 
 
-def build(p0: float, *, alpha: float, beta: float, max_samples: int, abandon: Abandon) -> Boundaries:
-    """Compute the boundaries of `boundaries`, without its checks and its store."""
-    p0 = math.nextafter(p0, 1.0)  # it may have been rounded down: err on the safe side
-    looks = looks_up_to(max_samples)
-    certify = certify_boundary(p0, looks, alpha * (1 - SLACK))
-    flavour = strict_boundary if abandon == "strict" else lost_certificate_boundary
-    give_up = flavour(p0, looks, certify, beta * (1 - SLACK))
-    return Boundaries(np.array(looks), np.array(certify), np.array(give_up))
+def abandon_boundary(p0: float, looks: list[int], certify: list[int], beta: float, abandon: Abandon) -> list[int]:
+    """L_j of the given flavour, for this certify boundary."""
+    if abandon == "strict":
+        return strict_boundary(p0, looks, certify, beta * (1 - SLACK))
+    return lost_certificate_boundary(p0, looks, certify, (1 - RESERVE) * beta * (1 - SLACK))
 
 
 def looks_up_to(max_samples: int) -> list[int]:
@@ -101,29 +119,38 @@ def looks_up_to(max_samples: int) -> list[int]:
     return [*looks, max_samples]
 
 
-def steps_of(looks: list[int]) -> list[int]:
+def steps_of(looks: Sequence[int]) -> list[int]:
     """The number of samples drawn for each look, since the one before."""
     return [later - earlier for earlier, later in zip([0, *looks], looks, strict=False)]
 
 
-def certify_boundary(p0: float, looks: list[int], alpha: float) -> list[int]:
+@dataclass(frozen=True)
+class CertifyBoundary:
+    """The counts U_j from which each look certifies."""
+
+    counts: list[int]
+    spent: float
+    """P(S_j >= U_j for some j | p0), exact."""
+
+
+def certify_boundary(p0: float, looks: list[int], alpha: float, *, end_share: float = END_SHARE) -> CertifyBoundary:
     """U_j: the least counts that keep P(S_i >= U_i for some i <= j | p0) within what may be spent by look j."""
     # Forward over the looks. `alive` is the distribution of the count over the paths that have not certified, and
     # `spent` is the probability of those that have.
     alive, spent = NOTHING_DRAWN, 0.0
     boundary = []
-    for look, step, share in zip(looks, steps_of(looks), certify_shares(p0, looks, alpha), strict=True):
+    for look, step, share in zip(looks, steps_of(looks), certify_shares(p0, looks, alpha, end_share), strict=True):
         at_look = alive.plus(step, p0)
         u = at_look.least_upper(alpha * share - spent)  # what earlier looks could not spend is available here
         spent += at_look.upper_tail(u)
-        alive = at_look.below(u)
+        alive = at_look.below(u).without_low_dust()
         boundary.append(u)
         _require_whole(alive.total + spent, look)
-    return boundary
+    return CertifyBoundary(boundary, spent)
 
 
-def certify_shares(p0: float, looks: list[int], alpha: float) -> list[float]:
-    """The share of alpha that may be spent by each look: half of alpha evenly in log n, the other half at the end."""
+def certify_shares(p0: float, looks: list[int], alpha: float, end_share: float) -> list[float]:
+    """The share of alpha that may be spent by each look: `end_share` at the end, the rest evenly in log n."""
     fewest = max(8.0, math.log(alpha) / math.log(p0))  # fewer samples can never certify
     most = looks[-1]
 
@@ -132,7 +159,7 @@ def certify_shares(p0: float, looks: list[int], alpha: float) -> list[float]:
             return 1.0
         return min(1.0, max(0.0, math.log(2 * look / fewest) / math.log(2 * most / fewest)))
 
-    return [*(spread(look) / 2 for look in looks[:-1]), 1.0]
+    return [*((1 - end_share) * spread(look) for look in looks[:-1]), 1.0]
 
 
 def strict_boundary(p0: float, looks: list[int], certify: list[int], beta: float) -> list[int]:
@@ -180,8 +207,11 @@ def lost_certificate_boundary(p0: float, looks: list[int], certify: list[int], b
 
 
 def p_grid(p0: float, max_samples: int) -> list[float]:
-    """The p at which the loss is kept within beta: dense near p0, where the test is in doubt, and sparse above."""
-    near = [p0 + t / 2 * math.sqrt(p0 * (1 - p0) / max_samples) for t in range(20)]
+    """The p at which the loss is kept within beta: dense near p0, where the test is in doubt, and sparse above.
+
+    The loss has one smooth maximum near p0, which the dense part must contain.
+    """
+    near = [p0 + t / 2 * math.sqrt(p0 * (1 - p0) / max_samples) for t in range(2 * GRID_REACH + 1)]
     far = [p0 + (1 - p0) * share for share in (0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45, 0.6, 0.8, 0.95)]
     near = [p for p in near if p < p0 + 0.98 * (1 - p0)]
     return sorted({min(p, p0 + 0.95 * (1 - p0)) for p in [*near, *far]})
@@ -198,7 +228,7 @@ def certify_chances(p: float, looks: list[int], certify: list[int]) -> list[Coun
     later = Counts(certify[-1], np.empty(0))
     chances = [later]
     for j in range(len(looks) - 2, -1, -1):
-        first = min(binomial(looks[j], p).start, certify[j])
+        first = min(counts_kept(looks[j], p)[0], certify[j])
         step = binomial(steps[j + 1], p)
         # 1. Certify at the next look: the upper tail of D at U_{j+1} - k. tails[i] = P(D >= step.start + i), and 0 for
         #    more than the largest D. The index is clipped at both ends, where the tail is 1 or 0.

@@ -17,7 +17,10 @@ def image_progress(case: Case) -> ImageProgress:
         return ImageProgress(
             index=case.index, stage=0, samples=samples, class_index=None, n=0, count=0, p_interval=None, looks=()
         )
-    selection, *draws = checkpoint.draws
+    if case.question.procedure.n0:
+        selection, *draws = checkpoint.draws
+    else:  # no samples choose the class: it is the one that leads now
+        selection, draws = tuple(map(sum, zip(*checkpoint.draws, strict=True))), [*checkpoint.draws]
     top = selection.index(max(selection[:-1]))
     # one entry for each look taken, and a last one for the samples on their way to the next
     sizes = [*map(sum, draws), sum(checkpoint.partial)]

@@ -8,9 +8,11 @@ import { confidence, noiseLabel, whole } from "./words.js";
 
 const strong = (text) => element("strong", {}, text);
 
-// The class that the selection chose, also for an abstention; null where no sample had a class.
-export function chosenClass({ selection }) {
-  const counts = selection.slice(0, -1);
+// The class that the selection chose, or that leads where there was none, also for an abstention; null where no sample
+// had a class.
+export function chosenClass({ selection, stages }) {
+  const drawn = selection.length ? [selection] : stages.map(({ counts }) => counts);
+  const counts = drawn.reduce((sum, each) => sum.map((count, i) => count + each[i])).slice(0, -1);
   const most = Math.max(...counts);
   return most > 0 ? counts.indexOf(most) : null;
 }
@@ -44,7 +46,7 @@ export function meaning(certificate, label, classes) {
 function meaningOfAbstention({ beta, procedure, stop_reason }) {
   const { abandoning } = variantOf(procedure);
   const why = {
-    abandoned: abandoning && `${abandoning} Here beta is ${beta}.`,
+    abandoned: abandoning && (abandoning.includes("beta") ? `${abandoning} Here beta is ${beta}.` : abandoning),
     exhausted: "The class lies too close to the boundary for this many samples: more of them may decide it.",
   }[stop_reason];
   return [...(why ? [why] : []), "An abstention claims nothing. It does not say that the answer is wrong, nor that a "

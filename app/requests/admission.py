@@ -99,26 +99,26 @@ def require_provable(settled: Settled) -> None:
     """
     question = settled.question
     radius, procedure = question.radius, question.procedure
-    if procedure.targeted:
-        radius = require_target(settled)
-        if not 0 < question.largest_radius >= radius:
-            raise invalid("radius", _out_of_reach(question, radius), code="radius_out_of_reach")
-    elif radius is not None:
+    if radius is not None and not procedure.targeted:
         detail = (
             f"must be left out, since the {procedure.name} procedure proves the largest radius it can; got {radius:g}"
         )
         raise invalid("radius", detail)
+    targets = require_targets(settled)
+    if targets and not 0 < question.largest_radius >= targets[0]:
+        raise invalid("radius", _out_of_reach(question, targets[0]), code="radius_out_of_reach")
 
 
-def require_target(settled: Settled) -> float:
-    """The radius to prove; ProblemError if there is none, or if the noise cannot have such a radius."""
+def require_targets(settled: Settled) -> tuple[float, ...]:
+    """The radii to prove; ProblemError if the procedure needs one and has none, or if the noise cannot have it."""
     question = settled.question
     try:
-        radius = question.procedure.target(question.radius)
-        question.noise.require_radius(radius)
+        targets = question.procedure.targets(question.radius)
+        for target in targets:
+            question.noise.require_radius(target)
     except DomainError as error:
         raise invalid("radius", str(error)) from None
-    return radius
+    return targets
 
 
 def _out_of_reach(question: Question, radius: float) -> str:
@@ -150,6 +150,10 @@ def _require_levels(settled: Settled, images: int) -> None:
     except DomainError:
         detail = f"is {request.alpha:g}, of which a look at one of {images} images gets less than {LEAST_LEVEL}"
         raise invalid("alpha", detail) from None
+    try:
+        question.procedure.require_levels(alpha=question.alpha, beta=question.beta)
+    except DomainError as error:
+        raise invalid("alpha", str(error)) from None
     if question.procedure.least_beta(question.beta) < LEAST_LEVEL:
         raise invalid("beta", f"is {question.beta:g}, of which a stage gets less than {LEAST_LEVEL}")
 

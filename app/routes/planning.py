@@ -34,8 +34,7 @@ async def create(request: Request, service: TheService) -> Response:
         most_samples=service.settings.samples,
         most_sequential=service.settings.sequential_samples,
     )
-    if posted.procedure.targeted:
-        admission.require_target(settled)
+    admission.require_targets(settled)
     rate = (await service.queue.roster()).rate(offer)
     members = len(offer.card.members)
     planned = await service.planner.run(lambda: _answer(settled, members=members, rate=rate))

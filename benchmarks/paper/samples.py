@@ -1,17 +1,15 @@
 """Samples per image of each procedure, computed exactly on published per-image logs.
 
 The logs are the `data/certify` folder of the repository locuslab/smoothing (Cohen et al., 2019). They hold, for each
-of 500 images, the radius that Certify reached with n = 100,000 and alpha = .001 under Gaussian noise. Each radius is
-turned back into the count it came from and so into p_A; an abstention counts as p_A = .4. Nothing is simulated: for
-each p_A the expected samples and the probability of a certificate follow exactly from the boundaries of each procedure.
+of 500 images, the radius that Certify reached under Gaussian noise with n = 100,000. Their largest radii show that
+alpha was .01. Nothing is simulated: for each p_A the expected samples and the probability of a certificate follow
+exactly from the boundaries of each procedure.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
-from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -19,12 +17,12 @@ from pathlib import Path
 
 from rich.progress import track
 
+from benchmarks.paper.samples_logs import LoggedImage, geometric_mean, read_log
 from benchmarks.result import Figure, Result
-from smoothcert.bounds import lower_bound
 from smoothcert.noise import Gaussian
 from smoothcert.plan import plan
 from smoothcert.plot import COLOURS, finish, pyplot
-from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Optimal, Sequential
 
 SETTINGS = {
     ("cifar10", 0.25): (0.25, 0.5, 0.75),
@@ -38,25 +36,18 @@ SETTINGS = {
 NETWORKS = {"cifar10": "resnet110", "imagenet": "resnet50"}
 """The network of each data set, which is a folder in the logs' repository."""
 ALPHA = BETA = 0.001
-ABSTAINED_P_A = 0.4
-"""The p_A of an image on which the log has an abstention: it is unknown there, and certainly proves no radius."""
+LOG_ALPHA = 0.01
+"""The alpha at which the radii of the logs were reached: none is above .978 at sigma = .25."""
 PROCEDURES: dict[str, AnyProcedure] = {
     "Certify": Fixed(),
     "CertifyAdp": Adaptive(),
     "CertifyAdp, kept": Adaptive(keep_samples=True),
     "sequential strict": Sequential(abandon="strict"),
     "sequential lost": Sequential(abandon="lost-certificate"),
+    "optimal": Optimal(),
 }
 REFERENCE = "CertifyAdp"
 """The procedure with which the others are compared."""
-
-
-@dataclass(frozen=True)
-class LoggedImage:
-    """One row of a log: the probability of the chosen class, and whether that class is right."""
-
-    p_a: float
-    correct: bool
 
 
 @dataclass(frozen=True)
@@ -84,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Result:
     pairs = [(dataset, sigma, r) for (dataset, sigma), radii in SETTINGS.items() for r in radii]
     costs = {
-        pair: costs_of(read_log(options.logs, pair[0], pair[1]), Gaussian(pair[1]), pair[2])
+        pair: costs_of(images_of(options.logs, pair[0], pair[1]), Gaussian(pair[1]), pair[2])
         for pair in track(pairs, description="exact costs", transient=True)
     }
     if options.write:
@@ -131,13 +122,14 @@ def report(costs: dict[tuple[str, float, float], dict[str, Cost]]) -> Result:
     figures = [
         Figure("sequential strict, times fewer samples", gain(settings, "sequential strict"), at_least=1.95),
         Figure("sequential lost, times fewer samples", gain(settings, "sequential lost"), at_least=2.85),
+        Figure("optimal, times fewer samples", gain(settings, "optimal"), at_least=3.6),
         *(
             Figure(
                 f"{name}, least change of certified accuracy in points",
                 min(setting[name].accuracy - setting[REFERENCE].accuracy for setting in settings),
                 at_least=-0.02,
             )
-            for name in ("sequential strict", "sequential lost")
+            for name in ("sequential strict", "sequential lost", "optimal")
         ),
         Figure(
             "largest P(certify) at p0, any procedure",
@@ -149,7 +141,7 @@ def report(costs: dict[tuple[str, float, float], dict[str, Cost]]) -> Result:
     ]
     return Result(
         name="samples",
-        compares="exact mean samples per image (n0 = 100 included) on published logs, against CertifyAdp's defaults",
+        compares="exact mean samples per image (selection included) on published logs, against CertifyAdp's defaults",
         columns=columns,
         rows=rows,
         figures=figures,
@@ -162,11 +154,10 @@ def report(costs: dict[tuple[str, float, float], dict[str, Cost]]) -> Result:
 
 def gain(settings: Iterable[dict[str, Cost]], name: str) -> float:
     """Geometric mean over the settings of CertifyAdp's samples / this procedure's."""
-    logs = [math.log(setting[REFERENCE].samples / setting[name].samples) for setting in settings]
-    return math.exp(math.fsum(logs) / len(logs))
+    return geometric_mean(setting[REFERENCE].samples / setting[name].samples for setting in settings)
 
 
-def read_log(folder: Path, dataset: str, sigma: float) -> list[LoggedImage]:
+def images_of(folder: Path, dataset: str, sigma: float) -> list[LoggedImage]:
     """The images of one log, in either of the two layouts of `--logs`."""
     names = (
         folder / f"{dataset}-sigma_{sigma:.2f}.tsv",
@@ -175,31 +166,14 @@ def read_log(folder: Path, dataset: str, sigma: float) -> list[LoggedImage]:
     path = next((name for name in names if name.is_file()), None)
     if path is None:
         raise SystemExit(f"there is no log of {dataset} at sigma {sigma}: looked for {names[0]} and {names[1]}")
-    with path.open(newline="") as file:
-        return [read_row(row, sigma) for row in csv.DictReader(file, delimiter="\t")]
-
-
-def read_row(row: dict[str, str], sigma: float) -> LoggedImage:
-    """One row of a log; the class -1 stands for an abstention."""
-    if int(row["predict"]) == -1:
-        return LoggedImage(ABSTAINED_P_A, correct=False)
-    return LoggedImage(p_a_from(float(row["radius"]), sigma), correct=row["correct"] == "1")
-
-
-@cache
-def p_a_from(radius: float, sigma: float, n: int = 100_000) -> float:
-    """count / n for the count whose lower bound comes closest to the radius."""
-    p_lower = Gaussian(sigma).probability(radius)
-    above = bisect_left(range(n + 1), p_lower, key=lambda k: lower_bound(k, n, ALPHA))
-    closest = min((above - 1, above), key=lambda k: abs(lower_bound(min(k, n), n, ALPHA) - p_lower))
-    return min(closest, n) / n
+    return read_log(path, sigma, alpha=LOG_ALPHA)
 
 
 def plot(costs: dict[tuple[str, float, float], dict[str, Cost]], path: Path) -> None:
     """Draw the mean samples of each setting, with a mark for each procedure."""
     figure, axes = pyplot().subplots(figsize=(9, 5.5), layout="constrained")
     labels = [f"{dataset} σ={sigma:g} r={r:g}" for dataset, sigma, r in costs]
-    for (name, colour), marker in zip(zip(PROCEDURES, COLOURS, strict=False), "sovD^", strict=True):
+    for (name, colour), marker in zip(zip(PROCEDURES, COLOURS, strict=False), "sovD^*", strict=True):
         axes.plot([c[name].samples for c in costs.values()], labels, marker, color=colour, label=name, alpha=0.85)
     axes.set(xscale="log", xlabel="mean samples per image, selection included")
     axes.set_title("Samples to decide a radius, exact, on the p_A of published logs")

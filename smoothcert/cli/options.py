@@ -62,7 +62,7 @@ Beta = Annotated[float, typer.Option(help="The chance to give up what could be p
 ProcedureText = Annotated[
     str,
     typer.Option(
-        help="The name of a procedure, such as adaptive, sequential or fixed, or a JSON object with its parameters: "
+        help="The name of a procedure, such as optimal, adaptive or fixed, or a JSON object with its parameters: "
         """'{"name": "fixed", "n": 10000}'.""",
         rich_help_panel=QUESTION,
     ),

@@ -16,13 +16,15 @@ from smoothcert.kinds import Kinds
 from smoothcert.procedures.adaptive import Adaptive, certify_adaptive
 from smoothcert.procedures.exact import Exact, certify_exactly
 from smoothcert.procedures.fixed import Fixed, certify
+from smoothcert.procedures.largest import Largest, certify_largest
+from smoothcert.procedures.optimal import Optimal, certify_optimal
 from smoothcert.procedures.parameters import Parameters
 from smoothcert.procedures.prediction import predict
 from smoothcert.procedures.protocol import Procedure, run
 from smoothcert.procedures.sequential import Sequential, certify_sequential
 
 PROCEDURES: Kinds[Parameters] = Kinds("procedure")
-for kind in (Fixed, Adaptive, Sequential, Exact):
+for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Exact):
     PROCEDURES.add(kind)
 
 AnyProcedure = Annotated[Parameters, PROCEDURES]
@@ -34,12 +36,16 @@ __all__ = [
     "AnyProcedure",
     "Exact",
     "Fixed",
+    "Largest",
+    "Optimal",
     "Parameters",
     "Procedure",
     "Sequential",
     "certify",
     "certify_adaptive",
     "certify_exactly",
+    "certify_largest",
+    "certify_optimal",
     "certify_sequential",
     "predict",
     "run",

@@ -47,7 +47,6 @@ class Exact(Parameters):
     """`certify_exactly` by name."""
 
     budget: ClassVar[str] = "n0"
-    targeted: ClassVar[bool] = False
     exhaustive: ClassVar[bool] = True
     title: ClassVar[str] = "Exact"
     summary: ClassVar[str] = "Evaluates every outcome of the noise: what it proves is certain."
@@ -59,6 +58,10 @@ class Exact(Parameters):
     @property
     def label(self) -> str:
         return "exact"
+
+    @property
+    def targeted(self) -> bool:
+        return False
 
     @property
     def abandoning(self) -> None:

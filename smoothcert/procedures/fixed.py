@@ -45,7 +45,6 @@ class Fixed(Parameters):
     """`certify` by name, with its parameters."""
 
     budget: ClassVar[str] = "n"
-    targeted: ClassVar[bool] = False
     title: ClassVar[str] = "Fixed"
     summary: ClassVar[str] = "Draws a fixed number of samples and proves the largest radius that they allow."
 
@@ -56,6 +55,10 @@ class Fixed(Parameters):
     @property
     def label(self) -> str:
         return "fixed"
+
+    @property
+    def targeted(self) -> bool:
+        return False
 
     @property
     def abandoning(self) -> None:

@@ -36,8 +36,6 @@ class Parameters(Frozen, ABC):
 
     budget: ClassVar[str]
     """The field that says how many samples may be drawn."""
-    targeted: ClassVar[bool] = True
-    """Whether it is asked to prove a given radius; otherwise it proves the largest that it can."""
     exhaustive: ClassVar[bool] = False
     """Whether it evaluates all outcomes of a noise, so that alpha and beta mean nothing to it."""
     exceeds_target: ClassVar[bool] = True
@@ -62,8 +60,13 @@ class Parameters(Frozen, ABC):
         """The procedure for people, for example "sequential, strict"."""
 
     @property
+    def targeted(self) -> bool:
+        """Whether it is asked to prove a given radius; otherwise it proves the largest that it can."""
+        return True
+
+    @property
     def abandoning(self) -> str | None:
-        """What abandoning a run promises, as a sentence about beta; None where a run is never abandoned."""
+        """What abandoning a run promises or means, as a sentence; None where a run is never abandoned."""
         return "If p_A is large enough for the radius, a run is abandoned with probability at most beta."
 
     def target(self, radius: float | None) -> float:
@@ -71,6 +74,21 @@ class Parameters(Frozen, ABC):
         if radius is None:
             raise DomainError(f"the {self.name} procedure needs a target radius")
         return radius
+
+    def targets(self, radius: float | None) -> tuple[float, ...]:
+        """The radii to prove, in increasing order; none for a procedure that proves the largest it can."""
+        return (self.target(radius),) if self.targeted else ()
+
+    def least_target(self, radius: float | None) -> float:
+        """The radius that a plan is about: the one to prove, or the least that the procedure may prove."""
+        return self.target(radius) if self.targeted else radius or 0.0
+
+    def unrounded(self, radius: float, target: float | None) -> float:
+        """The proved radius before it was rounded down, for a procedure that does not exceed its target."""
+        return target or 0.0
+
+    def require_levels(self, *, alpha: float, beta: float) -> None:
+        """Raise DomainError for an alpha or beta that this procedure cannot have."""
 
     @abstractmethod
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from smoothcert import sequential
 from smoothcert.boundaries import Boundaries
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, Sequential
@@ -144,6 +145,50 @@ def test_lost_certificates_stay_within_beta_at_every_p(ratio: float, alpha: floa
         worst = max(worst, ever - certified)
     assert worst <= beta
     assert worst > 0.1 * beta, "the budget is there to be used"
+
+
+FINE = [
+    (0.0, 0.001, 0.001, 20_000, (3.4, 4.1)),
+    (0.25, 0.001, 0.001, 20_000, (3.4, 4.1)),
+    (2.0, 0.001, 0.1, 20_000, (3.2, 4.2)),
+    (2.09, 1e-5, 0.3, 1_921, (3.5, 6.0)),
+    (1.0, 1e-20, 0.001, 131_100, (9.6, 10.2)),
+]
+"""Settings in which the loss exceeded beta between the points of a coarser grid, and where in standard deviations."""
+
+
+def worst_loss(rule: Boundaries, p0: float, between: tuple[float, float]) -> float:
+    """The largest loss of certificates around the maximum of the loss, on a fine grid of p."""
+    spread = np.sqrt(p0 * (1 - p0) / rule.looks[-1])
+    never = Boundaries(rule.looks, rule.certify, np.full(len(rule.looks), -1))
+    ps = [float(p0 + t * spread) for t in np.arange(*between, 0.05)]
+    return max(never.outcome(p).certify - rule.outcome(p).certify for p in ps)
+
+
+@pytest.mark.parametrize(("ratio", "alpha", "beta", "budget", "between"), FINE)
+def test_lost_certificates_stay_within_beta_between_the_points_of_the_grid(
+    ratio: float, alpha: float, beta: float, budget: int, between: tuple[float, float]
+) -> None:
+    """Mutants killed: all of beta spent at the points (the first), and a grid that ends at t = 9.5 (the last)."""
+    rule = Sequential(max_samples=budget, abandon="lost-certificate").boundaries(NOISE, ratio, alpha=alpha, beta=beta)
+    assert 0.9 * beta < worst_loss(rule, NOISE.probability(ratio), between) <= beta
+
+
+@pytest.mark.parametrize(("setting", "reserve", "reach"), [(FINE[0], 0.0, 12), (FINE[4], 0.02, 9)])
+def test_without_reserve_or_reach_certificates_would_be_lost(
+    setting: tuple[float, float, float, int, tuple[float, float]],
+    reserve: float,
+    reach: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The mutants themselves."""
+    ratio, alpha, beta, budget, between = setting
+    p0, looks = NOISE.probability(ratio), sequential.looks_up_to(budget)
+    monkeypatch.setattr(sequential, "RESERVE", reserve)
+    monkeypatch.setattr(sequential, "GRID_REACH", reach)
+    certify = sequential.certify_boundary(p0, looks, alpha).counts
+    mutant = sequential.abandon_boundary(p0, looks, certify, beta, "lost-certificate")
+    assert worst_loss(Boundaries(np.array(looks), np.array(certify), np.array(mutant)), p0, between) > beta
 
 
 def test_the_chance_to_certify_is_the_power_of_the_test_without_abandoning() -> None:

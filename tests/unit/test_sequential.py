@@ -13,6 +13,7 @@ from smoothcert.boundaries import Boundaries
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.sequential import Abandon, boundaries, looks_up_to
+from tests.unit.test_optimal import sha256
 
 N_MAX = 131_100
 
@@ -32,7 +33,7 @@ def make(ratio: float, abandon: Abandon, n: int = N_MAX, alpha: float = 0.001, b
                 (64, 64, 40, 41),
                 (96, 93, 63, 65),
                 (128, 123, 88, 90),
-                (117_792, 99_629, 99_369, 98_596),
+                (117_792, 99_629, 99_368, 98_596),
                 (131_100, 110_732, -1, -1),
             ],
         ),
@@ -56,6 +57,19 @@ def test_the_boundaries_have_their_golden_values(ratio: float, golden: list[tupl
     for row in golden:
         assert list(row) in rows
     assert [row[0] for row in rows[:3]] == [32, 64, 96]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "n", "golden"),
+    [
+        (1.0, N_MAX, "21c40c28f56c3ca6d5256ca764e1c85cc50d94f8fb602fb541b992886acc4359"),
+        (3.0, N_MAX, "dc5f219fa7c140cc8975d62b97dd5dd85ad9259bd45adebc32c11bb44bf8432f"),
+        (0.0, 20_000, "de0a953b59a18bebfc40a6063ad49a6bd2829ac8e2d3e4de7515e5b41de93cc0"),
+    ],
+)
+def test_lost_certificate_has_its_golden_values(ratio: float, n: int, golden: str) -> None:
+    """Mutants killed: all of beta spent at the points of the grid, and a grid that ends at t = 9.5."""
+    assert sha256(make(ratio, "lost-certificate", n).abandon) == golden
 
 
 def test_looks_grow_by_a_tenth_in_steps_of_32() -> None:
@@ -129,20 +143,67 @@ def test_boundaries_are_read_back_from_disk(store: Path, monkeypatch: pytest.Mon
     first = make(1.0, "strict", 500)
     assert len(list(store.iterdir())) == 1
     boundaries.cache_clear()
-    monkeypatch.setattr(sequential, "build", lambda *_, **__: pytest.fail("computed again"))
+    monkeypatch.setattr(sequential, "abandon_boundary", lambda *_, **__: pytest.fail("computed again"))
     again = make(1.0, "strict", 500)
     assert again is not first
     assert again.certify.tolist() == first.certify.tolist()
+    assert again.abandon.tolist() == first.abandon.tolist()
     assert make(1.0, "strict", 500) is again
 
 
-@pytest.mark.parametrize("value", [None, [], [[1], [2], [3]], [[32, 500], [1], [1]], "x", [[10**30], [1], [1]]])
+WRONG = [None, [], [1], "x", {}, [[32]], 14 * [10**30], 14 * [-2], 14 * [True], 14 * [0.0], 14 * [500], 14 * ["1"]]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=repr)
 def test_an_undamaged_entry_of_another_shape_is_not_used(store: Path, value: object) -> None:
     first = make(1.0, "strict", 500)
+    assert len(first.looks) == 14
+    poison(store, value)
+    again = make(1.0, "strict", 500)
+    assert (again.certify.tolist(), again.abandon.tolist()) == (first.certify.tolist(), first.abandon.tolist())
+
+
+def poison(store: Path, value: object) -> None:
+    """Replace the only entry by another value with a digest of its own."""
     (entry,) = store.iterdir()
     cache.save(json.loads(entry.read_text())["key"], value)
     boundaries.cache_clear()
-    assert make(1.0, "strict", 500).certify.tolist() == first.certify.tolist()
+
+
+def test_a_forged_entry_cannot_make_a_false_certificate_verify(store: Path) -> None:
+    """Mutant killed: a certify boundary that is read from disk, where a forger can lower it."""
+    first = make(1.0, "strict", 500)
+    (entry,) = store.iterdir()
+    assert json.loads(entry.read_text())["value"] == first.abandon.tolist(), "only what soundness does not rest on"
+    poison(store, 14 * [-1])
+    forged = make(1.0, "strict", 500)
+    assert forged.abandon.tolist() == 14 * [-1], "the forger was able to write the store"
+    assert forged.certify.tolist() == first.certify.tolist()
+    assert forged.outcome(Gaussian(1.0).probability(1.0)).certify <= 0.001
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_a_store_that_others_can_enter_is_not_used(
+    store: Path, mode: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache.save("key", 1)
+    assert store.stat().st_mode & 0o777 == 0o700
+    store.chmod(mode)
+    assert cache.load("key") is None
+    cache.save("other", 1)
+    assert len(list(store.iterdir())) == 1
+    assert f"{store} is not used" in caplog.text
+    store.chmod(0o700)
+    assert cache.load("key") == 1
+    monkeypatch.setattr(cache.os, "geteuid", lambda: 12_345)
+    assert cache.load("key") is None, "the folder of another user"
+
+
+def test_a_link_to_a_store_is_not_used(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.save("key", 1)
+    (tmp_path / "link").symlink_to(store)
+    monkeypatch.setenv("SMOOTHCERT_CACHE", str(tmp_path / "link"))
+    assert cache.load("key") is None
 
 
 def test_the_store_does_not_grow_without_end(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,17 +221,17 @@ def test_a_damaged_entry_is_computed_again(store: Path, damage: str) -> None:
     (entry,) = store.iterdir()
     entry.write_text(damage)
     boundaries.cache_clear()
-    assert make(1.0, "strict", 500).certify.tolist() == first.certify.tolist()
+    assert make(1.0, "strict", 500).abandon.tolist() == first.abandon.tolist()
 
 
 def test_an_altered_entry_is_not_used(store: Path) -> None:
     first = make(1.0, "strict", 500)
     (entry,) = store.iterdir()
     fields = json.loads(entry.read_text())
-    fields["value"][1][-1] -= 1
+    fields["value"][-2] -= 1
     entry.write_text(json.dumps(fields))
     boundaries.cache_clear()
-    assert make(1.0, "strict", 500).certify.tolist() == first.certify.tolist()
+    assert make(1.0, "strict", 500).abandon.tolist() == first.abandon.tolist()
 
 
 def test_a_store_that_cannot_be_written_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
