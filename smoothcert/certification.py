@@ -42,7 +42,10 @@ class Look(Wire):
         cls, procedure: Parameters, counts: Sequence[int], sizes: Sequence[int], *, alpha: float
     ) -> tuple[Look, ...]:
         """Looks of this procedure at these counts among these numbers of samples; alpha is that of the image."""
-        found = intervals(tuple(counts), tuple(sizes), procedure.interval_alpha(alpha))
+        if procedure.exhaustive:  # a share of all outcomes is not an estimate
+            found = tuple((count / n, count / n) for count, n in zip(counts, sizes, strict=True))
+        else:
+            found = intervals(tuple(counts), tuple(sizes), procedure.interval_alpha(alpha))
         rows = zip(sizes, counts, found, strict=True)
         return tuple(cls(n=n, count=count, p_interval=interval) for n, count, interval in rows)
 

@@ -70,6 +70,8 @@ class NoiseCard(Wire):
     """What its claims take for granted about the arithmetic, in words; empty where that is nothing."""
     whole: bool = False
     """Whether its radii are whole numbers."""
+    exhaustive: bool = False
+    """Whether all of its outcomes can be evaluated, by a procedure of which this is said, too."""
     parameters: tuple[str, ...]
     """The names of its parameters, which are numbers."""
 
@@ -88,6 +90,7 @@ class NoiseList(Wire):
                     eight_bit=kind.eight_bit,
                     proviso=kind.proviso,
                     whole=kind.whole,
+                    exhaustive=kind.exhaustible,
                     parameters=_parameters(kind),
                 )
                 for name, kind in zip(NOISES.names, NOISES, strict=True)
@@ -130,6 +133,19 @@ class BudgetInput(Wire):
     several: bool
     """Whether the field is a list of numbers."""
 
+    @classmethod
+    def of(cls, kind: type[Parameters]) -> BudgetInput:
+        field = kind.model_fields[kind.budget]
+        default = field.get_default(call_default_factory=True)
+        several = isinstance(default, tuple | list)
+        return cls(
+            field=kind.budget,
+            label=kind.budget_label,
+            help=field.description or "",
+            default=" ".join(map(str, default)) if several else str(default),
+            several=several,
+        )
+
 
 class ProcedureVariant(Wire):
     """One choice of a form, with the parameters that it sets."""
@@ -151,7 +167,10 @@ class ProcedureCard(Wire):
     """Whether it is asked to prove a given radius, with beta; otherwise it proves the largest that it can."""
     pooled: bool
     """Whether a look counts all samples so far by default; otherwise it counts those of its own stage."""
-    budget: BudgetInput
+    exhaustive: bool = False
+    """Whether it evaluates all outcomes of a noise; it goes with the noises of which this is said, too."""
+    budget: BudgetInput | None
+    """Null where the noise decides how many samples there are."""
     variants: tuple[ProcedureVariant, ...]
 
     @classmethod
@@ -159,22 +178,14 @@ class ProcedureCard(Wire):
         """What this kind says of itself; all of its fields have defaults."""
         plain = kind.model_validate({})
         choices = [(dict(each), kind(**each)) for each in kind.variants]
-        field = kind.model_fields[kind.budget]
-        default = field.get_default(call_default_factory=True)
-        several = isinstance(default, tuple | list)
         return cls(
             name=name,
             title=kind.title or name.capitalize(),
             summary=kind.summary or (kind.__doc__ or "").partition("\n")[0],
             targeted=plain.targeted,
             pooled=plain.pooled,
-            budget=BudgetInput(
-                field=kind.budget,
-                label=kind.budget_label,
-                help=field.description or "",
-                default=" ".join(map(str, default)) if several else str(default),
-                several=several,
-            ),
+            exhaustive=kind.exhaustive,
+            budget=BudgetInput.of(kind) if kind.budget else None,
             variants=tuple(
                 ProcedureVariant(label=chosen.label, parameters=parameters, abandoning=chosen.abandoning)
                 for parameters, chosen in choices

@@ -142,10 +142,11 @@ class _ContradictionError(Exception):
 def _replay(certificate: Certificate) -> Verdict:
     """Run the procedure on the recorded counts."""
     procedure = certificate.question.start()
+    first = 0 if certificate.procedure.n0 else 1  # a procedure may choose the class without samples of its own
     recorded = [("selection", certificate.selection)]
     recorded += [(f"stages[{i}].counts", stage.counts) for i, stage in enumerate(certificate.stages)]
-    next(procedure)
-    for i, (field, counts) in enumerate(recorded):
+    wanted = next(procedure)
+    for i, (field, counts) in enumerate(recorded[first:], first):
         try:
             wanted = procedure.send(np.array(counts, dtype=np.int64))
         except CountsError as error:

@@ -1,10 +1,10 @@
 // What a certificate claims and what it does not, in words.
 
 import { element } from "./dom.js";
-import { isEightBit } from "./noise.js";
+import { isEightBit, provisoOf } from "./noise.js";
 import { exactly, withinWords } from "./norms.js";
 import { variantOf } from "./procedures.js";
-import { confidence, noiseLabel, whole } from "./words.js";
+import { noiseLabel, sureness, whole } from "./words.js";
 
 const strong = (text) => element("strong", {}, text);
 
@@ -22,11 +22,12 @@ export function claim(certificate) {
   const { radius, class_name, class_index, alpha, noise } = certificate;
   const answer = strong(`‘${class_name ?? `class ${class_index}`}’`);
   if (radius === 0)
-    return ["The answer at the image itself is ", answer, `, with ${confidence(alpha)}; nothing is claimed about perturbations.`];
+    return ["The answer at the image itself is ", answer, `, ${sureness(alpha)}; nothing is claimed about perturbations.`];
   const [before, after] = withinWords(noise.norm, radius);
-  const among = isEightBit(noise) ? `${after.endsWith(",") ? "" : ","} among 8-bit images,` : "";
+  const limits = [isEightBit(noise) && "among 8-bit images", provisoOf(noise)].filter(Boolean);
+  const among = limits.length ? `${after.endsWith(",") ? "" : ","} ${limits.join(", ")},` : "";
   return [`No perturbation ${before}`, strong(String(radius)), `${after}${among} changes the answer `, answer,
-    `, with ${confidence(alpha)}.`];
+    `, ${sureness(alpha)}.`];
 }
 
 function abstention({ stop_reason, target_radius, samples }) {
@@ -55,11 +56,15 @@ function meaningOfAbstention({ beta, procedure, stop_reason }) {
 
 function meaningOfCertificate({ noise, radius, alpha, class_index, provenance }, label, classes) {
   const smoothed = `The answer is that of the smoothed classifier: the class that ${provenance?.ensemble.name ?? "it"} `
-    + `gives most often under noise (${noiseLabel(noise)}). The probability of a false certificate is at most `
-    + `${alpha} (alpha).`;
+    + `gives most often under noise (${noiseLabel(noise)}). ${chance(alpha)}`;
   const shape = provenance?.input.shape;
   const symbols = radius > 0 ? [exactly(noise, radius, { eightBit: isEightBit(noise), shape })] : [];
   return [...symbols, smoothed, rightness(class_index, label, classes)];
+}
+
+function chance(alpha) {
+  if (alpha === null) return "Every outcome of the noise was evaluated: nothing is left to chance.";
+  return `The probability of a false certificate is at most ${alpha} (alpha).`;
 }
 
 function rightness(class_index, label, classes) {

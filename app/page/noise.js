@@ -15,14 +15,16 @@ export const isEightBit = (noise) => cardOf(noise)?.eight_bit ?? false;
 // Whether the radii of a noise are whole numbers.
 export const isWhole = (noise) => cardOf(noise)?.whole ?? false;
 
-const isParameter = (key) => key !== "name" && key !== "norm";
+// What the claims of a noise take for granted about the arithmetic, in words; empty where that is nothing.
+export const provisoOf = (noise) => cardOf(noise)?.proviso ?? "";
 
-const REAL_NUMBERS = () => "Its certificates take float32 numbers for real numbers.";
+// Whether all outcomes of a noise are evaluated, by a procedure that does so.
+export const isExhaustive = (noise) => cardOf(noise)?.exhaustive ?? false;
+
+const isParameter = (key) => key !== "name" && key !== "norm";
 
 // What should be known about a noise beside its parameters.
 const NOTES = {
-  gaussian: REAL_NUMBERS,
-  "gaussian-linf": REAL_NUMBERS,
   uniform: ({ reach }) => (Number.isFinite(reach) ? `Standard deviation ${short(reach / Math.sqrt(3), 3)}.` : ""),
 };
 
@@ -67,7 +69,8 @@ export class NoiseInputs {
   }
 
   note() {
-    byId("noise-note").textContent = NOTES[this.noise.name]?.(this.value ?? {}) ?? "";
+    const proviso = provisoOf(this.noise) && `Its certificates hold ${provisoOf(this.noise)}.`;
+    byId("noise-note").textContent = NOTES[this.noise.name]?.(this.value ?? {}) ?? proviso;
   }
 
   // As it is posted; undefined, which leaves it to the service, where nothing is filled in.

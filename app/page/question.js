@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { byId, element, fill } from "./dom.js";
 import { formOf, fromImages, named, remember } from "./images.js";
-import { isWhole, NoiseInputs } from "./noise.js";
+import { isExhaustive, isWhole, NoiseInputs } from "./noise.js";
 import { unitOf, usualRadius } from "./norms.js";
 import { planBox } from "./plan.js";
 import { choices, loadProcedures } from "./procedures.js";
@@ -42,9 +42,17 @@ export class Question {
 
   async loadProcedures() {
     await loadProcedures();
-    this.choices = choices();
+    this.offerProcedures();
+  }
+
+  // The procedures that go with the noise.
+  offerProcedures() {
+    const exhaustive = isExhaustive(this.noise.noise ?? {});
+    if (this.choices.length && this.choices[0].card.exhaustive === exhaustive) return;
+    this.choices = choices().filter(({ card }) => card.exhaustive === exhaustive);
     fill(this.field("procedure"), this.choices.map(({ label, card }) =>
       element("option", { value: label }, card.targeted ? label : `${label}: the largest radius`)));
+    this.takeProcedure();
   }
 
   // Load the ensembles, again and again until one of them is ready.
@@ -91,6 +99,7 @@ export class Question {
     this.supremum = null;
     const kind = isWhole(noise) ? { type: "number", min: 0, step: 1, inputmode: "numeric" } : { type: "text", inputmode: "decimal" };
     for (const [name, value] of Object.entries(kind)) radius.setAttribute(name, value);
+    this.offerProcedures();
     this.plan();
   }
 
@@ -103,9 +112,10 @@ export class Question {
 
   takeProcedure() {
     const { budget, summary, targeted } = this.choice.card;
-    byId("samples-label").textContent = budget.label;
-    this.field("samples").value = budget.default;
-    this.field("samples").title = budget.help;
+    this.field("samples").disabled = !budget;
+    byId("samples-label").textContent = budget?.label ?? "Samples";
+    this.field("samples").value = budget?.default ?? "";
+    this.field("samples").title = budget?.help ?? "All outcomes of the noise are evaluated.";
     this.field("procedure").title = summary;
     this.field("radius").disabled = this.field("beta").disabled = !targeted;
     this.plan();
@@ -114,6 +124,7 @@ export class Question {
   // The procedure as it is posted.
   procedure() {
     const { card, parameters } = this.choice;
+    if (!card.budget) return { name: card.name, ...parameters };
     const { field, several } = card.budget;
     const text = this.field("samples").value;
     const budget = several ? text.split(/[\s,]+/).filter(Boolean).map(number) : number(text);
@@ -179,7 +190,7 @@ export class Question {
   // The inputs for a field of the request, by its path.
   inputsOf([first, ...rest]) {
     if (first === "noise") return this.noise.named(rest);
-    if (first === "procedure" && rest.includes(this.choice.card.budget.field)) return [this.field("samples")];
+    if (first === "procedure" && rest.includes(this.choice.card.budget?.field)) return [this.field("samples")];
     return [this.field(first)].filter(Boolean);
   }
 

@@ -16,6 +16,9 @@ export function percent(share, digits = 4) {
   return `${short(100 * share, digits)} %`;
 }
 
+// How sure a claim is; without an alpha it is certain.
+export const sureness = (alpha) => (alpha === null ? "for certain" : `with ${confidence(alpha)}`);
+
 export function confidence(error) {
   if (error < 1e-9) return `a confidence of 1 − ${error}`;
   return `${Number((100 - 100 * error).toPrecision(13))} % confidence`;

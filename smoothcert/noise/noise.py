@@ -52,6 +52,8 @@ class Noise(ABC):
     """Whether its radii are whole numbers, as in the l0 norm."""
     eight_bit: ClassVar[bool] = False
     """Whether its claims are about 8-bit images alone: values k / 255 at x and at every x'."""
+    exhaustible: ClassVar[bool] = False
+    """Whether it has so few `outcomes` that all of them are evaluated, instead of samples."""
     closed: ClassVar[bool] = False
     """Whether its claims hold at distance r itself, as in the l0 norm; otherwise they hold below it."""
     proviso: ClassVar[str] = ""

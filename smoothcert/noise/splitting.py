@@ -50,6 +50,7 @@ class Splitting(Noise):
     norm: Literal["l1"] = field(default="l1", kw_only=True)
 
     eight_bit: ClassVar[bool] = True
+    exhaustible: ClassVar[bool] = True
     closed: ClassVar[bool] = True
     portable: ClassVar[bool] = True
     scheme: ClassVar[str] = "every-shift"

@@ -10,8 +10,8 @@ from smoothcert.boundaries import Boundaries, Outcome
 from smoothcert.errors import DomainError
 from smoothcert.noise import Noise
 from smoothcert.procedures.parameters import Parameters
-from smoothcert.procedures.protocol import Procedure, draw, no_class, top_class
-from smoothcert.verdict import Verdict
+from smoothcert.procedures.protocol import Procedure, draw, top_class
+from smoothcert.verdict import Stage, Verdict
 
 MOST_OUTCOMES = 5100
 """The outcomes of the widest splitting noise."""
@@ -27,12 +27,15 @@ def certify_exactly(noise: Noise) -> Procedure:
 def _certify_exactly(noise: Noise, outcomes: int) -> Procedure:
     counts = yield from draw(outcomes)
     if top_class(counts) is None:
-        return no_class(counts)
+        stage = Stage(counts, outcomes, 0, "exhausted")
+        return Verdict(None, 0.0, None, outcomes, "no-class", (stage,), ())
     c_a, radius = noise.proved(counts)
     share = counts[c_a] / outcomes
     if radius < 0:  # more outcomes have no class than have the best one
-        return Verdict(None, 0.0, share, outcomes, "exhausted", (), counts)
-    return Verdict(c_a, radius, share, outcomes, "certified", (), counts)
+        stage = Stage(counts, outcomes, counts[c_a], "exhausted", share, share)
+        return Verdict(None, 0.0, share, outcomes, "exhausted", (stage,), ())
+    stage = Stage(counts, outcomes, counts[c_a], "certified", share, share)
+    return Verdict(c_a, radius, share, outcomes, "certified", (stage,), ())
 
 
 class AllOutcomes(Boundaries):
@@ -46,7 +49,7 @@ class AllOutcomes(Boundaries):
 class Exact(Parameters):
     """`certify_exactly` by name."""
 
-    budget: ClassVar[str] = "n0"
+    budget: ClassVar[str] = ""
     exhaustive: ClassVar[bool] = True
     title: ClassVar[str] = "Exact"
     summary: ClassVar[str] = "Evaluates every outcome of the noise: what it proves is certain."

@@ -35,7 +35,7 @@ class Parameters(Frozen, ABC):
     """The samples that choose the class."""
 
     budget: ClassVar[str]
-    """The field that says how many samples may be drawn."""
+    """The field that says how many samples may be drawn; empty where the noise decides it."""
     exhaustive: ClassVar[bool] = False
     """Whether it evaluates all outcomes of a noise, so that alpha and beta mean nothing to it."""
     exceeds_target: ClassVar[bool] = True

@@ -159,7 +159,7 @@ def test_a_certificate_without_alpha_goes_through_json_and_verify() -> None:
             certify(engine, [image], Question(Splitting(1.0), Exact()), seed=seed)[0] for seed in ("one", "other")
         )
     assert (first.decision, first.class_name, first.alpha) == ("certified", "light", None)
-    assert first.selection == again.selection  # nothing is left to chance
+    assert first.stages == again.stages  # nothing is left to chance
     assert first.samples == 510
     assert first.radius > 0.1
     assert verify(first).problems == ()
