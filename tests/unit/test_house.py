@@ -254,7 +254,5 @@ def test_a_package_that_was_not_provided_is_not_installed(wheel: Path, tmp_path:
     """Otherwise the tests above would not see that the wheel needs more than it says."""
     clean = CleanEnvironment(tmp_path)
     clean.provide("numpy", "scipy")
-    with pytest.raises(
-        AssertionError, match="smoothcert.*conflicting dependencies|No matching distribution found for pydantic"
-    ):
+    with pytest.raises(AssertionError, match=r"smoothcert.*conflicting dependencies|No matching .* for pydantic"):
         clean.install(str(wheel))
