@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +25,7 @@ from models.registry import ZOO, blaming, check_name, load, read_tensors, writin
 from models.toml import TomlTable, read_toml
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.normalisation import Normalisation
+from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Noise, resolve
 
 _GIVE_NOISE = "give the noise under which the ensemble is to be certified, by --sigma or --noise"
@@ -66,9 +68,23 @@ def add(
             folder.mkdir()
             members = [_take_in(file, folder) for file in files]
             (folder / FILE).write_text(write(_described(addition, members)))
-            ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports)
+            sources = {folder / member.file: file for member, file in zip(members, files, strict=True)}
+            with _renaming({**sources, folder: zoo / name}):
+                ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports)
             folder.rename(zoo / name)
     return ensemble
+
+
+@contextmanager
+def _renaming(paths: Mapping[Path, Path]) -> Iterator[None]:
+    """Let errors name the paths that the user knows in place of those in the temporary folder, longest first."""
+    try:
+        yield
+    except SmoothcertError as error:
+        message = str(error)
+        for path, known in paths.items():
+            message = message.replace(str(path), str(known))
+        raise type(error)(message) from error
 
 
 def require_free(name: str, zoo: Path) -> None:

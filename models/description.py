@@ -186,7 +186,7 @@ def read_noise(table: TomlTable) -> Noise:
     except DomainError as error:
         raise DescriptionError(f"{table.where}{error}") from error
     except ValidationError as error:
-        raise DescriptionError(f"{table.where}noise: {explain(error).removeprefix('the text: ')}") from error
+        raise DescriptionError(f"{table.where}noise: {explain(error, whole='')}") from error
     if chosen is None:
         raise DescriptionError(f"{table.where}noise is missing: state sigma for Gaussian noise, or else a table noise")
     return chosen

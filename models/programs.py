@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import ProgramError
+from smoothcert.engine.errors import reason
 from smoothcert.engine.form import placed
 
 _ENTRY = re.compile(
@@ -76,7 +77,7 @@ def read_program(kind: str, data: bytes) -> nn.Module:
     except ProgramError:
         raise
     except Exception as error:  # torch, json and zipfile raise many kinds for a damaged archive
-        raise ProgramError(f"the {kind} file cannot be read: {type(error).__name__}: {error}") from error
+        raise ProgramError(f"the {kind} file cannot be read: {reason(error)}") from error
 
 
 def _read_torchscript(data: bytes) -> nn.Module:

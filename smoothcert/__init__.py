@@ -15,10 +15,10 @@ The public names are imported when they are first used, so that `import smoothce
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from smoothcert import errors
+from smoothcert.extras import is_installed, lazy_attribute
 
 if TYPE_CHECKING:
     from smoothcert.certificate import Certificate
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
         WorkerDiedError,
     )
     from smoothcert.diagnosis import Diagnosis
-    from smoothcert.engine.smoothed import Smoothed, SmoothedWarning
+    from smoothcert.engine.smoothed import Smoothed
+    from smoothcert.engine.warning import SmoothedWarning
     from smoothcert.errors import CertificateError, CountsError, DomainError, LedgerError, SmoothcertError
     from smoothcert.extras import MissingExtraError
     from smoothcert.implication import Implication, implied
@@ -143,23 +144,26 @@ _MODULES = {
     "Report": "smoothcert.report",
     "Sequential": "smoothcert.procedures",
     "Smoothed": "smoothcert.engine.smoothed",
-    "SmoothedWarning": "smoothcert.engine.smoothed",
+    "SmoothedWarning": "smoothcert.engine.warning",
     "Verification": "smoothcert.verification",
     "implied": "smoothcert.implication",
     "verify": "smoothcert.verification",
 }
 """Modules of the lazily imported public names. Errors that are not listed are in `smoothcert.client.errors`."""
+_NEEDED = {"AsyncClient": "httpx2", "Client": "httpx2", "Smoothed": "torch"}
+"""The optional packages that public names need."""
+_NAMES = frozenset(__all__)
+
+if not TYPE_CHECKING:  # so that `import *` and `inspect.getmembers` work without the extras
+    __all__ = [name for name in __all__ if name not in _NEEDED or is_installed(_NEEDED[name])]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if hasattr(errors, name):
         return getattr(errors, name)
-    from smoothcert.extras import needed_by
-
-    with needed_by(f"smoothcert.{name}"):
-        return getattr(import_module(_MODULES.get(name, "smoothcert.client.errors")), name)
+    return lazy_attribute(name, _MODULES.get(name, "smoothcert.client.errors"))
 
 
 def __dir__() -> list[str]:

@@ -99,11 +99,15 @@ MOST_SHOWN = 60
 """The most characters of a value that an error quotes."""
 
 
-def explain(error: ValidationError) -> str:
-    """The errors that pydantic found as a sentence that names each place and the value seen there."""
+def explain(error: ValidationError, *, whole: str = "the text") -> str:
+    """The errors that pydantic found as a sentence that names each place and the value seen there.
+
+    `whole` is what was validated, for an error that is not in one of its fields; an empty one is not named.
+    """
     if (count := error.error_count()) > MOST_NAMED:
         return f"{count:,} places are wrong, more than can be named"
-    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'the text'}: {worded(each)}" for each in error.errors())
+    places = ((".".join(map(str, each["loc"])) or whole, worded(each)) for each in error.errors())
+    return "; ".join(f"{place}: {words}" if place else words for place, words in places)
 
 
 def worded(each: ErrorDetails) -> str:
@@ -111,7 +115,7 @@ def worded(each: ErrorDetails) -> str:
     kind, context, seen = each["type"], each.get("ctx", {}), shown(each["input"])
     match kind:
         case "union_tag_invalid":
-            return f"must be one of {context['expected_tags']}, got {shown(context['tag'])}"
+            return f"must be one of {context['expected_tags']}, got {shown(_tag(each))}"
         case "union_tag_not_found":
             return f"must have the field {context['discriminator']}, got {seen}"
         case "extra_forbidden" | "unexpected_keyword_argument":
@@ -126,6 +130,13 @@ def worded(each: ErrorDetails) -> str:
     if isinstance(context.get("error"), DomainError) and not each["loc"]:  # of the fields together: it quotes both
         return message
     return message if ", got " in message else f"{message}, got {seen}"  # errors of ours have named it
+
+
+def _tag(each: ErrorDetails) -> object:
+    """The name that chose no kind, as it was given: pydantic makes a text of it, and null would look like a name."""
+    field = str(each["ctx"]["discriminator"]).strip("'")
+    found = each["input"]
+    return found[field] if isinstance(found, dict) and field in found else getattr(found, field, each["ctx"]["tag"])
 
 
 def shown(value: object) -> str:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 member", "3 members"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def radius_text(radius: float) -> str:
     """A radius with all of its decimals, of which there are at most six."""
     return f"{radius:.6f}".rstrip("0").rstrip(".")

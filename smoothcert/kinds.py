@@ -29,12 +29,20 @@ class Kinds(Generic[Base]):
     _validator: SchemaValidator | None = None
 
     def add(self, kind: type[Base]) -> type[Base]:
-        """Add a kind; usable as a decorator. DomainError where another type has its name."""
-        (name,) = get_args(get_type_hints(kind)["name"])
+        """Add a kind; usable as a decorator. DomainError where another type has its name, or it has none."""
+        name = self._name(kind)
         if self._kinds.setdefault(name, kind) is not kind:
             raise DomainError(f"there is another {self.family} with the name {name!r}: {self._kinds[name]!r}")
         self._validator = None
         return kind
+
+    def _name(self, kind: type[Base]) -> str:
+        """The one name that its field `name` allows."""
+        names = get_args(get_type_hints(kind).get("name")) if isinstance(kind, type) else ()
+        if len(names) != 1 or not isinstance(names[0], str):
+            accepted = f'a {self.family} must be a class with a field `name: Literal["..."]`, which has one name'
+            raise DomainError(f"{accepted}; got {kind!r}")
+        return names[0]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
 
-from smoothcert.figures import interval_text, radius_text, sureness
+from smoothcert.figures import counted, interval_text, radius_text, sureness
 from smoothcert.implication import Implication, implied
 from smoothcert.norms import measured, perturbation, size
 
@@ -110,7 +110,7 @@ def _stages(certificate: Certificate) -> str:
         f"<tr><td>{number}</td><td>{stage.n:,}</td><td>{stage.count:,}</td><td>{escape(stage.outcome)}</td></tr>"
         for number, stage in shown
     )
-    title = f"{len(stages)} stage{'s' * (len(stages) != 1)}" + (f", the last {len(shown)} of them" if left_out else "")
+    title = counted(len(stages), "stage") + (f", the last {len(shown)} of them" if left_out else "")
     head = "<tr><th>stage</th><th>samples</th><th>on the class</th><th>outcome</th></tr>"
     return f"<details><summary>{title}</summary><table>{head}{rows}</table></details>"
 

@@ -20,7 +20,7 @@ from smoothcert.evaluation import (
     sample_reduction,
 )
 from smoothcert.extras import needed_by
-from smoothcert.figures import radius_text
+from smoothcert.figures import counted, radius_text
 from smoothcert.noise import Noise
 from smoothcert.norms import measure
 from smoothcert.verdict import floor_radius
@@ -76,7 +76,7 @@ class Report:
         if provenance:
             ensemble = provenance.ensemble
             members = len(ensemble.members)
-            parts += [f"{members} member{'s' * (members != 1)}", f"voting {ensemble.voting}"]
+            parts += [counted(members, "member"), f"voting {ensemble.voting}"]
             parts += [f"consensus of {ensemble.consensus}"] if ensemble.consensus else []
         return ", ".join(filter(None, parts))
 

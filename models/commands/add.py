@@ -13,6 +13,7 @@ from models.commands.options import AllowImport, NoiseText, Sigma, Zoo, chosen_n
 from models.registry import ZOO
 from smoothcert.engine.ensemble import MAX_CLASSES
 from smoothcert.engine.normalisation import Normalisation
+from smoothcert.figures import counted
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -49,7 +50,7 @@ def add(
         evaluation=evaluation,
     )
     ensemble = addition.add(name, files, properties, zoo=zoo, allowed_imports=frozenset(allow_import or ()))
-    typer.echo(f"{name}: {len(ensemble.members)} members, digest {ensemble.digest}")
+    typer.echo(f"{name}: {counted(len(ensemble.members), 'member')}, digest {ensemble.digest}")
 
 
 def _classes(text: str) -> tuple[str, ...]:

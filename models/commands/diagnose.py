@@ -19,7 +19,7 @@ from smoothcert.engine import diagnosis
 
 def diagnose(
     name: Annotated[str, typer.Argument(help="the ensemble")],
-    images: Annotated[
+    data: Annotated[
         Path, typer.Option(help="labelled images: a CIFAR-10 folder, the .json of a sheet, or an .npz file")
     ],
     select: Annotated[str, typer.Option(help="the images to use, for example 1::20")] = "::",
@@ -35,13 +35,13 @@ def diagnose(
 
     At most 100 of the images are used, evenly spaced among those that are selected.
     """
-    data = load_images(images)
-    data = data.pick(Selection(select).places(len(data)))
-    if not len(data):
-        raise DataError(f"{images}: the selection {select!r} has no images")
+    images = load_images(data)
+    images = images.pick(Selection(select).places(len(images)))
+    if not len(images):
+        raise DataError(f"{data}: the selection {select!r} has no images")
     ensemble = load(name, zoo=zoo, device=device, allowed_imports=frozenset(allow_import or ()))
-    if (shape := tuple(data.pixels.shape[1:])) != ensemble.input_shape:
-        raise DataError(f"{images}: the images have shape {shape}, and {name} takes {ensemble.input_shape}")
-    pixels, labels = torch.from_numpy(data.pixels).float() / 255, data.labels.tolist()
+    if (shape := tuple(images.pixels.shape[1:])) != ensemble.input_shape:
+        raise DataError(f"{data}: the images have shape {shape}, and {name} takes {ensemble.input_shape}")
+    pixels, labels = torch.from_numpy(images.pixels).float() / 255, images.labels.tolist()
     found = diagnosis.diagnose(ensemble, pixels, labels, noise=chosen_noise(noise, sigma), seed=seed)
     typer.echo(json.dumps(found.as_json()) if as_json else str(found))

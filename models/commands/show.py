@@ -13,6 +13,7 @@ from models.commands.options import Zoo
 from models.description import Description
 from models.registry import ZOO, describe, names
 from smoothcert.errors import SmoothcertError
+from smoothcert.figures import counted
 
 
 def show(
@@ -46,9 +47,9 @@ def _described(zoo: Path) -> tuple[dict[str, Description], list[SmoothcertError]
 
 
 def _line(description: Description) -> str:
-    shape = " x ".join(map(str, description.input_shape))
+    members, shape = counted(len(description.members), "member"), " x ".join(map(str, description.input_shape))
     return (
-        f"{len(description.members)} members, {description.architecture}, {len(description.classes)} classes, {shape}, "
+        f"{members}, {description.architecture}, {len(description.classes)} classes, {shape}, "
         f"noise {description.noise.label}, method {description.method}, digest {description.digest[:12]}"
     )
 

@@ -19,6 +19,7 @@ from models.errors import TrainingError
 from models.registry import ZOO, writing
 from models.training.loop import PRESETS
 from models.training.members import METHODS, Task, train_members
+from smoothcert.figures import counted
 from smoothcert.noise import Noise
 
 DEFAULT_SIGMA = 0.25
@@ -68,7 +69,7 @@ def train(
     if ensemble:
         properties = Addition(classes=load_cifar10(data, train=False).classes)
         added = add(ensemble, [task.weights for task in tasks], properties, zoo=zoo)
-        typer.echo(f"{ensemble}: {len(added.members)} members, digest {added.digest}")
+        typer.echo(f"{ensemble}: {counted(len(added.members), 'member')}, digest {added.digest}")
 
 
 def _training_noise(noise: str | None, sigma: float | None) -> Noise | None:

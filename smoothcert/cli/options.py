@@ -111,11 +111,12 @@ def named_noise(text: str | None) -> Noise | None:
 
 
 def _procedure(text: str) -> Any:
+    from smoothcert.certificate import without_repetition
     from smoothcert.errors import DomainError
 
     if not text.lstrip().startswith("{"):
         return text
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=without_repetition)
     except ValueError as error:
         raise DomainError(f"--procedure {text!r} is not valid JSON: {error}") from None

@@ -6,10 +6,9 @@ without it.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.extras import needed_by
+from smoothcert.extras import lazy_attribute
 
 if TYPE_CHECKING:
     from smoothcert.client.asynchronous import AsyncClient
@@ -23,5 +22,4 @@ _MODULES = {"AsyncClient": "smoothcert.client.asynchronous", "Client": "smoothce
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with needed_by(f"smoothcert.{name}"):
-        return getattr(import_module(_MODULES[name]), name)
+    return lazy_attribute(name, _MODULES[name])

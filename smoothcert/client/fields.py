@@ -50,7 +50,7 @@ def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> R
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        raise InvalidRequestError(explain(error)) from None
+        raise InvalidRequestError(explain(error, whole="the request")) from None
 
 
 def _plain(value: Any) -> Any:

@@ -91,13 +91,23 @@ def count_images(source: Any) -> int | None:
 
 def _tensor(image: Any) -> Tensor:
     if isinstance(image, np.ndarray):
-        return torch.from_numpy(np.ascontiguousarray(image))
+        return _of_array(image)
     if not isinstance(image, Tensor):
         raise PixelsError(
             f"images must be tensors or numpy arrays in the order C, H, W, got {type(image).__module__}."
             f"{type(image).__qualname__}"
         )
     return image.detach()
+
+
+def _of_array(image: np.ndarray[Any, Any]) -> Tensor:
+    native = image.astype(image.dtype.newbyteorder("="), copy=False)  # torch has no numbers of another byte order
+    try:
+        return torch.from_numpy(np.ascontiguousarray(native))
+    except TypeError as error:
+        raise PixelsError(
+            f"the images have the numpy dtype {image.dtype}; it must be uint8, or floating-point in [0, 1]"
+        ) from error
 
 
 def _require_range(images: Tensor) -> None:

@@ -22,7 +22,7 @@ from smoothcert.canonical import digest
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
 from smoothcert.engine.form import Form, prepare, resize
 from smoothcert.engine.normalisation import Normalisation
-from smoothcert.engine.voting import finite, lowest_argmax, rule, vote
+from smoothcert.engine.voting import WEIGHTED, finite, lowest_argmax, rule, vote
 from smoothcert.noise import Noise
 
 MAX_CLASSES = 100_000
@@ -326,9 +326,18 @@ def check_members(digests: Sequence[str]) -> None:
     """Raise MemberError unless there is at least one member and each occurs once."""
     if not digests:
         raise MemberError("an ensemble must have at least one member; got none")
-    twice = sorted({digest for digest in digests if digests.count(digest) > 1})
-    if twice:
-        raise MemberError(f"the same member twice: {', '.join(twice)}")
+    if places := repeated(digests):
+        twice = " and ".join(map(str, places))
+        raise MemberError(f"the same member twice: members {twice} have the digest {digests[places[0] - 1]}")
+
+
+def repeated(digests: Sequence[str]) -> tuple[int, ...]:
+    """The places, from 1 on, of the first digest that occurs more than once; none where all differ."""
+    for each in digests:
+        places = tuple(place for place, other in enumerate(digests, 1) if other == each)
+        if len(places) > 1:
+            return places
+    return ()
 
 
 def check_classes(classes: Sequence[str]) -> None:
@@ -359,7 +368,7 @@ def check_weights(weights: Mapping[str, float] | None, digests: Sequence[str]) -
 def check_voting(voting: str, weights: Mapping[str, float] | None) -> None:
     """Raise VotingError unless the rule is known and there are weights where it needs them."""
     rule(voting)
-    if voting == "weighted" and weights is None:
+    if voting in WEIGHTED and weights is None:
         raise VotingError("weighted voting needs weights, and this ensemble has none; fit them with `models rank`")
 
 

@@ -12,7 +12,8 @@ SmoothcertError
     ├── DeviceError (also a ValueError)          an ensemble on another device than the engine
     ├── CheckpointError                          a checkpoint that does not belong to this run
     ├── RunCanceledError                         somebody canceled the run
-    └── ClosedError                              the engine was closed
+    ├── ClosedError                              the engine was closed
+    └── ForkedError                              a Smoothed whose threads are in the parent of this process
 """
 
 from __future__ import annotations
@@ -66,3 +67,18 @@ class RunCanceledError(EngineError):
 
 class ClosedError(EngineError):
     """The engine was closed."""
+
+
+class ForkedError(EngineError):
+    """A Smoothed whose threads are in the parent of this process."""
+
+
+def reason(error: BaseException) -> str:
+    """The type and message of a foreign error in one line.
+
+    A message of the TorchScript interpreter is a traceback of several lines, of which the last says what happened.
+    """
+    lines = str(error).strip().splitlines() or [""]
+    if any(line.startswith("Traceback of TorchScript") for line in lines):
+        return lines[-1].strip()
+    return f"{type(error).__name__}: {' '.join(' '.join(lines).split())}"

@@ -31,7 +31,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from smoothcert.engine import arithmetic
 from smoothcert.engine import precision as precisions
-from smoothcert.engine.errors import MemberError
+from smoothcert.engine.errors import MemberError, reason
 from smoothcert.engine.normalisation import Normalise
 from smoothcert.engine.voting import finite, lowest_argmax
 
@@ -244,7 +244,9 @@ def _examine(form: Form, images: Tensor, *, name: str, classes: int) -> Tensor:
     except Exception as error:  # whatever a foreign network raises
         if is_out_of_memory(error):
             raise
-        raise MemberError(f"member {name} cannot take images of shape {tuple(images.shape)}: {error}") from error
+        raise MemberError(
+            f"member {name} cannot take images of shape {tuple(images.shape)}: {reason(error)}"
+        ) from error
     for seen in (logits, once, twice):
         if seen.shape != (rows, classes):
             raise MemberError(f"member {name} gives logits of shape {tuple(seen.shape)}, not ({rows}, {classes})")

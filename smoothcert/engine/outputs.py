@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from smoothcert.engine.errors import MemberError
+from smoothcert.engine.errors import MemberError, reason
 
 
 class LogitsOf(nn.Module):
@@ -53,7 +53,7 @@ def first_output(network: nn.Module, images: Tensor, *, name: str) -> Any:
             return network.eval()(images.clone())  # a network may write over its input
     except Exception as error:  # whatever a foreign network raises
         shape = tuple(images.shape)
-        raise MemberError(f"{name} cannot take images of shape {shape}: {type(error).__name__}: {error}") from error
+        raise MemberError(f"{name} cannot take images of shape {shape}: {reason(error)}") from error
 
 
 def count_classes(output: Any, *, rows: int, name: str) -> int:

@@ -10,7 +10,7 @@ depend on the other rows or on its place among them, to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor
@@ -45,11 +45,24 @@ RULES: dict[str, Rule] = {"soft": soft, "softmax": softmax, "hard": hard, "weigh
 """All rules by name. A further rule is a function above and its entry here."""
 
 
+WEIGHTED = frozenset({"weighted"})
+"""The rules that need a weight for each member."""
+
+
 def rule(name: str) -> Rule:
     """The rule of this name; VotingError where there is none."""
-    if name not in RULES:
-        raise VotingError(f"voting must be one of {', '.join(RULES)}; got {name!r}")
+    _require_one_of(RULES, name)
     return RULES[name]
+
+
+def require_unweighted(name: str) -> None:
+    """Raise VotingError unless this is the name of a rule for members without weights."""
+    _require_one_of([known for known in RULES if known not in WEIGHTED], name)
+
+
+def _require_one_of(known: Collection[str], name: str) -> None:
+    if not isinstance(name, str) or name not in known:
+        raise VotingError(f"voting must be one of {', '.join(known)}; got {name!r}")
 
 
 def vote(name: str, outputs: Tensor, weights: Tensor) -> Tensor:

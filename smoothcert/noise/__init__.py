@@ -66,12 +66,14 @@ def parse_noise(text: str) -> Noise:
     try:
         return NOISES.validate(_json_object(text) if text.lstrip().startswith("{") else _name_and_parameters(text))
     except ValidationError as error:
-        raise DomainError(f"noise {shown(text)}: {explain(error).removeprefix('the text: ')}") from error
+        raise DomainError(f"noise {shown(text)}: {explain(error, whole='')}") from error
 
 
 def _json_object(text: str) -> Any:
+    from smoothcert.certificate import without_repetition  # certificates have a noise
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=without_repetition)
     except (ValueError, RecursionError) as error:
         raise DomainError(f"noise {shown(text)} is not valid JSON: {error}") from error
 

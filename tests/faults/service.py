@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,7 +20,9 @@ from store import bookkeeping, keys
 from store.presence import Presence
 from store.record import Record
 from tests.faults.exhibit import Exhibit, Images, Reference
-from tests.support.api import ROOT, Api, tensor
+from tests.support import nursery
+from tests.support.api import Api, tensor
+from tests.support.nursery import Child
 from tests.support.pool import Pool
 
 POOL = "default"
@@ -35,7 +36,7 @@ SETTINGS = {
     "watchdog_s": 4,
     "drain_s": 1,
 }
-Process = subprocess.Popen[bytes]
+Process = Child
 T = TypeVar("T")
 
 
@@ -87,7 +88,7 @@ class Service:
     def spawn(self) -> Process:
         """Start another worker process, which logs to a file."""
         with (self._folder / "workers.log").open("ab") as log:
-            return subprocess.Popen(self._pool.command, cwd=ROOT, env=self._pool.environment(), stderr=log)
+            return nursery.start(self._pool.command, env=self._pool.environment(), stderr=log)
 
     def tend(self) -> None:
         """Start workers again that ended by themselves, as a supervisor does."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +17,8 @@ from PIL import Image
 
 from smoothcert.problem import KINDS, Problem
 from tests.service import PATIENCE_S, free_port
+from tests.support import nursery
+from tests.support.nursery import Child
 from tests.support.player import SHAPE
 
 ROOT = Path(__file__).parents[2]
@@ -37,11 +38,11 @@ class Api:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
         self._environment = clean | {f"SMOOTHCERT_{name.upper()}": str(value) for name, value in variables.items()}
         self.client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=ANSWER_S)
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Child | None = None
 
     def __enter__(self) -> Api:
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(self.command, cwd=ROOT, env=self._environment, stderr=log)
+            self.process = nursery.start(self.command, prepared=nursery.API, env=self._environment, stderr=log)
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             assert self.process.poll() is None, self.log.read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +14,9 @@ import numpy as np
 
 from app.local.embedded import EmbeddedServer
 from tests.service import eventually
-from tests.support.api import ROOT, Api, tensor
+from tests.support import nursery
+from tests.support.api import Api, tensor
+from tests.support.nursery import Child
 from tests.support.pool import Pool
 from tests.support.worker_networks import SHAPE
 from tests.support.zoo import make_zoo
@@ -43,10 +44,10 @@ class Whole:
             self._stack = self._stack.pop_all()
         return self
 
-    def _start_worker(self) -> subprocess.Popen[bytes]:
+    def _start_worker(self) -> Child:
         with self.worker_log.open("wb") as log:
             command = [sys.executable, "-m", "workers"]
-            worker = subprocess.Popen(command, cwd=ROOT, env=self.pool.environment(), stderr=log)
+            worker = nursery.start(command, env=self.pool.environment(), stderr=log)
         self.pool.processes.append(worker)
         eventually(lambda: self.pool.workers() or worker.poll() is not None, "a worker")
         assert worker.poll() is None, self.worker_log.read_text()

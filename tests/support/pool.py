@@ -6,7 +6,6 @@ import io
 import json
 import os
 import secrets
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -23,6 +22,8 @@ from store import bookkeeping, keys, transitions
 from store.presence import Offer
 from store.record import Record
 from tests.service import PATIENCE_S, eventually
+from tests.support import nursery
+from tests.support.nursery import Child
 from tests.support.worker_networks import SHAPE
 from tests.support.zoo import ALLOWED, SIGMA
 
@@ -44,7 +45,7 @@ class Pool:
         self.server, self.name, self.zoo = server, name, zoo
         self.redis: Any = redis.Redis.from_url(server.url)
         self.settings = {"dead_after_s": 3, "heartbeat_s": 0.5, "checkpoint_s": 0.3, "progress_s": 0.1, **settings}
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Child] = []
 
     def environment(self) -> dict[str, str]:
         settings = {
@@ -57,10 +58,10 @@ class Pool:
         }
         return {**os.environ, **{f"SMOOTHCERT_{name.upper()}": str(value) for name, value in settings.items()}}
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> Child:
         """A worker process, once it has announced itself."""
         before = self.workers()
-        process = subprocess.Popen(self.command, cwd=ROOT, env=self.environment())
+        process = nursery.start(self.command, env=self.environment())
         self.processes.append(process)
         eventually(lambda: self.workers() - before or process.poll() is not None, "a worker")
         assert process.poll() is None, f"the worker ended with {process.returncode}"

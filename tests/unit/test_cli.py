@@ -328,7 +328,7 @@ def test_without_the_extra_a_client_is_one_sentence_and_its_errors_are_there(nam
         "import sys, smoothcert; sys.modules['httpx2'] = None\n"
         "smoothcert.NoAnswerError, smoothcert.ImageError\n"
         f"try: smoothcert.{name}\n"
-        "except ImportError as error: print(error, isinstance(error, smoothcert.SmoothcertError))"
+        "except smoothcert.MissingExtraError as error: print(error, isinstance(error, smoothcert.SmoothcertError))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == f"smoothcert.{name} needs httpx2: pip install 'smoothcert[client]' True\n"

@@ -237,7 +237,7 @@ SHIPPED = "cifar10-resnet20-gaussian-0.25"
 
 def test_the_best_member_of_the_shipped_ensemble_is_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.commands.diagnose.load", lambda *names, **options: load(*names, **options).first_k(1))
-    code, printed = models("diagnose", SHIPPED, "--images", SHEET, "--select", "::8", "--json")
+    code, printed = models("diagnose", SHIPPED, "--data", SHEET, "--select", "::8", "--json")
     assert not code
     found = json.loads(printed)
     by_name = {finding["name"]: finding["value"] for finding in found["findings"]}
@@ -247,8 +247,8 @@ def test_the_best_member_of_the_shipped_ensemble_is_healthy(monkeypatch: pytest.
 
 
 def test_the_command_names_what_is_wrong_with_its_input(tmp_path: Path) -> None:
-    code, _ = models("diagnose", SHIPPED, "--images", SHEET, "--select", "200:")
+    code, _ = models("diagnose", SHIPPED, "--data", SHEET, "--select", "200:")
     assert "the selection '200:' has no images" in str(code)
     np.savez(tmp_path / "small.npz", images=np.zeros((2, 8, 8, 3), np.uint8), labels=np.array([0, 1]))
-    code, _ = models("diagnose", SHIPPED, "--images", tmp_path / "small.npz")
+    code, _ = models("diagnose", SHIPPED, "--data", tmp_path / "small.npz")
     assert "the images have shape (3, 8, 8), and cifar10-resnet20-gaussian-0.25 takes (3, 32, 32)" in str(code)

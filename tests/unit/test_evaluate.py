@@ -38,7 +38,7 @@ from smoothcert.evaluation import Judged
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, run
 from smoothcert.question import Question
-from tests.support import engines
+from tests.support import engines, nursery
 
 ROOT = Path(__file__).parents[2]
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -92,27 +92,29 @@ def test_the_table_has_a_row_for_each_setting(zoo: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("moments", [(0.3, 0.9), (0.6,)])
-def test_a_killed_run_goes_on_to_the_same_certificates(zoo: Path, tmp_path: Path, moments: tuple[float, ...]) -> None:
+def test_a_killed_run_goes_on_to_the_same_certificates(
+    zoo: Path, tmp_path: Path, moments: tuple[float, ...], benchmark: Benchmark
+) -> None:
     """Killed at several moments of the certifying; the seed is that of the first start."""
     out = tmp_path / "out"
     ledger = out / "fixed-k2.jsonl"
     fixed = ("--procedure", "fixed", "--n", 100)
     arguments = command(zoo, out, *fixed)
     for after in moments:
-        process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = nursery.start(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while not ledger.exists() and process.poll() is None:
             time.sleep(0.01)
         time.sleep(after)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    subprocess.run(arguments, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    assert benchmark(*arguments[3:])[0] == 0
     disturbed = lines(ledger)
     assert [line["image"] for line in disturbed[1:]] == list(range(0, 160, 20))
     # an undisturbed run with the same seed
     quiet = tmp_path / "quiet"
     quiet.mkdir()
     (quiet / ledger.name).write_text(json.dumps(disturbed[0]) + "\n")
-    subprocess.run(command(zoo, quiet, *fixed), check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    assert benchmark(*command(zoo, quiet, *fixed)[3:])[0] == 0
     assert lines(quiet / ledger.name) == disturbed
 
 
@@ -232,9 +234,8 @@ def test_several_processes_record_and_the_last_computes_nothing(
     common = (*common, "--procedure", "fixed")
     members = (*common, "--k", "1,2", "--alone")
     arguments = map(str, [*members, "--record", "--images", images])
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    recording = [sys.executable, "-m", "benchmarks", *arguments]
+    killed = nursery.start(recording, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not list(tapes.glob("*.tape")) and killed.poll() is None:
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)

@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 from smoothcert.procedures import Adaptive
 from tests.support.blocks import blocks
 from tests.support.certificates import certificate_of
+from tests.support.clean import CleanEnvironment
 
 ROOT = Path(__file__).parents[2]
 OURS = {"smoothcert", "models", "store", "workers", "app", "benchmarks"}
@@ -148,14 +148,16 @@ def test_importing_smoothcert_brings_in_nothing_heavy() -> None:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    pip(sys.executable, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
+    options = ("--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(folder))
+    command = [sys.executable, "-I", "-m", "pip", "wheel", *options, str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     (path,) = folder.glob("*.whl")
     return path
 
 
-def pip(python: str | Path, *arguments: str) -> None:
-    done = subprocess.run([python, "-I", "-m", "pip", *arguments, "--quiet"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+MOST_WHEEL_BYTES = 400_000
+"""The wheel is source code alone, 200 kB in version 0.2.0. Twice as much means that something else got into it."""
 
 
 def test_the_wheel_holds_smoothcert_alone(wheel: Path) -> None:
@@ -164,7 +166,9 @@ def test_the_wheel_holds_smoothcert_alone(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"smoothcert"}
     assert {"smoothcert/cli/app.py", "smoothcert/procedures/adaptive.py", "smoothcert/py.typed"} <= set(names)
     assert {"smoothcert/engine/smoothed.py", "smoothcert/noise/gaussian.py"} <= set(names)
-    assert wheel.stat().st_size < 250_000
+    code = {name for name in names if name.startswith("smoothcert/")}
+    assert {Path(name).suffix for name in code} == {".py", ".typed"}
+    assert wheel.stat().st_size < MOST_WHEEL_BYTES
 
 
 def test_the_wheel_names_its_dependencies_and_extras(wheel: Path) -> None:
@@ -176,39 +180,26 @@ def test_the_wheel_names_its_dependencies_and_extras(wheel: Path) -> None:
     assert set(re.findall(r"^Provides-Extra: (\w+)$", metadata, re.MULTILINE)) == {"torch", "client", "cli", "plot"}
 
 
-def environment(folder: Path) -> Path:
-    """The interpreter of a new environment."""
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    return folder / "venv" / "bin" / "python"
-
-
-def install(python: Path, *what: str) -> None:
-    pip(python, "install", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), *what)
-
-
-def ran(python: Path, script: str, folder: Path) -> str:
-    """What a script prints, far from our tree."""
-    done = subprocess.run([python, "-I", "-c", script], capture_output=True, text=True, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 REFUSED = """
 import smoothcert
 for name in ("Smoothed", "Client", "AsyncClient"):
     try:
         getattr(smoothcert, name)
-    except ImportError as error:
+    except smoothcert.MissingExtraError as error:
         print(error)
 """
+
+
+BASE = ("numpy", "pydantic", "scipy")
+"""What the wheel needs without any extra."""
 
 
 def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First without any extra, then with those of the command."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    python, before = environment(tmp_path), time.monotonic()
-    install(python, str(wheel))
-    print(f"the base wheel took {time.monotonic() - before:.0f} s to install")  # the load decides, so no assertion
+    clean = CleanEnvironment(tmp_path)
+    clean.provide(*BASE)
+    clean.install(str(wheel))
     (tmp_path / "certificate.json").write_text(certificate_of(Adaptive(), 0.9).to_json())
     script = (
         "import importlib.util as u, pathlib, smoothcert.plan\n"
@@ -217,24 +208,24 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path, mon
         "names = 'torch', 'httpx', 'httpx2', 'typer', 'rich', 'fastapi', 'rq', 'redis', 'models', 'app'\n"
         "print(bool(verify(Certificate.from_json(text))), [n for n in names if u.find_spec(n)])"
     )
-    assert ran(python, script, tmp_path) == "True []\n"
-    needs = ran(python, REFUSED, tmp_path).splitlines()
+    assert clean.ran(script) == "True []\n"
+    needs = clean.ran(REFUSED).splitlines()
     assert needs[0] == "smoothcert.Smoothed needs torch: pip install 'smoothcert[torch]'"
     assert len(needs) == 3
     assert all(
         re.fullmatch(r"smoothcert\.\w+ needs \w+: pip install 'smoothcert\[client\]'", each) for each in needs[1:]
     )
-    command = [python.with_name("smoothcert"), "plan", "--radius", "0.25", "--sigma", "0.25"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    command = ("plan", "--radius", "0.25", "--sigma", "0.25")
+    done = clean.command(*command)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert re.search(r"pip install 'smoothcert\[\S*cli\]'\n$", done.stderr), done.stderr
 
-    install(python, f"{wheel}[cli,client]")
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    clean.provide("httpx2", "rich", "typer")
+    clean.install(f"{wheel}[cli,client]")
+    done = clean.command(*command)
     assert "0.952864" in done.stdout, done.stderr
-    command = [*command, "--plot", "x.png"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    done = clean.command(*command, "--plot", "x.png")
     assert done.returncode == 1
     assert "pip install 'smoothcert[plot]'" in done.stderr
 
@@ -253,6 +244,15 @@ def test_the_extra_torch_certifies_a_model_in_a_clean_environment(
     monkeypatch.delenv("PYTHONPATH", raising=False)
     command, lines, output, *_ = blocks(ROOT / "README.md", ROOT)
     assert command.commands == [README_COMMAND]
-    python = environment(tmp_path)
-    install(python, f"{wheel}[torch]")
-    assert ran(python, lines.text + UNWANTED, tmp_path) == output.text + "[]\n"
+    clean = CleanEnvironment(tmp_path)
+    clean.provide(*BASE, "torch")
+    clean.install(f"{wheel}[torch]")
+    assert clean.ran(lines.text + UNWANTED) == output.text + "[]\n"
+
+
+def test_a_package_that_was_not_provided_is_not_installed(wheel: Path, tmp_path: Path) -> None:
+    """Otherwise the tests above would not see that the wheel needs more than it says."""
+    clean = CleanEnvironment(tmp_path)
+    clean.provide("numpy", "scipy")
+    with pytest.raises(AssertionError, match=r"smoothcert.*conflicting dependencies|No matching .* for pydantic"):
+        clean.install(str(wheel))

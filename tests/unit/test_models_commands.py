@@ -340,6 +340,7 @@ def test_add_takes_any_noise(tmp_path: Path) -> None:
     with known_blur():
         done = models("add", "one", file, "--noise", "test-blur:reach=0.5", "--zoo", tmp_path / "zoo")
         assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("one: 1 member, digest ")
         assert "noise test-blur, reach 0.5" in models("show", "--zoo", tmp_path / "zoo").stdout
     table = tomllib.loads((tmp_path / "zoo" / "one" / "ensemble.toml").read_text())
     assert table["noise"] == {"name": "test-blur", "reach": 0.5, "norm": "l1"}

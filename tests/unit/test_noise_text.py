@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
 
 from smoothcert.errors import DomainError
-from smoothcert.noise import Gaussian, parse_noise, resolve, stated
+from smoothcert.noise import NOISES, Gaussian, parse_noise, resolve, stated
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,9 @@ def test_a_whole_number_becomes_a_float() -> None:
         ("gaussian:sigma=1,norm=l1", "gaussian.norm: .*, got 'l1'"),
         ("gaussian:sigma=1,tau=2", "gaussian.tau: there is no such field, got 2"),
         ('{"name": "gaussian"', "is not valid JSON"),
+        ('{"name": "gaussian", "sigma": 1, "sigma": 2}', "is not valid JSON: .*sigma"),
+        ('{"name": null}', "must be one of 'gaussian'.*, got None"),
+        ('{"name": []}', r"must be one of 'gaussian'.*, got \[\]"),
         ('{"x":' * 100_000, "is not valid JSON"),
         ('{"sigma": 0.25}', "must have the field 'name', got {'sigma': 0.25}"),
     ],
@@ -75,6 +78,24 @@ class Rounded(Gaussian):
 
 def test_a_noise_derived_from_gaussian_noise_is_not_gaussian_noise() -> None:
     assert stated(Rounded(0.25)) == {"noise": {"name": "rounded", "norm": "l2", "sigma": 0.25}}
+
+
+class Nameless:
+    pass
+
+
+class Freely:
+    name: str
+
+
+class TwoNames:
+    name: Literal["a", "b"]
+
+
+@pytest.mark.parametrize("kind", [Nameless, Freely, TwoNames, Gaussian(0.25), "gaussian"])
+def test_a_type_without_one_name_cannot_be_a_noise(kind: Any) -> None:
+    with pytest.raises(DomainError, match=r"a noise must be a class with a field `name: Literal.*; got .*"):
+        NOISES.add(kind)
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])

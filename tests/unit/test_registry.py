@@ -369,11 +369,22 @@ def test_a_name_is_taken_once_and_a_file_must_be_there(zoo: Path, tmp_path: Path
         add("other", [tmp_path / "nothing.pt"], PROPERTIES, zoo=zoo)
 
 
+def test_what_cannot_be_added_is_named_by_its_own_path_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "member.pt"
+    file.write_bytes(scripted(tiny(0).eval()))
+    properties = replace(PROPERTIES, architecture="torchscript", input_shape=(3, 4, 4))
+    with pytest.raises(MemberError) as refused:
+        add("one", [file], properties, zoo=tmp_path / "zoo")
+    assert str(refused.value).startswith(f"{file}: member one/member.pt cannot take images of shape (256, 3, 4, 4): ")
+    assert "\n" not in str(refused.value)
+    assert ".adding-" not in str(refused.value)
+
+
 def test_the_same_member_twice_is_refused(tmp_path: Path) -> None:
     first = weights_file(tmp_path, 0)
     copy = tmp_path / "copy.safetensors"
     copy.write_bytes(first.read_bytes())
-    with pytest.raises(MemberError, match="the same member twice"):
+    with pytest.raises(MemberError, match="the same member twice: members 1 and 2 have the digest"):
         add("pair", [first, copy], PROPERTIES, zoo=tmp_path / "zoo")
 
 

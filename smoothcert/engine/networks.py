@@ -1,0 +1,309 @@
+"""The models that a user hands to `Smoothed`: copied, checked, and made into an ensemble.
+
+Copies are made at once, so that training a model further changes nothing. The ensemble is built when the first images
+come, because only then the shape of the input and the number of channels are known.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from smoothcert.engine.batches import as_float
+from smoothcert.engine.ensemble import (
+    Ensemble,
+    Identity,
+    Member,
+    check_classes,
+    check_consensus,
+    network_digest,
+    repeated,
+)
+from smoothcert.engine.errors import DeviceError, MemberError, NormalisationError, reason
+from smoothcert.engine.form import Form, prepare
+from smoothcert.engine.normalisation import Normalisation, normalised
+from smoothcert.engine.outputs import LogitsOf, are_probabilities, count_classes, first_output
+from smoothcert.engine.voting import require_unweighted
+from smoothcert.engine.warning import warn
+from smoothcert.errors import require_count
+from smoothcert.noise import Noise
+
+IN_MEMORY = "in-memory"
+"""The name of an ensemble that has no files, and the prefix of its members' architectures."""
+PROBE = 16
+"""The most images of the first batch that are run to see what the models return."""
+PLAIN_ROWS = 64
+"""The most images that a model in its plain form takes at a time."""
+
+Classes = Sequence[str] | int | None
+PerChannel = float | Sequence[float] | None
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Copies of the models on one device, and how they are to become an ensemble."""
+
+    copies: tuple[nn.Module, ...]
+    device: torch.device
+    in_train_mode: bool
+    """Whether a model came in train mode; the copies are in eval mode."""
+    noise: Noise
+    classes: Classes
+    mean: PerChannel
+    std: PerChannel
+    voting: str
+    consensus: int | None
+    batch: int
+
+    @classmethod
+    def of(
+        cls,
+        models: nn.Module | Sequence[nn.Module],
+        noise: Noise,
+        *,
+        classes: Classes,
+        mean: PerChannel,
+        std: PerChannel,
+        voting: str,
+        consensus: int | None,
+        device: str | torch.device | None,
+        batch: int,
+    ) -> Networks:
+        """Copies of these models; an EngineError or DomainError names the argument that is wrong."""
+        given = _modules(models)
+        require_count("batch", batch)
+        require_unweighted(voting)
+        check_consensus(consensus, members=len(given))
+        _check_class_names(classes)
+        if (mean is None) != (std is None):
+            raise NormalisationError(f"mean and std belong together, got mean {mean!r} and std {std!r}")
+        place = _device(given, device)
+        in_train_mode = any(_in_train_mode(network) for network in given)
+        copies = tuple(_copy(network, place) for network in given)
+        if in_train_mode:
+            warn("the model is in train mode; Smoothed runs a copy of it in eval mode, without dropout and with the "
+                 "running statistics of batch norm")  # fmt: skip
+        elsewhere = sorted({str(other) for other in map(_place, given) if not _same(other, place)})
+        if elsewhere:
+            warn(f"a model is on {', '.join(elsewhere)}; Smoothed runs a copy of it on {place}")
+        return cls(copies, place, in_train_mode, noise, classes, mean, std, voting, consensus, batch)
+
+    @property
+    def names(self) -> list[str]:
+        return [type(network).__qualname__ for network in self.copies]
+
+    def ensemble(self, images: Tensor) -> Ensemble:
+        """The ensemble for images [N, C, H, W] of this shape, in its fastest form."""
+        shape, probe = image_shape(images), self._probe(images)
+        readied = self._readied(probe)
+        classes = self._class_names(readied)
+        members = tuple(
+            network.member(
+                prepare(
+                    network.module,
+                    name=network.name,
+                    classes=len(classes),
+                    input_shape=shape,
+                    batch=self.batch,
+                    device=str(self.device),
+                )
+            )
+            for network in readied
+        )
+        ensemble = self._assembled(members, classes, shape)
+        if are_probabilities(ensemble.logits(probe)):
+            self._warn_of_probabilities()
+        return ensemble
+
+    def plain(self, images: Tensor) -> Ensemble:
+        """The ensemble without the checks and optimisations of `prepare`, which a model to be diagnosed may fail."""
+        shape, probe = image_shape(images), self._probe(images)
+        try:
+            readied = self._readied(probe)
+        except MemberError as error:
+            if self.mean is not None:
+                raise
+            try:
+                readied = self._readied(probe.permute(0, 2, 3, 1))
+            except MemberError:
+                raise error from None  # the images in their own layout say more
+        rows = min(self.batch, PLAIN_ROWS)
+        members = tuple(
+            network.member(Form(network.module.to(self.device), "plain", (rows, *shape), self.device, torch.float32))
+            for network in readied
+        )
+        return self._assembled(members, self._class_names(readied), shape)
+
+    def _probe(self, images: Tensor) -> Tensor:
+        return as_float(images[:PROBE]).to(self.device)
+
+    def _readied(self, probe: Tensor) -> list[_Readied]:
+        normalisation = self._normalisation(probe.shape[1])
+        return [_Readied.of(network, normalisation, probe) for network in self.copies]
+
+    def _normalisation(self, channels: int) -> Normalisation | None:
+        if self.mean is None or self.std is None:
+            return None
+        mean, std = (_per_channel(name, value, channels) for name, value in (("mean", self.mean), ("std", self.std)))
+        return Normalisation(mean, std)
+
+    def _assembled(
+        self, members: tuple[Member, ...], classes: tuple[str, ...], shape: tuple[int, int, int]
+    ) -> Ensemble:
+        if places := repeated([member.digest for member in members]):
+            raise MemberError(
+                f"models {' and '.join(map(str, places))} are the same member: they have equal weights and classes of "
+                f"the same names. Leave one out, or, if their code differs, give their classes different names"
+            )
+        named = not (self.classes is None or isinstance(self.classes, int))
+        return Ensemble(IN_MEMORY, members, classes, shape, self.noise, self.voting, self.consensus, named=named)
+
+    def _class_names(self, readied: Sequence[_Readied]) -> tuple[str, ...]:
+        """The given names, or the numbers 0, 1, ... as text; all models must agree on how many there are."""
+        counts = [network.classes for network in readied]
+        if len(set(counts)) > 1:
+            raise MemberError(f"the models tell {', '.join(map(str, counts))} classes apart; all must have the same")
+        names = counts[0] if self.classes is None else self.classes
+        names = [str(i) for i in range(names)] if isinstance(names, int) else names
+        if len(names) != counts[0]:
+            raise MemberError(f"there are {len(names)} classes, and the model returns {counts[0]} logits")
+        return tuple(names)
+
+    def _warn_of_probabilities(self) -> None:
+        effect = (
+            "this does not change the classes of a single model"
+            if len(self.copies) == 1
+            else f"{self.voting} voting then combines probabilities where it expects logits"
+        )
+        if self.voting != "hard":
+            warn(
+                f"the model returns probabilities: its rows are non-negative and sum to 1. Return logits, without the "
+                f"softmax; {effect}"
+            )
+
+
+@dataclass(frozen=True)
+class _Readied:
+    """A copy of a user's model, ready to be a member."""
+
+    name: str
+    inner: nn.Module
+    module: nn.Module
+    """`inner` behind its normalisation, with the logits unwrapped."""
+    normalisation: Normalisation | None
+    classes: int
+
+    @classmethod
+    def of(cls, network: nn.Module, normalisation: Normalisation | None, probe: Tensor) -> _Readied:
+        module = normalised(network, normalisation).to(probe.device)
+        name = type(network).__qualname__
+        try:
+            output = first_output(module, probe, name=name)
+        except MemberError as error:
+            raise MemberError(f"{error}{_precision_hint(network)}") from error.__cause__
+        classes = count_classes(output, rows=len(probe), name=name)
+        plain = isinstance(output, Tensor)
+        return cls(name, network, module if plain else LogitsOf(module), normalisation, classes)
+
+    def member(self, form: Form) -> Member:
+        identity = Identity(f"{IN_MEMORY}:{self.name}", network_digest(self.inner), self.normalisation)
+        return Member(self.name, identity, self.module, form)
+
+
+def image_shape(images: Tensor) -> tuple[int, int, int]:
+    """The shape [C, H, W] of each image of a batch."""
+    _, channels, height, width = images.shape
+    return channels, height, width
+
+
+def _modules(models: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
+    networks: list[Any] = [*models] if isinstance(models, list | tuple | nn.ModuleList) else [models]
+    if not networks:
+        raise MemberError("there are no models: the list is empty")
+    for network in networks:
+        if not isinstance(network, nn.Module):
+            raise MemberError(f"a model must be a torch.nn.Module, got {type(network).__qualname__}")
+    return networks
+
+
+def _copy(network: nn.Module, device: torch.device) -> nn.Module:
+    try:
+        return copy.deepcopy(network).eval().to(device)
+    except Exception as error:  # whatever a foreign network raises
+        raise MemberError(f"{type(network).__qualname__} cannot be copied to {device}: {reason(error)}") from error
+
+
+def _check_class_names(classes: Classes) -> None:
+    if classes is None:
+        return
+    if isinstance(classes, int):
+        require_count("classes", classes, least=2)
+    elif not isinstance(classes, list | tuple) or not all(isinstance(name, str) for name in classes):
+        raise MemberError(f"classes must be a list of names or their number, got {classes!r}")
+    else:
+        check_classes(classes)
+
+
+def _per_channel(name: str, value: float | Sequence[float], channels: int) -> tuple[float, ...]:
+    try:
+        numbers = np.asarray(value, dtype=np.float64)  # also a tensor of shape [C, 1, 1], and numpy's numbers
+    except (TypeError, ValueError) as error:
+        raise NormalisationError(f"{name} must be a number or one number per channel, got {value!r}") from error
+    found = tuple(numbers.reshape(-1).tolist())
+    if numbers.ndim == 0:
+        return found * channels
+    if len(found) != channels:
+        raise NormalisationError(f"{name} has {len(found)} numbers, and the images have {channels} channels")
+    return found
+
+
+def _precision_hint(network: nn.Module) -> str:
+    """What to do about a model that was made for other numbers than float32; empty where that is not the trouble."""
+    tensors = (*network.parameters(), *network.buffers())
+    others = {str(tensor.dtype) for tensor in tensors if tensor.is_floating_point() and tensor.dtype != torch.float32}
+    if not others:
+        return ""
+    return f". It has weights of {', '.join(sorted(others))}, and images come as torch.float32: pass model.float()"
+
+
+def _place(network: nn.Module) -> torch.device | None:
+    """The device of the first tensor of a network; None where it has none."""
+    for tensor in (*network.parameters(), *network.buffers()):
+        return tensor.device
+    return None
+
+
+def _device(networks: Sequence[nn.Module], device: str | torch.device | None) -> torch.device:
+    """The given device, or that of the first model; DeviceError where it cannot be used."""
+    if device is None:
+        places = [place for network in networks if (place := _place(network)) is not None]
+        chosen = places[0] if places else torch.device("cpu")
+    else:
+        try:
+            chosen = torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise DeviceError(f"device must be a name such as cpu or cuda:0, got {device!r}") from error
+    if chosen.type == "meta":
+        raise DeviceError("the model is on the device meta, where tensors have no values: load its weights first")
+    try:
+        torch.empty(1, device=chosen).cpu()
+    except Exception as error:  # torch raises RuntimeError, AssertionError and others, by device
+        raise DeviceError(f"the device {str(chosen)!r} cannot be used here: {error}") from error
+    return chosen
+
+
+def _same(place: torch.device | None, device: torch.device) -> bool:
+    """Whether two names mean one device; cuda without an index is any of them."""
+    if place is None or place == device:
+        return True
+    return place.type == device.type and None in (place.index, device.index)
+
+
+def _in_train_mode(network: nn.Module) -> bool:
+    return any(getattr(module, "training", False) for module in network.modules())

@@ -1,0 +1,172 @@
+"""What `Smoothed` refuses, each with a sentence that says what was seen and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from smoothcert.engine.errors import (
+    MemberError,
+    NormalisationError,
+    PixelsError,
+    StreamError,
+    VotingError,
+)
+from smoothcert.engine.smoothed import Smoothed
+from smoothcert.errors import DomainError, SmoothcertError
+from tests.support.smoothed import NOISE, QUICK, SHAPE, Constant, images, patches
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"noise": 0.25}, DomainError, "noise must be a noise such as Gaussian(0.25), got 0.25"),
+        ({"models": "resnet"}, MemberError, "a model must be a torch.nn.Module, got str"),
+        ({"models": []}, MemberError, "there are no models"),
+        ({"consensus": 2}, VotingError, "consensus K = 2 is not in 1..1"),
+        ({"consensus": 0}, VotingError, "consensus K = 0 is not in 1..1"),
+        ({"voting": "loud"}, VotingError, "voting must be one of soft, softmax, hard; got 'loud'"),
+        ({"voting": "weighted"}, VotingError, "voting must be one of soft, softmax, hard; got 'weighted'"),
+        ({"voting": ["soft"]}, VotingError, "voting must be one of soft, softmax, hard; got ['soft']"),
+        ({"classes": 1}, DomainError, "classes must be from 2 to"),
+        ({"classes": "cat"}, MemberError, "classes must be a list of names or their number, got 'cat'"),
+        ({"classes": ["cat", "cat"]}, MemberError, "two or more different names"),
+        ({"mean": 0.5}, NormalisationError, "mean and std belong together, got mean 0.5 and std None"),
+        ({"batch": 0}, DomainError, "batch must be from 1 to"),
+    ],
+)
+def test_bad_options_are_sentences(options: dict[str, Any], error: type[SmoothcertError], message: str) -> None:
+    given = {"models": patches(), "noise": NOISE, **options}
+    with pytest.raises(error, match=re.escape(message)):
+        Smoothed(given.pop("models"), given.pop("noise"), **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"classes": 3}, MemberError, "there are 3 classes, and the model returns 4 logits"),
+        ({"mean": [0.5] * 2, "std": 1.0}, NormalisationError, "mean has 2 numbers, and the images have 3 channels"),
+        ({"mean": 0.5, "std": 0.0}, NormalisationError, "every std positive"),
+    ],
+)
+def test_options_that_do_not_fit_the_images_are_sentences(
+    options: dict[str, Any], error: type[SmoothcertError], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        Smoothed(patches(), NOISE, **options).predict(images(1)[0])
+
+
+def test_models_must_agree_on_the_classes() -> None:
+    with pytest.raises(MemberError, match="the models tell 4, 3 classes apart"):
+        Smoothed([patches(), Constant().eval()], NOISE).predict(images(1)[0])
+
+
+def imagenet(batch: Tensor) -> Tensor:
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    return (batch - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (torch.rand(2, *SHAPE) * 255, "they must lie in [0, 1]: divide them by 255, or pass them as uint8"),
+        (imagenet(torch.rand(20, *SHAPE)), "They look normalised with mean (0.485, 0.456, 0.406)"),
+        (torch.randn(2, *SHAPE) * 9, "leave the normalisation out of the loader and pass it to Smoothed as mean="),
+        (torch.rand(4, 4), "images must have the shape [N, C, H, W] or [C, H, W], got (4, 4)"),
+        (torch.rand(0, *SHAPE), "there are no images"),
+        ([], "there are no images"),
+        ([torch.rand(3, 4, 4), torch.rand(3, 4, 5)], "the images have different shapes: (3, 4, 4), (3, 4, 5)"),
+        ("ship.png", "images must be tensors or numpy arrays in the order C, H, W, got builtins.str"),
+        (torch.full(SHAPE, torch.nan), "not finite"),
+        (torch.zeros(SHAPE, dtype=torch.int64), "dtype torch.int64"),
+        (np.zeros(SHAPE, dtype=np.longdouble), "the images have the numpy dtype float128; it must be uint8, or"),
+        (np.full(SHAPE, "a"), "the images have the numpy dtype <U1"),
+        (np.zeros(SHAPE, dtype=object), "the images have the numpy dtype object"),
+    ],
+)
+def test_bad_images_are_sentences(smoothed: Smoothed, given: Any, message: str) -> None:
+    with pytest.raises(PixelsError, match=re.escape(message)):
+        smoothed.certify(given, 0.1, procedure=QUICK)
+
+
+def test_images_of_another_shape_are_refused(smoothed: Smoothed) -> None:
+    smoothed.predict(images(1)[0], n=10)
+    with pytest.raises(PixelsError, match=re.escape("have shape (3, 5, 5), and the first ones had (3, 4, 4)")):
+        smoothed.predict(torch.rand(3, 5, 5), n=10)
+
+
+def test_images_that_the_model_cannot_take_are_named(smoothed: Smoothed) -> None:
+    with pytest.raises(MemberError, match=re.escape("Patches cannot take images of shape (1, 1, 9, 9)")):
+        smoothed.predict(torch.rand(1, 9, 9), n=10)
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({"radius": 9}, "radius 9 is beyond the largest provable one, 0.969465; no number of samples would be enough"),
+        ({"radius": 1}, "radius 1 is beyond the largest provable one, 0.969465; it would take a last stage of"),
+        ({"radius": -1}, "radius must be zero or more and finite, got -1"),
+        (
+            {"radius": 0.1, "procedure": "fixed"},
+            "the fixed procedure proves the largest radius it can: leave the radius",
+        ),
+        ({"procedure": "sequential"}, "the sequential procedure needs a target radius"),
+        (
+            {"radius": 0.1, "procedure": "lucky"},
+            "procedure: must be one of 'fixed', 'adaptive', 'sequential', got 'lucky'",
+        ),
+        ({"radius": 0.1, "procedure": {"name": None}}, "'sequential', got None"),
+        ({"radius": 0.1, "procedure": {"name": []}}, "'sequential', got []"),
+        ({"radius": 0.1, "procedure": {}}, "procedure: must have the field 'name', got {}"),
+        ({"radius": 0.1, "procedure": {"name": "sequential", "max_samples": 0}}, "max_samples"),
+        ({"radius": 0.1, "alpha": 2}, "alpha must lie strictly between 0 and 1, got 2"),
+    ],
+)
+def test_questions_without_an_answer_are_sentences(smoothed: Smoothed, question: dict[str, Any], message: str) -> None:
+    with pytest.raises(DomainError, match=re.escape(message)):
+        smoothed.certify(images(1)[0], **question)
+    with pytest.raises(DomainError, match=re.escape(message)):
+        smoothed.certify_many(images(1), **question)  # before the first certificate is taken
+
+
+def test_a_seed_must_be_text(smoothed: Smoothed) -> None:
+    with pytest.raises(StreamError, match="a seed must be 1 to 256 printable ASCII characters"):
+        smoothed.certify(images(1)[0], 0.1, procedure=QUICK, seed="")
+
+
+@pytest.mark.parametrize(
+    ("loader", "message"),
+    [
+        ([{"pixel_values": 1, "label": 2}], "it yields dict with the keys 'pixel_values', 'label': use ((batch[key]"),
+        (["a.png"], "it yields str"),
+        ([(torch.rand(1, *SHAPE), [0], "a.png")], "it yields tuple of Tensor, list, str"),
+        ([torch.rand(1, *SHAPE)], "it yields a Tensor without labels"),
+        (7, "images must come from a loader or another iterable, got int"),
+        ([], "the loader yields no images; a generator that was read before is empty"),
+        ([(torch.rand(2, *SHAPE), [0])], "there are 1 labels for 2 images"),
+        ([(torch.rand(2, *SHAPE), [0, 4])], "a label must be a class index from 0 to 3, got 4"),
+        ([(torch.rand(2, *SHAPE), torch.eye(4)[:2])], "a label must be a class index from 0 to 3, got [1.0, 0.0"),
+        ([(torch.rand(2, *SHAPE), ["cat", "dog"])], "a label must be a class index from 0 to 3, got 'cat'"),
+        ([(torch.rand(1, *SHAPE), None)], "labels must be a sequence of class indices, got NoneType"),
+    ],
+)
+def test_loaders_of_something_else_are_sentences(smoothed: Smoothed, loader: Any, message: str) -> None:
+    with pytest.raises(DomainError, match=re.escape(message)):
+        smoothed.evaluate(loader, 0.1, procedure=QUICK)
+
+
+def test_many_images_come_with_or_without_labels_and_in_no_other_form(smoothed: Smoothed) -> None:
+    with pytest.raises(DomainError, match=re.escape("the loader must yield images or pairs (images, labels)")):
+        list(smoothed.certify_many([{"pixel_values": 1}], 0.1, procedure=QUICK))
+    pairs = [(torch.rand(2, *SHAPE), np.array([0, 1]))]
+    assert len(list(smoothed.certify_many(pairs, 0.1, procedure=QUICK))) == 2
+
+
+def test_a_keyword_that_there_is_not_is_named(smoothed: Smoothed) -> None:
+    with pytest.raises(TypeError, match="there is no keyword 'gamma'; a question has the keywords radius, procedure"):
+        smoothed.certify(images(1)[0], 0.1, gamma=1)  # type: ignore[call-arg]
