@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,65 @@ LEVEL = 230
 VALUES = math.prod(SHAPE)
 
 
+Change = npt.NDArray[np.int64]
+
+
+def canvases(opened: Visit) -> list[Change]:
+    """The pixels of the pictures of each change, true and amplified, without opacity, less the image's."""
+    opened.page.wait_for_function(
+        """() => [...document.querySelectorAll(".changes canvas")].every((each) =>
+             each.getContext("2d").getImageData(0, 0, 1, 1).data[3] === 255)"""
+    )
+    seen = opened.page.evaluate(
+        """() => [...document.querySelectorAll(".changes li")].map((each) =>
+             [...each.querySelectorAll("canvas")].map((canvas) =>
+               [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]))"""
+    )
+    return [np.array(each).reshape(len(each), *SHAPE[1:], 4)[..., :3] - LEVEL for each in seen]
+
+
+def moved_everywhere(changes: list[Change]) -> None:
+    """In l-infinity, every value moves by the radius; what cannot be seen is amplified."""
+    mixed, lighter = changes
+    assert set(np.unique(mixed[0])) == {-1, 1}, "255 * 0.004, rounded to pixels"
+    assert set(np.unique(lighter[0])) == {1}
+    assert np.abs(mixed[1]).max() >= 24
+
+
+def moved_on_few_values(changes: list[Change]) -> None:
+    """In l1, the changes of few values add up to the radius; what can be seen is not amplified."""
+    for each, count in zip(changes, (1, 16), strict=True):
+        assert np.count_nonzero(each[0]) == count
+        assert np.abs(each[0]).sum() == pytest.approx(0.25 * 255, abs=0.5 * count)
+    assert [len(each) for each in changes] == [1, 2]
+
+
+def of_length(radius: float) -> Callable[[list[Change]], None]:
+    """In l2, changes of all values, of a patch and of one value have the length of the radius."""
+
+    def check(changes: list[Change]) -> None:
+        for each, count in zip(changes, (VALUES, 4 * 4 * 3, 1), strict=True):
+            assert np.count_nonzero(each[0]) in {count, 0}, "a change below half a level cannot be drawn"
+            length = math.sqrt((each[0] ** 2).sum())
+            assert length == pytest.approx(radius * 255, abs=0.5 * math.sqrt(count))
+
+    return check
+
+
+def replaced(radius: int, *, grey_image: bool) -> Callable[[list[Change]], None]:
+    """In l0, as many values as the radius says go to the other end of the scale; one channel stays grey."""
+
+    def check(changes: list[Change]) -> None:
+        assert len(changes) == (1 if radius == 1 else 2)
+        for (each,) in changes:
+            values = each[..., :1] if grey_image else each
+            assert np.count_nonzero(values) == radius
+            assert set(np.unique(values)) == {0, -LEVEL}
+            assert not grey_image or np.array_equal(each, np.repeat(values, 3, axis=-1))
+
+    return check
+
+
 @dataclass(frozen=True)
 class Asked:
     """A question, and what the answer must say."""
@@ -35,6 +95,7 @@ class Asked:
     symbols: str
     implied: str
     ball: str
+    pictures: Callable[[list[Change]], None]
 
 
 ASKED = [
@@ -46,6 +107,7 @@ ASKED = [
         "at every image x′ with ‖x′ − x‖₂ < 0.02.",
         "whose absolute changes add up to less than 0.02, or that changes each value by less than 0.001443.",
         "circle.ball-edge",
+        of_length(0.02),
     ),
     Asked(
         "trivial",
@@ -55,6 +117,7 @@ ASKED = [
         "at every 8-bit image x′ with ‖x′ − x‖₂ < 0.06; in bytes a, Σ\u00a0(a′ᵢ − aᵢ)² < (255 · 0.06)².",
         "whose absolute changes add up to less than 0.06, or that changes each value by less than 0.00433.",
         "circle.ball-edge",
+        of_length(0.06),
     ),
     Asked(
         "trivial",
@@ -64,6 +127,7 @@ ASKED = [
         "at every image x′ with |x′ᵢ − xᵢ| < 0.004 for all i, which is less than 1.02 of 255 levels.",
         "of Euclidean length below 0.055425, or whose absolute changes add up to less than 0.055425.",
         "path.ball-edge[d^='M-1-1']",
+        moved_everywhere,
     ),
     Asked(
         "with-uniform",
@@ -73,6 +137,7 @@ ASKED = [
         "at every 8-bit image x′ with ‖x′ − x‖₁ < 0.25; in bytes a, Σ\u00a0|a′ᵢ − aᵢ| < 255 · 0.25.",
         "of Euclidean length below 0.031372.",
         "path.ball-edge[d^='M0-1']",
+        moved_on_few_values,
     ),
     Asked(
         "with-replacement",
@@ -82,6 +147,7 @@ ASKED = [
         "that differs from x in at most 1 value, whatever it becomes. A value is one channel of one pixel.",
         "",
         "rect.mark",
+        replaced(1, grey_image=False),
     ),
     Asked(
         "with-replacement-grey",
@@ -91,6 +157,7 @@ ASKED = [
         "that differs from x in at most 3 values, whatever they become. A value is the grey of one pixel.",
         "",
         "rect.mark",
+        replaced(3, grey_image=True),
     ),
 ]
 
@@ -132,69 +199,7 @@ def test_a_certificate_is_told_and_pictured_in_its_norm(visit: Open, service: Pa
     if certificate["noise"]["norm"] == "l0":
         assert "pixels" not in opened.text("#answer"), "a pixel may have three values"
     assert opened.overflow() == 0
-
-
-def canvases(opened: Visit) -> list[npt.NDArray[np.int64]]:
-    """The pixels of the pictures of the first three changes, without opacity, less the image's."""
-    opened.page.wait_for_function(
-        """() => [...document.querySelectorAll(".changes canvas")].every((each) =>
-             each.getContext("2d").getImageData(0, 0, 1, 1).data[3] === 255)"""
-    )
-    seen = opened.page.evaluate(
-        """() => [...document.querySelectorAll(".changes li")].map((each) =>
-             [...each.querySelectorAll("canvas")].map((canvas) =>
-               [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]))"""
-    )
-    return [np.array(each).reshape(len(each), *SHAPE[1:], 4)[..., :3] - LEVEL for each in seen]
-
-
-def asked_in(noise: str, ensemble: str) -> Asked:
-    (found,) = [each for each in ASKED if (each.noise, each.ensemble) == (noise, ensemble)]
-    return found
-
-
-def test_a_change_in_l_infinity_moves_every_value_by_the_radius(visit: Open, service: PageService) -> None:
-    opened = certified(visit, service, asked_in("gaussian-linf", "trivial"))
-    mixed, lighter = canvases(opened)
-    step = round(0.004 * 255)
-    assert set(np.unique(mixed[0])) == {-step, step}
-    assert set(np.unique(lighter[0])) == {step}
-    times = int(opened.text(".changes .times").removeprefix("× "))
-    assert np.unique(np.abs(mixed[1])).max() == min(round(times * 0.004 * 255), LEVEL)
-    assert times * step >= 24, "it can be seen"
-
-
-def test_a_change_in_l1_is_on_few_values(visit: Open, service: PageService) -> None:
-    opened = certified(visit, service, asked_in("uniform", "with-uniform"))
-    one, few = canvases(opened)
-    levels = 0.25 * 255
-    assert np.count_nonzero(one[0]) == 1
-    assert np.abs(one[0]).sum() == pytest.approx(levels, abs=0.5)
-    assert np.count_nonzero(few[0]) == 16
-    assert np.abs(few[0]).sum() == pytest.approx(levels, abs=0.5 * 16)
-    assert len(one) == 1, "a change that can be seen is not amplified"
-
-
-def test_a_change_in_l2_has_the_length_of_the_radius(visit: Open, service: PageService) -> None:
-    opened = certified(visit, service, asked_in("rounded-gaussian", "trivial"))
-    every, patch, one = canvases(opened)
-    assert [np.count_nonzero(each[0]) for each in (every, patch, one)] == [VALUES, 4 * 4 * 3, 1]
-    for each in (every, patch, one):
-        rounding = 0.5 * math.sqrt(np.count_nonzero(each[0]))
-        assert math.sqrt((each[0] ** 2).sum()) == pytest.approx(0.06 * 255, abs=rounding)
-
-
-@pytest.mark.parametrize(("ensemble", "radius"), [("with-replacement", 1), ("with-replacement-grey", 3)])
-def test_a_change_in_l0_replaces_as_many_values(visit: Open, service: PageService, ensemble: str, radius: int) -> None:
-    opened = certified(visit, service, asked_in("replacement", ensemble))
-    shown = canvases(opened)
-    assert len(shown) == (1 if radius == 1 else 2)
-    for (each,) in shown:
-        values = each if OTHERS[ensemble][1][0] == 3 else each[..., :1]
-        assert np.count_nonzero(values) == radius
-        assert set(np.unique(values)) == {0, -LEVEL}
-        if values is not each:
-            assert np.array_equal(each, np.repeat(values, 3, axis=-1)), "one channel stays grey"
+    asked.pictures(canvases(opened))
 
 
 def test_the_form_offers_the_noises_that_suit_the_ensemble(visit: Open, service: PageService) -> None:
