@@ -89,7 +89,7 @@ def plan(
         supremum=None if math.isinf(noise.supremum) else noise.supremum,
         samples_needed=needed,
         fewest_samples=_fewest(boundaries, procedure.n0) if boundaries and feasible else None,
-        most_samples=procedure.n0 + procedure.most_samples,
+        most_samples=noise.outcomes or procedure.n0 + procedure.most_samples,
         boundaries=boundaries,
     )
 

@@ -15,7 +15,7 @@ import torch
 
 from models.addition import Addition, add
 from smoothcert.certificate import Certificate
-from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Uniform
+from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Splitting, Uniform
 from smoothcert.request import CertificationRequest
 from smoothcert.seeds import commitment, service_seed
 from smoothcert.verification import verify
@@ -29,6 +29,7 @@ ENSEMBLES: dict[str, Noise] = {
     "gaussian": Gaussian(0.1),
     "uniform": Uniform(0.5),
     "replacement": Replacement(0.8, 256),
+    "splitting": Splitting(0.5),
 }
 LIGHT = np.full(SHAPE, 230, np.uint8)
 
@@ -82,6 +83,20 @@ def test_a_certificate_of_every_noise_verifies_and_replays(
     assert client.post("/v1/verify", json=text).json()["consistent"] is True
     again = replay(certificate, torch.from_numpy(LIGHT), zoo=zoo, allowed_imports=frozenset({ALLOWED}))
     assert again.differences == ()
+
+
+def test_a_certificate_without_chance_has_no_alpha_verifies_and_replays(client: httpx2.Client, zoo: Path) -> None:
+    answer = post(client, "splitting", procedure="exact")
+    assert answer.status_code == 200, answer.text
+    (text,) = answer.json()["certificates"]
+    assert (text["decision"], text["class_name"], text["alpha"], text["samples"]) == ("certified", "light", None, 255)
+    assert text["radius"] > 0.4
+    certificate = Certificate.from_json(json.dumps(text))
+    assert client.post("/v1/verify", json=text).json()["looks"][0]["p_interval"] == [1.0, 1.0]
+    again = replay(certificate, torch.from_numpy(LIGHT), zoo=zoo, allowed_imports=frozenset({ALLOWED}))
+    assert again.differences == ()
+    plan = client.post("/v1/plan", json={"ensemble": "splitting", "procedure": "exact"}).json()
+    assert (plan["feasible"], plan["most_samples"], plan["largest_radius"]) == (True, 255, 0.498040)
 
 
 def test_a_request_without_a_noise_gets_that_of_the_ensemble(client: httpx2.Client) -> None:
@@ -139,10 +154,12 @@ def test_a_plan_refuses_a_radius_that_the_noise_cannot_have(client: httpx2.Clien
 def test_an_ensemble_names_the_noises_that_suit_it(client: httpx2.Client) -> None:
     served = {each["name"]: each["noises"] for each in client.get("/v1/ensembles").json()["data"]}
     asked = {name: [noise.parameters() for ensemble, noise, _ in ASKED if ensemble == name] for name in ENSEMBLES}
+    asked["splitting"] = [ENSEMBLES["splitting"].parameters()]
     assert served == asked
     for ensemble, noises in served.items():
         for noise in noises:
-            assert client.post("/v1/plan", json={"ensemble": ensemble, "noise": noise, "radius": 0}).status_code == 200
+            asked_for = {"procedure": "exact"} if ensemble == "splitting" else {"radius": 0}
+            assert client.post("/v1/plan", json={"ensemble": ensemble, "noise": noise, **asked_for}).status_code == 200
 
 
 def test_a_verification_says_what_follows_in_other_norms(client: httpx2.Client) -> None:
@@ -175,6 +192,8 @@ FLOATS = np.full(SHAPE, 0.9001, np.float32)
             "keep must lie strictly between 1/levels = 0.5 and 1, got 0.5",
         ),
         ("gaussian", {"radius": 0.1, "noise": {"name": "uniform", "reach": 0.5}}, "noise_mismatch", "trained for"),
+        ("splitting", {"radius": 0.1}, "invalid_request", "ask for the procedure exact"),
+        ("gaussian", {"procedure": "exact"}, "invalid_request", "evaluates all outcomes of a noise"),
         (
             "gaussian",
             {"radius": 0.001, "noise": {"name": "gaussian-linf", "sigma": 0.1, "dimension": 3072}},
