@@ -15,6 +15,7 @@ BENCHMARKS = {
     "boundaries": "benchmarks.machine.boundaries",
     "engine": "benchmarks.machine.engine",
     "evaluate": "benchmarks.paper.evaluate",
+    "linf": "benchmarks.paper.linf",
     "load": "benchmarks.machine.load",
     "peers": "benchmarks.machine.peers",
     "samples": "benchmarks.paper.samples",
