@@ -34,7 +34,7 @@ class CertificationRequest(BaseModel):
     )
 
     ensemble: Name | None = None
-    """The name of the ensemble; may be left out if only one is served."""
+    """The name of the ensemble; may be left out if only one is served, or for the default one."""
     noise: AnyNoise | None = None
     """The noise; the one that the ensemble was trained for, if left out."""
     sigma: Annotated[float, Field(strict=True, gt=0, le=100, allow_inf_nan=False)] | None = None

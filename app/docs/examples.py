@@ -138,6 +138,7 @@ def served() -> ServedEnsemble:
         voting="soft",
         votings=("soft", "softmax", "hard"),
         procedures=("fixed", "adaptive", "sequential"),
+        default=True,
         ready=True,
         workers=1,
         devices=("cpu",),
