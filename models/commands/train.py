@@ -58,11 +58,12 @@ def train(
     METHODS[method](trained_under)  # refuses a noise that the method is not defined for
     if ensemble:
         _require_possible(ensemble, zoo, trained_under)  # before the hours of training
-    network = architecture or data_set(data).architecture
+    members = _seeds(seeds)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
+    network = architecture or data_set(data).architecture
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    tasks = [Task(data, out, network, method, trained_under, preset, seed, threads, device) for seed in _seeds(seeds)]
+    tasks = [Task(data, out, network, method, trained_under, preset, seed, threads, device) for seed in members]
     if not resume:
         _require_new(tasks)
     train_members(tasks, jobs=jobs)
