@@ -173,9 +173,10 @@ def cap_notes(evaluated: Sequence[Evaluated]) -> list[str]:
     if ours is None:
         return []
     theirs = replace(ours, procedure=Fixed(n=paper.N))
+    places = 0 if ours.noise.whole else 3
     return [
-        f"No radius above {ours.largest_radius:.3f} can be proved with n = {ours.procedure.most_samples:,}, "
-        f"and none above {theirs.largest_radius:.3f} with the paper's n = {paper.N:,}."
+        f"No radius above {ours.largest_radius:.{places}f} can be proved with n = {ours.procedure.most_samples:,}, "
+        f"and none above {theirs.largest_radius:.{places}f} with the paper's n = {paper.N:,}."
     ]
 
 

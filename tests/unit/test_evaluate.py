@@ -454,7 +454,9 @@ def test_another_noise_has_its_own_radii_rows_and_goals() -> None:
         "ACR of the first member alone": (pytest.approx(7 / 3), ">= 3"),
         "ACR of 3 members / of the first one alone": (pytest.approx(12 / 7), ">= 1.05"),
     }
-    assert "23.6" in " ".join(report.notes)
+    notes = " ".join(report.notes)
+    assert "23.6" in notes
+    assert "No radius above 9 can be proved with n = 100,000" in notes
 
 
 @pytest.mark.parametrize("k", [1, 3, 10])
