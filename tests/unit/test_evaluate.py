@@ -459,6 +459,19 @@ def test_another_noise_has_its_own_radii_rows_and_goals() -> None:
     assert "No radius above 9 can be proved with n = 100,000" in notes
 
 
+@pytest.mark.parametrize(("table", "k", "acr"), [(paper.UNIFORM, 3, 0.610), (paper.REPLACEMENT, 10, 3.612)])
+def test_every_table_of_the_paper_is_found_by_its_noise(table: paper.PaperTable, k: int, acr: float) -> None:
+    members = replace(engines.ensemble(k), noise=table.noise)
+    setting = Setting("fixed", f"k{k}", members, Question(table.noise, Fixed(n=100_000)))
+    description = Description(
+        table.architecture, CIFAR10, (3, 32, 32), table.noise, members_of(k), method="augmentation"
+    )
+    found = paper.published(description, setting, table.data)
+    assert found is not None
+    assert found.acr == acr
+    assert paper.published(replace(description, architecture="cifar-resnet110"), setting, table.data) is None
+
+
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_the_acr_in_l0_is_the_sum_of_the_certified_accuracies(k: int) -> None:
     """The misprint of the paper's row k = 1 breaks this by .09."""
