@@ -1,9 +1,15 @@
+"""Which ensemble a request gets."""
+
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from app.http.errors import ProblemError
 from app.redis.roster import Roster
+from smoothcert.cli.ensembles import choose_ensemble
 from smoothcert.noise import Gaussian
 from smoothcert.published import EnsembleCard
 from store.presence import Offer
@@ -43,3 +49,9 @@ def test_without_a_default_that_is_served_one_of_several_must_be_named(default: 
 def test_the_default_is_marked() -> None:
     known = roster("one", "other", default="other")
     assert [known.served(each).default for each in known.offers] == [False, True]
+
+
+def test_the_command_line_chooses_as_the_service_does() -> None:
+    known = roster("one", "other", default="other")
+    client: Any = SimpleNamespace(ensembles=SimpleNamespace(list=lambda: [known.served(each) for each in known.offers]))
+    assert choose_ensemble(client, None).name == known.offer(None).card.name == "other"
