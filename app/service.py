@@ -33,7 +33,12 @@ class Service:
     def of(cls, settings: ApiSettings) -> Service:
         """The parts as the settings describe them; none of them connects to Redis yet."""
         limits = Limits(waiting=settings.queue_length, active=settings.active_certifications)
-        queue = Queue(settings.redis_address, limits, result_ttl=settings.result_ttl)
+        queue = Queue(
+            settings.redis_address,
+            limits,
+            result_ttl=settings.result_ttl,
+            default_ensemble=settings.default_ensemble,
+        )
         bodies = Bodies(settings.bodies_mb * 1_000_000)
         return cls(
             settings=settings,

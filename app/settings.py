@@ -34,6 +34,8 @@ class ApiSettings(RedisSettings):
     proxies: str = ""
     """Addresses of reverse proxies whose X-Forwarded-For is believed, separated by commas."""
 
+    default_ensemble: str = "cifar10-resnet20-gaussian-0.25"
+    """The ensemble of requests that name none where several are served; without effect where it is not served."""
     connections: Count = 1000
     """Most connections open at a time."""
     bodies_mb: Count = 256

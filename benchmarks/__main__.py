@@ -17,6 +17,7 @@ BENCHMARKS = {
     "engine": "benchmarks.machine.engine",
     "evaluate": "benchmarks.paper.evaluate",
     "largest": "benchmarks.paper.samples_largest",
+    "linf": "benchmarks.paper.linf",
     "load": "benchmarks.machine.load",
     "optimal": "benchmarks.paper.samples_optimal",
     "peers": "benchmarks.machine.peers",

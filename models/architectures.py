@@ -1,6 +1,7 @@
 """Networks by name.
 
-    cifar-resnet20, cifar-resnet110    the networks of the paper
+    cifar-resnet20, cifar-resnet110    the networks of the paper for CIFAR-10
+    mnist-lenet                        the network of the paper for MNIST
     torchvision/<name>                 any classifier of torchvision, never with downloaded weights
     <package.module>:<callable>        is called with `classes=...`, if the operator allows exactly this path
     torchscript, exported              a file that is a program and brings its own network (models/programs.py)
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, nn
 
 from models.errors import ArchitectureError
+from models.lenet import MnistLeNet
 from models.resnet import CifarResNet
 from models.vision import torchvision
 from smoothcert.engine.normalisation import Normalisation, Normalised, normalised
@@ -37,9 +39,16 @@ def _cifar(blocks: int) -> Callable[[int, Normalisation | None], nn.Module]:
     return build
 
 
+def _mnist(classes: int, normalisation: Normalisation | None) -> nn.Module:
+    if normalisation is None:
+        return MnistLeNet(classes)
+    return MnistLeNet(classes, normalisation.mean, normalisation.std)
+
+
 ARCHITECTURES: dict[str, Callable[[int, Normalisation | None], nn.Module]] = {
     "cifar-resnet20": _cifar(3),
     "cifar-resnet110": _cifar(18),
+    "mnist-lenet": _mnist,
 }
 
 
@@ -52,7 +61,7 @@ def build(
 ) -> nn.Module:
     """The network of this name with random weights, behind its normalisation.
 
-    If no normalisation is given, the CIFAR ResNets use that of CIFAR-10, and the other networks have none.
+    If no normalisation is given, the networks for CIFAR-10 and MNIST use their own, and the other networks have none.
     """
     if architecture in ARCHITECTURES:
         return ARCHITECTURES[architecture](classes, normalisation)

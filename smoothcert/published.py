@@ -41,6 +41,8 @@ class EnsembleCard(Wire):
 class ServedEnsemble(EnsembleCard):
     """An ensemble as the service offers it."""
 
+    default: bool = False
+    """Whether it is the ensemble of requests that name none, where several are served."""
     ready: bool
     """Whether a live worker holds it now; requests wait until one does."""
     workers: Whole

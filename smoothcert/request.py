@@ -34,7 +34,7 @@ class CertificationRequest(BaseModel):
     )
 
     ensemble: Name | None = None
-    """The name of the ensemble; may be left out if only one is served."""
+    """The name of the ensemble; may be left out if only one is served, or for the default one."""
     noise: AnyNoise | None = None
     """The noise. If it is left out, it is the one that the ensemble was trained for; 8-bit images then get
     `rounded-gaussian` in place of `gaussian`, which is of the same law and exact."""

@@ -141,6 +141,7 @@ def served() -> ServedEnsemble:
         votings=("soft", "softmax", "hard"),
         procedures=("fixed", "adaptive", "sequential"),
         noises=tuple(each.parameters() for each in suited(NOISE, (3, 32, 32))),
+        default=True,
         ready=True,
         workers=1,
         devices=("cpu",),

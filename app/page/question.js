@@ -63,7 +63,11 @@ export class Question {
     fill(this.field("ensemble"), data.map(({ name, ready }) =>
       element("option", { value: name }, ready ? name : `${name} (not ready)`)));
     if (before) this.field("ensemble").value = chosen;
-    else this.takeEnsemble();
+    else {
+      const first = data.find((each) => each.default) ?? data[0];
+      if (first) this.field("ensemble").value = first.name;
+      this.takeEnsemble();
+    }
     if (!data.some(({ ready }) => ready)) setTimeout(() => this.loadEnsembles().catch(() => null), LOOK_AGAIN);
   }
 

@@ -109,7 +109,7 @@ class Statistics:
 class Queue:
     """The certifications in Redis; `listening` is a context in which their changes are received."""
 
-    def __init__(self, url: str, limits: Limits, *, result_ttl: int) -> None:
+    def __init__(self, url: str, limits: Limits, *, result_ttl: int, default_ensemble: str = "") -> None:
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
@@ -119,7 +119,7 @@ class Queue:
             retry=Retry(NoBackoff(), 1, supported_errors=(DisconnectedError,)),
         )
         self._redis: Any = Redis.from_pool(pool)  # its annotations allow text where it gives bytes
-        self._limits, self._result_ttl = limits, result_ttl
+        self._limits, self._result_ttl, self._default_ensemble = limits, result_ttl, default_ensemble
         self.changes = Changes()
         self._roster = Roster((), ())
         self._roster_at = -math.inf
@@ -290,7 +290,8 @@ class Queue:
                 names, offers = await pipeline.execute()
             texts = await self._redis.mget([keys.worker(name.decode()) for name in names]) if names else []
         workers = [worker for text in texts if text is not None and (worker := Presence.salvage(text))]
-        return Roster.of(workers, [offer for text in offers if (offer := Offer.salvage(text))], now=now)
+        known = [offer for text in offers if (offer := Offer.salvage(text))]
+        return Roster.of(workers, known, now=now, default=self._default_ensemble)
 
     async def offer(self, name: str | None) -> Offer:
         """The ensemble that a request names, also if it was announced a moment ago; ProblemError if there is none."""

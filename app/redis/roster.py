@@ -18,26 +18,30 @@ class Roster:
 
     workers: tuple[Presence, ...]
     offers: tuple[Offer, ...]
+    default: str = ""
+    """The name of the ensemble that requests get that name none, where several are served."""
 
     @classmethod
-    def of(cls, workers: Sequence[Presence], offers: Sequence[Offer], *, now: float) -> Roster:
+    def of(cls, workers: Sequence[Presence], offers: Sequence[Offer], *, now: float, default: str = "") -> Roster:
         """One recent offer for each name: one that a live worker serves if there is any, else the latest."""
         live = {(worker.pool, card.name) for worker in workers for card in worker.ensembles}
         recent = [offer for offer in offers if offer.seen_at >= now - REMEMBERED]
         ranked = sorted(recent, key=lambda offer: ((offer.pool, offer.card.name) in live, offer.seen_at))
         chosen = {offer.card.name: offer for offer in ranked}
-        return cls(tuple(workers), tuple(sorted(chosen.values(), key=lambda offer: offer.card.name)))
+        return cls(tuple(workers), tuple(sorted(chosen.values(), key=lambda offer: offer.card.name)), default)
 
     def offer(self, name: str | None) -> Offer:
         """The ensemble of this name. Without a name: the only one that live workers serve, or the only one known.
 
-        ProblemError if there is no such ensemble, or not exactly one.
+        Where there are several, it is the default one. ProblemError if there is no such ensemble.
         """
         named = {offer.card.name: offer for offer in self.offers}
         if name is None:
             live = [offer for offer in self.offers if self.holders(offer)] or self.offers
             if len(live) == 1:
                 return live[0]
+            if self.default in named:
+                return named[self.default]
             known = ", ".join(named) or "none at the moment"
             raise invalid("ensemble", f"must be given unless exactly one is served; there are: {known}")
         if name not in named:
@@ -60,6 +64,7 @@ class Roster:
         return ServedEnsemble(
             **offer.card.model_dump(),
             noises=tuple(each.parameters() for each in suited(offer.card.noise, offer.card.input_shape)),
+            default=offer.card.name == self.default,
             ready=bool(holders),
             workers=len(holders),
             devices=tuple(sorted({worker.device for worker in holders})),

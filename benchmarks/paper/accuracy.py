@@ -15,7 +15,7 @@ from torch import Tensor
 from benchmarks.paper.noise import add_noise_options, chosen_noise
 from benchmarks.progress import bar
 from benchmarks.result import Figure, Result
-from models.data import Images, load_cifar10
+from models.data import Images, load_images
 from models.description import Ranking
 from models.errors import DataError
 from models.ranking import refuse_holdout
@@ -34,7 +34,7 @@ GOAL = 0.70
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ensemble", default="cifar10-resnet20-gaussian-0.25")
     parser.add_argument("--zoo", type=Path, default=ZOO)
-    parser.add_argument("--data", type=Path, required=True, help="CIFAR-10: torchvision's folder or one of sheets")
+    parser.add_argument("--data", type=Path, required=True, help="the folder of a data set, CIFAR-10 or MNIST")
     parser.add_argument("--images", help="test images, like 0::20; by default all but the hold-out")
     add_noise_options(parser)
     parser.add_argument("--voting", default="soft")
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Result:
     description = describe(options.ensemble, zoo=options.zoo)
-    images = chosen_images(load_cifar10(options.data, train=False), description.ranking, options.images)
+    images = chosen_images(load_images(options.data), description.ranking, options.images)
     if images.classes != description.classes:
         raise DataError(f"the images have the classes {images.classes}, the ensemble {description.classes}")
     ensemble = load(options.ensemble, zoo=options.zoo, device=options.device, batch=options.batch)

@@ -33,6 +33,7 @@ from benchmarks.paper.tape import Tapes
 from benchmarks.progress import bar, console
 from benchmarks.result import Result
 from models.data import Images, load_images
+from models.description import Description
 from models.errors import DataError
 from models.ranking import refuse_holdout
 from models.registry import ZOO, describe, load
@@ -48,7 +49,6 @@ from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
 from smoothcert.question import Question
 from smoothcert.seeds import new_seed
 
-SHIPPED = ZOO / "cifar10-test-100.json"
 IN_FLIGHT = 64
 """The number of images in the engine at once: enough to fill its batches until the last of them."""
 
@@ -103,7 +103,7 @@ def procedure_of(name: str, n: int, stages: tuple[int, ...]) -> AnyProcedure:
 def run(options: argparse.Namespace) -> Result:
     check_destination(options)
     description = describe(options.ensemble, zoo=options.zoo)
-    images = chosen_images(options.images)
+    images = chosen_images(options.images, description)
     if images.classes != description.classes:
         raise DataError(f"the images have the classes {images.classes}, the ensemble {description.classes}")
     refuse_holdout(description.ranking, images)
@@ -136,13 +136,22 @@ def check_destination(options: argparse.Namespace) -> None:
         raise SystemExit("error: --out FOLDER is needed, for the certificates")
 
 
-def chosen_images(spec: str) -> Images:
+def chosen_images(spec: str, description: Description) -> Images:
     """`shipped` or PATH, each with or without :SELECTION, or a SELECTION of the shipped ones, like 0:50."""
     path, _, selection = spec.partition(":")
     if re.fullmatch("[0-9:,]+", spec):
         path, selection = "shipped", spec
-    images = load_images(SHIPPED if path == "shipped" else Path(path))
+    images = shipped_images(description) if path == "shipped" else load_images(Path(path))
     return images.pick(Selection(selection).places(len(images))) if selection else images
+
+
+def shipped_images(description: Description) -> Images:
+    """The images of the shipped sheet that has the shape and the classes of the ensemble."""
+    for path in sorted(ZOO.glob("*.json")):
+        images = load_images(path)
+        if (images.shape, images.classes) == (description.input_shape, description.classes):
+            return images
+    raise DataError(f"no sheet in {ZOO} has images of shape {description.input_shape} in these classes: name --images")
 
 
 def through_engine(

@@ -21,39 +21,45 @@ from smoothcert.evaluation import (
     sample_reduction,
     stage_shares,
 )
+from smoothcert.noise import Norm
 from smoothcert.procedures import Fixed
 
-RADII = (0.0, 0.25, 0.5, 0.75)
-"""The radii at which the paper's table has certified accuracies."""
-GAIN = 1.08
-"""The goal for the ACR of an ensemble over that of its best member; the paper has 1.15 at k = 5."""
-ALONE = 55.0
-"""The goal for the certified accuracy of every member alone at r = .25, in percent."""
+RADII: dict[Norm, dict[str, float]] = {
+    "l2": {f"r={r:g}": r for r in paper.QUARTERS},
+    "l1": {f"r={r:g}": r for r in paper.QUARTERS},
+    "l0": {f"r={r}": r for r in range(10)},
+    "linf": {f"r={r}/255" if r else "r=0": r / 255 for r in range(4)},
+}
+"""The radii at which the tables have certified accuracies, by the names of their columns, for each norm."""
 
 
 def report(evaluated: list[Evaluated], images: Images, description: Description, name: str) -> Result:
     """Our table beside the rows that the paper has for it, and how often two procedures disagree."""
-    accuracies = [f"r={r:g}" for r in RADII]
+    radii = RADII[evaluated[0].setting.question.noise.norm]
+    table = paper.table_of(description, [each.setting for each in evaluated], images.name)
     paces = [each.evaluation_seconds for each in evaluated if each.evaluation_seconds is not None]
     time, factor = ("s/image, computed", "TimeRF, computed") if paces else ("s/image", "TimeRF")
     costs = ("samples", "evaluations", time, "SampleRF", factor, "KCR", "ASC/ASA by stage")
     rows = []
     for each in evaluated:
-        rows.append(row(each))
+        rows.append(row(each, list(radii.values())))
         if theirs := paper.published(description, each.setting, images.name):
-            percents = [theirs.accuracies[r] for r in RADII]
+            percents = [theirs.accuracies[r] for r in radii.values()]
             rows.append((f"the paper, k = {each.k}", theirs.acr, *percents, *[""] * len(costs)))
     disagreed = list(all_disagreements(evaluated))
     return Result(
         name=name,
         compares=f"the certificates of {evaluated[0].setting.ensemble.name} by procedure, radius and members",
-        columns=("setting", "ACR", *accuracies, *costs),
+        columns=("setting", "ACR", *radii, *costs),
         rows=rows,
-        figures=[*member_figures(evaluated, len(description.members)), *disagreement_figures(disagreed)],
+        figures=[
+            *member_figures(evaluated, len(description.members), table.goals if table else paper.GENERAL),
+            *disagreement_figures(disagreed),
+        ],
         notes=[
             about(images),
             *tape_notes(paces),
-            *([paper.NOTE] if len(rows) > len(evaluated) else []),
+            *([table.note] if table and len(rows) > len(evaluated) else []),
             budget(description),
             *cap_notes(evaluated),
             *as_notes(disagreed),
@@ -61,15 +67,15 @@ def report(evaluated: list[Evaluated], images: Images, description: Description,
     )
 
 
-def row(each: Evaluated) -> tuple[object, ...]:
+def row(each: Evaluated, radii: Sequence[float]) -> tuple[object, ...]:
     judged, certificates = each.judged, each.certificates
     target = each.setting.question.radius
-    accuracies = [round(certified_accuracy(judged, r), 1) if target is None or r <= target else "" for r in RADII]
+    accuracies = [round(certified_accuracy(judged, r), 1) if target is None or r <= target else "" for r in radii]
     kcr = consensus_rate(judged)
     shares = " ".join(f"{s.certified:.0f}/{s.abandoned:.0f}" for s in stage_shares(judged)[:5])
     return (
         each.setting.label,
-        round(average_certified_radius(judged), 3),
+        significant(average_certified_radius(judged)),
         *accuracies,
         round(sum(c.samples for c in certificates) / len(judged), 1),
         round(sum(c.evaluations or 0 for c in certificates) / len(judged), 1),
@@ -81,19 +87,36 @@ def row(each: Evaluated) -> tuple[object, ...]:
     )
 
 
-def member_figures(evaluated: Sequence[Evaluated], members: int) -> list[Figure]:
-    """How much the ensemble adds to its best member; empty unless Certify judged it and every member alone."""
+def significant(radius: float) -> float:
+    """A radius to three decimals, or to three digits where it is small, as those in l-infinity are."""
+    return round(radius, 3) if radius >= 0.1 else float(f"{radius:.3g}")
+
+
+def member_figures(evaluated: Sequence[Evaluated], members: int, goals: paper.Goals) -> list[Figure]:
+    """How much the ensemble adds to its members, where Certify judged it and them."""
     fixed = [each for each in evaluated if each.fixed]
     alone, together = ([each for each in fixed if each.k == k] for k in (1, members))
-    if not len(alone) == members > 1 or not together:
+    first = next((each for each in alone if each.setting.members in ("k1", "member1")), None)
+    if members == 1 or not together:
         return []
-    best = max(average_certified_radius(each.judged) for each in alone)
-    gain = average_certified_radius(together[0].judged) / best if best else math.nan
-    least = min(certified_accuracy(each.judged, 0.25) for each in alone)
-    return [
-        Figure(f"ACR of {members} members / of the best one alone", gain, at_least=GAIN),
-        Figure("certified accuracy at r=0.25 of the weakest member alone, %", least, at_least=ALONE),
-    ]
+    acr, found = average_certified_radius(together[0].judged), []
+    if first and goals.first is not None:
+        found.append(Figure("ACR of the first member alone", average_certified_radius(first.judged), goals.first))
+    if first and goals.over_first is not None:
+        over = ratio(acr, average_certified_radius(first.judged))
+        found.append(Figure(f"ACR of {members} members / of the first one alone", over, goals.over_first))
+    if len(alone) == members:
+        over = ratio(acr, max(average_certified_radius(each.judged) for each in alone))
+        found.append(Figure(f"ACR of {members} members / of the best one alone", over, goals.gain))
+    if len(alone) == members and goals.weakest is not None:
+        radius, percent = goals.weakest
+        least = min(certified_accuracy(each.judged, radius) for each in alone)
+        found.append(Figure(f"certified accuracy at r={radius:g} of the weakest member alone, %", least, percent))
+    return found
+
+
+def ratio(acr: float, other: float) -> float:
+    return acr / other if other else math.nan
 
 
 def disagreement_figures(found: Sequence[Disagreement]) -> list[Figure]:
@@ -150,9 +173,10 @@ def cap_notes(evaluated: Sequence[Evaluated]) -> list[str]:
     if ours is None:
         return []
     theirs = replace(ours, procedure=Fixed(n=paper.N))
+    places = 0 if ours.noise.whole else 3
     return [
-        f"No radius above {ours.largest_radius:.3f} can be proved with n = {ours.procedure.most_samples:,}, "
-        f"and none above {theirs.largest_radius:.3f} with the paper's n = {paper.N:,}."
+        f"No radius above {ours.largest_radius:.{places}f} can be proved with n = {ours.procedure.most_samples:,}, "
+        f"and none above {theirs.largest_radius:.{places}f} with the paper's n = {paper.N:,}."
     ]
 
 

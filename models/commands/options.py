@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from models.data import DATA_SETS
 from smoothcert.noise import NOISES, Noise, parse_noise, resolve
 
 Sigma = Annotated[float | None, typer.Option(help="short for Gaussian noise of this standard deviation")]
@@ -16,7 +17,10 @@ NoiseText = Annotated[
         "--noise", help=f"the noise, like gaussian:sigma=0.25 or a JSON object; one of {', '.join(NOISES.names)}"
     ),
 ]
-Cifar = Annotated[Path, typer.Option(help="CIFAR-10: torchvision's folder or a folder of sheets")]
+Data = Annotated[
+    Path,
+    typer.Option(help=f"the folder of a data set ({'; '.join(f'{each.name}: {each.files}' for each in DATA_SETS)})"),
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda:0, ...")]
 AllowImport = Annotated[list[str] | None, typer.Option(help="a module:callable that may be imported")]
 Zoo = Annotated[Path, typer.Option(help="folder of all ensembles")]

@@ -7,17 +7,19 @@ from typing import Annotated
 import typer
 
 from models import ranking
-from models.commands.options import AllowImport, Cifar, Device, NoiseText, Sigma, Zoo, chosen_noise
+from models.commands.options import AllowImport, Data, Device, NoiseText, Sigma, Zoo, chosen_noise
 from models.commands.show import show
-from models.data import load_cifar10
+from models.data import data_set
 from models.registry import ZOO, describe, load, rewrite
 from models.selection import Selection
 
 
 def rank(
     name: Annotated[str, typer.Argument(help="the ensemble")],
-    data: Cifar,
-    holdout: Annotated[str, typer.Option(help="test images for the ranking, like 1::20")] = "1::20",
+    data: Data,
+    holdout: Annotated[
+        str | None, typer.Option(help="test images for the ranking, like 1::20  [default: those of the data set]")
+    ] = None,
     sigma: Sigma = None,
     noise: NoiseText = None,
     draws: Annotated[int, typer.Option(help="draws of noise for each image")] = 4,
@@ -32,7 +34,9 @@ def rank(
     """
     description = describe(name, zoo=zoo)
     ranked_under = chosen_noise(noise, sigma) or description.noise
-    images = ranking.HoldOut(load_cifar10(data, train=False), Selection(holdout), ranked_under, draws, seed)
+    chosen = data_set(data)
+    selection = Selection(holdout) if holdout else chosen.holdout
+    images = ranking.HoldOut(chosen.load(data, train=False), selection, ranked_under, draws, seed)
     images.refuse_overlap(Selection(description.evaluation))  # before the networks are loaded
     ensemble = load(name, zoo=zoo, device=device, allowed_imports=frozenset(allow_import or ()))
     rewrite(name, ranking.rank(ensemble, description, images), zoo=zoo)

@@ -13,8 +13,8 @@ import typer
 
 from models.addition import Addition, add, require_free
 from models.architectures import ARCHITECTURES
-from models.commands.options import Cifar, Device, NoiseText, Zoo, chosen_noise
-from models.data import load_cifar10
+from models.commands.options import Data, Device, NoiseText, Zoo, chosen_noise
+from models.data import data_set
 from models.errors import TrainingError
 from models.registry import ZOO, writing
 from models.training.loop import PRESETS
@@ -27,7 +27,7 @@ DEFAULT_SIGMA = 0.25
 
 
 def train(
-    data: Cifar,
+    data: Data,
     out: Annotated[Path, typer.Option(help="folder for weights and checkpoints")],
     seeds: Annotated[str, typer.Option(help="one seed for each member, like 0,1,2")] = "0",
     sigma: Annotated[
@@ -39,7 +39,9 @@ def train(
     ] = None,
     noise: NoiseText = None,
     method: Annotated[str, typer.Option(help=", ".join(METHODS))] = "gaussian",
-    architecture: Annotated[str, typer.Option(help=", ".join(ARCHITECTURES))] = "cifar-resnet20",
+    architecture: Annotated[
+        str | None, typer.Option(help=f"{', '.join(ARCHITECTURES)}  [default: the one for the data set]")
+    ] = None,
     preset: Annotated[str, typer.Option(help=", ".join(PRESETS))] = "paper",
     jobs: Annotated[int, typer.Option(help="members trained at the same time")] = 1,
     device: Device = "cpu",
@@ -57,17 +59,18 @@ def train(
     METHODS[method](trained_under)  # refuses a noise that the method is not defined for
     if ensemble:
         _require_possible(ensemble, zoo, trained_under)  # before the hours of training
+    members = _seeds(seeds)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
+    network = architecture or data_set(data).architecture
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    tasks = [
-        Task(data, out, architecture, method, trained_under, preset, seed, threads, device) for seed in _seeds(seeds)
-    ]
+    tasks = [Task(data, out, network, method, trained_under, preset, seed, threads, device) for seed in members]
     if not resume:
         _require_new(tasks)
     train_members(tasks, jobs=jobs)
     if ensemble:
-        properties = Addition(classes=load_cifar10(data, train=False).classes)
+        images = data_set(data).load(data, train=False)
+        properties = Addition(classes=images.classes, input_shape=images.shape)
         added = add(ensemble, [task.weights for task in tasks], properties, zoo=zoo)
         typer.echo(f"{ensemble}: {counted(len(added.members), 'member')}, digest {added.digest}")
 

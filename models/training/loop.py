@@ -1,6 +1,6 @@
 """The loop that every training method shares.
 
-Everything random in an epoch (order, crops, flips, noise) follows from (seed, epoch), and a checkpoint is written at
+Everything random in an epoch (order, augmentation, noise) follows from (seed, epoch), and a checkpoint is written at
 the end of each epoch: a run that is killed and resumed gives the same member as an uninterrupted one.
 """
 
@@ -44,6 +44,8 @@ class Preset:
 PRESETS = {
     "paper": Preset(epochs=150, batch=256, rate=0.1, schedule="steps"),
     "one-cycle": Preset(epochs=16, batch=128, rate=0.2, schedule="one-cycle"),
+    "mnist": Preset(epochs=30, batch=400, rate=0.05, schedule="steps"),
+    "mnist-one-cycle": Preset(epochs=8, batch=200, rate=0.1, schedule="one-cycle"),
 }
 
 
@@ -92,6 +94,7 @@ def train(
     images: Images,
     holdout: Images,
     *,
+    augment: Callable[[Tensor], Tensor],
     seed: int,
     checkpoint: Path,
     report: Callable[[TrainingProgress], None],
@@ -99,7 +102,7 @@ def train(
 ) -> tuple[float, float]:
     """Train `network` in place; return the seconds spent and the accuracy under noise on the hold-out.
 
-    The training resumes from `checkpoint` if that exists.
+    `augment` makes a batch of pixels in [0, 1] from bytes. The training resumes from `checkpoint` if that exists.
     """
     network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.SGD(
@@ -116,7 +119,7 @@ def train(
     for epoch in range(first, preset.epochs):
         began = time.monotonic()
         torch.manual_seed(epoch_seed(seed, epoch))
-        for step, loss, right in _epoch(network, method, preset, optimiser, pixels, labels, epoch):
+        for step, loss, right in _epoch(network, method, preset, optimiser, augment, pixels, labels, epoch):
             if step % 10 == 0 or step == steps:
                 seen, seconds = (epoch * steps + step) * preset.batch, spent + time.monotonic() - began
                 latest = progress(epoch, images=seen, loss=loss.item(), accuracy=right.item(), seconds=seconds)
@@ -133,6 +136,7 @@ def _epoch(
     method: Method,
     preset: Preset,
     optimiser: torch.optim.SGD,
+    augment: Callable[[Tensor], Tensor],
     pixels: Tensor,
     labels: Tensor,
     epoch: int,
@@ -156,25 +160,6 @@ def _epoch(
 def epoch_seed(seed: int, epoch: int) -> int:
     """The seed of one epoch of one member, hashed because torch's CPU generator keeps only 32 bits of a seed."""
     return int.from_bytes(hashlib.sha256(f"train/{seed}/{epoch}".encode()).digest()[:4], "big")
-
-
-def augment(pixels: Tensor) -> Tensor:
-    """Random crops after padding by four pixels, half of them mirrored; uint8 [N, C, H, W] to float32 in [0, 1]."""
-    n, channels, height, width = pixels.shape
-    padded = nn.functional.pad(pixels, (4, 4, 4, 4))
-    device = pixels.device
-    # Index arrays that broadcast to [N, C, H, W]: image, channel, row [N, 1, H, 1] and column [N, 1, 1, W] of each
-    # pixel. A mirrored image reads its columns backwards.
-    top = torch.randint(0, 9, (n, 1, 1), device=device)
-    left = torch.randint(0, 9, (n, 1, 1), device=device)
-    rows = (top + torch.arange(height, device=device).view(1, -1, 1)).unsqueeze(1)
-    columns = left + torch.arange(width, device=device).view(1, 1, -1)
-    mirrored = torch.rand(n, 1, 1, device=device) < 0.5
-    columns = torch.where(mirrored, columns.flip(-1), columns).unsqueeze(1)
-    each = torch.arange(n, device=device).view(-1, 1, 1, 1)
-    channel = torch.arange(channels, device=device).view(1, -1, 1, 1)
-    crops = padded[each, channel, rows, columns]
-    return crops.to(torch.float32).div_(255).contiguous(memory_format=torch.channels_last)
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from models.architectures import build
-from models.data import load_cifar10
+from models.data import data_set
 from models.errors import TrainingError
 from models.training.augmentation import Augmentation
 from models.training.checkpoint import read_safetensors, write_safetensors
@@ -28,6 +28,7 @@ from models.training.loop import PRESETS, TrainingProgress, TrainingRecord, trai
 from models.training.macer import Macer
 from models.training.method import Method, recorded
 from models.training.smoothadv import SmoothAdv
+from smoothcert.engine.form import refuse_misfit
 from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Noise
 
@@ -92,17 +93,20 @@ class Task:
     def train(self, messages: Queue[tuple[int, Message]]) -> None:
         """Train, and write the weights with their record in the header."""
         torch.set_num_threads(self.threads)
-        images = load_cifar10(self.data, train=True)
-        holdout = load_cifar10(self.data, train=False).pick(slice(1, None, 20))
+        data = data_set(self.data)
+        images, test = data.load(self.data, train=True), data.load(self.data, train=False)
+        holdout = test.pick(data.holdout.places(len(test)))
         preset = PRESETS[self.preset]
         torch.manual_seed(self.seed)
         network = build(self.architecture, classes=len(images.classes))
+        refuse_misfit(network, name=self.architecture, channels=images.pixels.shape[1])
         seconds, accuracy = train(
             network,
             METHODS[self.method](self.noise),
             preset,
             images,
             holdout,
+            augment=data.augment,
             seed=self.seed,
             checkpoint=self.checkpoint,
             report=lambda progress: messages.put((self.seed, progress)),
@@ -118,7 +122,7 @@ class Task:
             data=images.name,
             data_digest=images.digest,
             seconds=round(seconds, 1),
-            holdout="cifar10-test 1, 21, 41, ...",
+            holdout=f"{test.name} {data.holdout.text}",
             holdout_accuracy=accuracy,
         )
         write_safetensors(self.weights, network.state_dict(), record.header())

@@ -37,7 +37,10 @@ Radius = Annotated[
     ),
 ]
 EnsembleName = Annotated[
-    str | None, typer.Option(help="May be left out if only one ensemble is served.", rich_help_panel=QUESTION)
+    str | None,
+    typer.Option(
+        help="May be left out if only one ensemble is served, or for the default one.", rich_help_panel=QUESTION
+    ),
 ]
 NoiseText = Annotated[
     str | None,

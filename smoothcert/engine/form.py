@@ -98,7 +98,7 @@ def prepare(
     for a network that does not map [rows, *input_shape] to [rows, classes], row by row, and torch's own error where
     memory runs out. In float32 the network itself is moved to the device; other precisions are copies.
     """
-    _refuse_misfit(network, name=name, channels=input_shape[0])
+    refuse_misfit(network, name=name, channels=input_shape[0])
     dtype = precisions.require(precision, device)
     where = torch.device(device)
     arithmetic.settle(where)
@@ -195,9 +195,11 @@ def _called(traced: fx.GraphModule, node: fx.Node) -> nn.Module | None:
 
 
 def _slice_rows(batch: int, input_shape: tuple[int, int, int], device: torch.device) -> int:
+    """The rows of a slice: as many as fit SLICE_VALUES, shared evenly, so that a full batch has hardly any padding."""
     if device.type != "cpu":
         return batch
-    return min(batch, max(8, SLICE_VALUES // math.prod(input_shape)))
+    slices = -(-batch // max(8, SLICE_VALUES // math.prod(input_shape)))
+    return -(-batch // slices)
 
 
 def optimised(network: nn.Module, device: torch.device, dtype: torch.dtype) -> tuple[nn.Module, str]:
@@ -271,7 +273,7 @@ def _compare(plain: Tensor, form: Tensor, dtype: torch.dtype) -> None:
         raise MemberError(f"its optimised form gives logits that are off by {distance:.3g}, the largest {largest:.3g}")
 
 
-def _refuse_misfit(network: nn.Module, *, name: str, channels: int) -> None:
+def refuse_misfit(network: nn.Module, *, name: str, channels: int) -> None:
     """Raise MemberError for what torch accepts: means that broadcast over channels, complex numbers cut to reals."""
     for module in network.modules():
         if isinstance(module, Normalise) and module.mean.numel() != channels:

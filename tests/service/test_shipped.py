@@ -24,9 +24,10 @@ from smoothcert.certificate import Certificate
 from smoothcert.certification import Certification
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
-from smoothcert.noise import Gaussian
-from smoothcert.procedures import Adaptive
+from smoothcert.noise import Gaussian, Replacement
+from smoothcert.procedures import Adaptive, Sequential
 from smoothcert.question import Question
+from smoothcert.verification import verify
 from tests.service import running_in
 from tests.support.api import ANSWER_S, ROOT
 from tests.support.pool import without_times
@@ -34,12 +35,15 @@ from tests.support.serving import Serving
 
 NAME = "cifar10-resnet20-gaussian-0.25"
 PIXELS = load_images(ZOO / "cifar10-test-100.json").pixels[[4, 5]]
+L0 = "mnist-lenet-replacement-0.8"
+DIGITS = load_images(ZOO / "mnist-test-100.json").pick([22, 25, 30])
 REQUEST = {"radius": 0.25, "procedure": {"name": "adaptive", "stages": [100, 1000]}, "consensus": 2}
 
 
 def png(pixels: Any) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0))).save(file, "PNG")
+    picture = np.ascontiguousarray(pixels.transpose(1, 2, 0))
+    Image.fromarray(picture if len(pixels) == 3 else picture[..., 0]).save(file, "PNG")
     return file.getvalue()
 
 
@@ -64,8 +68,13 @@ def client(service: Serving) -> Iterator[httpx2.Client]:
 @pytest.fixture(scope="module")
 def certificates(client: httpx2.Client) -> list[str]:
     """The certificates of two images as the service wrote them."""
-    files: list[Any] = [("images", (f"{i}.png", png(image), "image/png")) for i, image in enumerate(PIXELS)]
-    data, wait = {"request": json.dumps(REQUEST)}, {"Prefer": "wait=60"}
+    return asked(client, REQUEST, [png(image) for image in PIXELS])
+
+
+def asked(client: httpx2.Client, request: dict[str, Any], pictures: list[bytes]) -> list[str]:
+    """The certificates as the service wrote them."""
+    files: list[Any] = [("images", (f"{i}.png", picture, "image/png")) for i, picture in enumerate(pictures)]
+    data, wait = {"request": json.dumps(request)}, {"Prefer": "wait=60"}
     answer = client.post("/v1/certifications", data=data, files=files, headers=wait)
     while (certification := answer.json())["status"] in ("queued", "running"):
         answer = client.get(certification["urls"]["self"], headers=wait)
@@ -104,6 +113,24 @@ def test_it_is_verified_over_http_and_on_the_command_line(
     file.write_text(json.dumps({**json.loads(certificates[0]), "samples": 12_345}))
     done = subprocess.run([sys.executable, "-m", "smoothcert.cli", "verify", file], cwd=ROOT, capture_output=True)
     assert done.returncode == 1
+
+
+def test_real_digits_are_certified_in_l0_over_http_and_in_the_library(client: httpx2.Client) -> None:
+    """The last digit is uploaded as a colour picture, which `convert` makes grey again."""
+    request = {"ensemble": L0, "radius": 2, "procedure": "sequential", "consensus": 2, "convert": "grey"}
+    colour = png(np.repeat(DIGITS.pixels[2], 3, axis=0))
+    texts = asked(client, request, [*(png(digit) for digit in DIGITS.pixels[:2]), colour])
+    over_http = [Certificate.from_json(text) for text in texts]
+    assert [(each.decision, each.class_index, each.radius) for each in over_http] == [
+        ("certified", label, 2) for label in DIGITS.labels.tolist()
+    ]
+    assert all(verify(each) for each in over_http)
+    assert over_http[0].provenance is not None
+    question = Question(Replacement(0.8, 2), Sequential(), radius=2)
+    with Engine(load(L0).with_(consensus=2)) as engine:
+        seed = over_http[0].provenance.sampling.seed
+        in_process = certify(engine, torch.from_numpy(DIGITS.pixels), question, seed=seed)
+    assert [without_times(each) for each in over_http] == [without_times(each) for each in in_process]
 
 
 def test_it_is_replayed_from_its_seed(certificates: list[str], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.lenet import MnistLeNet
 from models.resnet import resnet20
 from smoothcert.engine import form as inference
 from smoothcert.engine.ensemble import assemble
@@ -49,6 +50,49 @@ def test_a_row_has_the_same_bits_in_every_batch_and_at_every_place() -> None:
     assert torch.equal(form(batch[order]), logits[order])
     assert torch.equal(form(batch[:33]), logits[:33])
     assert torch.equal(form(batch[69:]), logits[69:])
+
+
+def digits(rows: int) -> Tensor:
+    return torch.rand(rows, 1, 28, 28, generator=torch.Generator().manual_seed(rows)).round()
+
+
+def test_dropout_is_off_although_the_network_comes_in_train_mode() -> None:
+    """Mutant killed: a form that leaves the mode of the network as it is."""
+    torch.manual_seed(3)
+    network = MnistLeNet().train()
+    form = prepare(network, name="m", classes=10, input_shape=(1, 28, 28))
+    assert form.kind == "folded"
+    with torch.no_grad():
+        plain = network.eval()(digits(50))
+        assert not torch.allclose(network.train()(digits(50)), plain, atol=1e-3)
+    assert torch.allclose(form(digits(50)), plain, rtol=1e-3, atol=1e-4)
+
+
+def test_a_digit_has_the_same_bits_in_every_batch_and_at_every_place() -> None:
+    torch.manual_seed(3)
+    form = prepare(MnistLeNet(), name="m", classes=10, input_shape=(1, 28, 28))
+    batch = digits(300)
+    logits = form(batch)
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(form(batch[order]), logits[order])
+    for part in (slice(0, 1), slice(7, 260), slice(299, 300)):
+        assert torch.equal(form(batch[part]), logits[part])
+
+
+@pytest.mark.parametrize(
+    ("shape", "batch", "rows"),
+    [
+        ((3, 32, 32), 256, 64),
+        ((3, 32, 32), 64, 64),
+        ((3, 32, 32), 100, 50),
+        ((1, 28, 28), 256, 128),  # 250 would fit, and the last six rows of a batch would be padded to 250
+        ((1, 28, 28), 250, 250),
+        ((3, 224, 224), 256, 8),
+    ],
+)
+def test_slices_share_a_batch_evenly(shape: tuple[int, int, int], batch: int, rows: int) -> None:
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(shape[0], 2))
+    assert prepare(network, name="m", classes=2, input_shape=shape, batch=batch).shape[0] == rows
 
 
 def test_folding_leaves_no_batch_norm_behind_a_convolution_and_the_original_as_it_was() -> None:

@@ -24,7 +24,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from models.__main__ import run
-from models.data import DataError, load_cifar10
+from models.data import DataError, load_images
 from models.registry import load
 from models.resnet import resnet20
 from models.training.checkpoint import write_safetensors
@@ -94,7 +94,7 @@ def zoo(made: Path, tmp_path: Path) -> Path:
 
 
 def test_sheets_are_read_in_their_order(data: Path) -> None:
-    images = load_cifar10(data, train=False)
+    images = load_images(data)
     assert images.pixels.shape == (10_000, 3, 32, 32)
     assert images.classes == tuple(CLASSES)
     assert (images.pixels[:, 0, 5, 5] == images.labels * 25).all()
@@ -107,7 +107,7 @@ def test_a_sheet_that_was_altered_is_refused(data: Path, tmp_path: Path) -> None
     labels = np.load(data / "labels.npz")
     np.savez(tmp_path / "labels.npz", test=(labels["test"] + 1) % 10, train=labels["train"])
     with pytest.raises(DataError, match=r"test_batch\.webp: pixels and labels have sha256"):
-        load_cifar10(tmp_path, train=False)
+        load_images(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing"])
@@ -117,7 +117,7 @@ def test_a_damaged_sheet_is_named(data: Path, tmp_path: Path, damage: str) -> No
     sheet = tmp_path / "test_batch.webp"
     sheet.write_bytes(sheet.read_bytes()[:1000]) if damage == "truncated" else sheet.unlink()
     with pytest.raises(DataError, match=str(tmp_path)):
-        load_cifar10(tmp_path, train=False)
+        load_images(tmp_path)
 
 
 def test_show_lists_the_ensembles_and_their_members(zoo: Path) -> None:
@@ -276,10 +276,10 @@ def test_train_names_what_is_wrong_with_its_data(folder: Path, tmp_path: Path, d
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_what_ends_a_member_in_its_own_process_is_one_sentence(tmp_path: Path) -> None:
-    done = models("train", "--data", "/nowhere", "--out", tmp_path)
+def test_train_names_a_folder_without_data_before_it_starts(tmp_path: Path) -> None:
+    done = models("train", "--data", "/nowhere", "--out", tmp_path / "out")
     assert done.returncode == 1
-    assert done.stderr.startswith("error: member 0: /nowhere: holds neither MANIFEST.json")
+    assert done.stderr.startswith("error: /nowhere: holds none of the data sets that are known by their files (cifar10")
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_what_ends_a_member_in_its_own_process_is_one_sentence(tmp_path: Path) -
             ["--method", "hope"],
             "--method must be one of gaussian, augmentation, consistency, smoothadv, macer; got 'hope'",
         ),
-        (["--preset", "long"], "--preset must be one of paper, one-cycle; got 'long'"),
+        (["--preset", "long"], "--preset must be one of paper, one-cycle, mnist, mnist-one-cycle; got 'long'"),
         (["--seeds", "one"], "--seeds must be like 0,1,2, got 'one'"),
         (["--seeds", "1,2,1"], "--seeds '1,2,1' has a seed twice"),
         (["--jobs", "0"], "--jobs must be at least 1, got 0"),

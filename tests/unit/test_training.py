@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +16,17 @@ from scipy.special import entr, rel_entr, softmax
 from scipy.stats import norm
 from torch import Tensor, nn
 
-from models.data import DataError, Images, load_cifar10
+from models.data import DataError, Images, data_set
+from models.data.augmentation import crops_and_flips, unchanged
 from models.errors import TrainingError
+from models.lenet import MnistLeNet
 from models.resnet import resnet20, resnet110
+from models.selection import Selection
 from models.training import checkpoint, members
 from models.training.augmentation import Augmentation
 from models.training.checkpoint import read_safetensors, write_safetensors
 from models.training.consistency import Consistency
-from models.training.loop import PRESETS, Preset, TrainingProgress, accuracy_under_noise, augment, train
+from models.training.loop import PRESETS, Preset, TrainingProgress, accuracy_under_noise, train
 from models.training.macer import Macer
 from models.training.members import METHODS, Task
 from models.training.method import Method
@@ -50,13 +54,28 @@ def network() -> nn.Module:
     )
 
 
+def trained(
+    net: nn.Module,
+    method: Method,
+    preset: Preset,
+    *,
+    n: int = 40,
+    seed: int = 1,
+    checkpoint: Path,
+    report: Callable[[TrainingProgress], None] = lambda _: None,
+) -> float:
+    """Train on n images with crops and flips; the accuracy under noise on those images."""
+    own = {"augment": crops_and_flips, "seed": seed, "checkpoint": checkpoint, "report": report}
+    return train(net, method, preset, images(n), images(n), **own)[1]
+
+
 def run(net: nn.Module, checkpoint: Path, seen: list[TrainingProgress], stop_after: int | None = None) -> float:
     def report(progress: TrainingProgress) -> None:
         seen.append(progress)
         if progress.holdout_accuracy is not None and progress.epoch == stop_after:
             raise KeyboardInterrupt
 
-    return train(net, AUGMENTATION, TWO_EPOCHS, images(), images(), seed=1, checkpoint=checkpoint, report=report)[1]
+    return trained(net, AUGMENTATION, TWO_EPOCHS, seed=1, checkpoint=checkpoint, report=report)
 
 
 def test_a_resumed_run_gives_the_same_weights(tmp_path: Path) -> None:
@@ -76,7 +95,7 @@ def test_a_resumed_run_gives_the_same_weights(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     run(network(), tmp_path / "x", [])
     with pytest.raises(ValueError, match="another run"):
-        train(network(), AUGMENTATION, TWO_EPOCHS, images(), images(), seed=2, checkpoint=tmp_path / "x", report=print)
+        trained(network(), AUGMENTATION, TWO_EPOCHS, seed=2, checkpoint=tmp_path / "x")
 
 
 def test_a_checkpoint_of_another_architecture_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
@@ -105,10 +124,25 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == [path]
 
 
+class DarkOrBright:
+    """Forty small images as a data set."""
+
+    name, files, architecture, holdout = "dark or bright", "", "cifar-resnet20", Selection("1::20")
+
+    def recognises(self, folder: Path) -> bool:
+        return True
+
+    def load(self, folder: Path, *, train: bool) -> Images:
+        return images()
+
+    def augment(self, pixels: Tensor) -> Tensor:
+        return crops_and_flips(pixels)
+
+
 @pytest.fixture
 def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
     """The training of a ResNet20 on forty small images for one epoch."""
-    monkeypatch.setattr(members, "load_cifar10", lambda folder, *, train: images())
+    monkeypatch.setattr(members, "data_set", lambda folder: DarkOrBright())
     monkeypatch.setitem(members.PRESETS, "tiny", replace(TWO_EPOCHS, epochs=1, batch=20))
     return Task(
         tmp_path, tmp_path, "cifar-resnet20", "gaussian", Gaussian(0.25), "tiny", seed=1, threads=1, device="cpu"
@@ -217,7 +251,7 @@ def test_a_checkpoint_identifies_its_run_in_a_fixed_spelling(
     tmp_path: Path, method: Method, parameters: dict[str, Any]
 ) -> None:
     """Checkpoints outlive versions of the code: another spelling would end the runs that are under way."""
-    train(network(), method, TWO_EPOCHS, images(), images(), seed=1, checkpoint=tmp_path / "x", report=lambda _: None)
+    trained(network(), method, TWO_EPOCHS, checkpoint=tmp_path / "x")
     record, _ = read_safetensors(tmp_path / "x")
     preset = {"epochs": 2, "batch": 8, "rate": 0.1, "schedule": "one-cycle", "weight_decay": 1e-4}
     assert record["run"] == {"preset": preset, "method": parameters, "seed": 1, "data": images().digest}
@@ -318,18 +352,17 @@ def test_smoothadv_fools_within_its_ball(batch: tuple[Tensor, Tensor]) -> None:
 
 def test_augmentation_trains_under_any_noise(tmp_path: Path) -> None:
     net, method = network(), METHODS["augmentation"](Blur(0.2))
-    path = tmp_path / "x"
-    _, accuracy = train(net, method, TWO_EPOCHS, images(), images(), seed=1, checkpoint=path, report=lambda _: None)
-    assert accuracy > 0.9
-    assert read_safetensors(path)[0]["run"]["method"] == {"noise": {"name": "test-blur", "reach": 0.2, "norm": "l1"}}
+    assert trained(net, method, TWO_EPOCHS, checkpoint=tmp_path / "x") > 0.9
+    assert read_safetensors(tmp_path / "x")[0]["run"]["method"] == {
+        "noise": {"name": "test-blur", "reach": 0.2, "norm": "l1"}
+    }
 
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_trains_without_noise(name: str, tmp_path: Path) -> None:
     method, preset = METHODS[name](None), replace(TWO_EPOCHS, epochs=1)
     assert (method.name, method.noise) == (name, None)
-    path = tmp_path / "x"
-    train(network(), method, preset, images(16), images(8), seed=1, checkpoint=path, report=lambda _: None)
+    trained(network(), method, preset, n=16, checkpoint=tmp_path / "x")
 
 
 @pytest.mark.parametrize("sigma", [0.25, 0.5, 1.0])
@@ -339,9 +372,7 @@ def test_every_method_trains(name: str, sigma: float, tmp_path: Path) -> None:
     assert (method.name, method.noise) == (name, Gaussian(sigma))
     if sigma == 0.25:
         preset = replace(TWO_EPOCHS, epochs=1)
-        train(
-            network(), method, preset, images(16), images(8), seed=1, checkpoint=tmp_path / "x", report=lambda _: None
-        )
+        trained(network(), method, preset, n=16, checkpoint=tmp_path / "x")
 
 
 def test_the_methods_have_the_paper_s_parameters() -> None:
@@ -357,6 +388,12 @@ def test_the_paper_s_schedule_drops_to_a_tenth_every_fifty_epochs() -> None:
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
 
 
+def test_the_schedule_for_mnist_drops_to_a_tenth_every_ten_epochs() -> None:
+    preset = PRESETS["mnist"]
+    rates = [preset.rate_at(epoch / preset.epochs) for epoch in (0, 9.99, 10, 19.99, 20, 29.99)]
+    assert rates == pytest.approx([0.05, 0.05, 0.005, 0.005, 0.0005, 0.0005])
+
+
 def test_one_cycle_rises_to_its_peak_and_ends_near_zero() -> None:
     preset = PRESETS["one-cycle"]
     rates = [preset.rate_at(i / 1000) for i in range(1000)]
@@ -368,7 +405,7 @@ def test_one_cycle_rises_to_its_peak_and_ends_near_zero() -> None:
 def test_augmented_images_are_shifted_or_mirrored_copies() -> None:
     pixels = torch.arange(3 * 32 * 32).remainder(251).to(torch.uint8).view(1, 3, 32, 32).repeat(64, 1, 1, 1)
     torch.manual_seed(0)
-    crops = (augment(pixels) * 255).round().to(torch.uint8)
+    crops = (crops_and_flips(pixels) * 255).round().to(torch.uint8)
     padded = nn.functional.pad(pixels[0], (4, 4, 4, 4))
     windows = [padded[:, top : top + 32, left : left + 32] for top in range(9) for left in range(9)]
     candidates = {tuple(crop.flatten().tolist()) for window in windows for crop in (window, window.flip(-1))}
@@ -376,9 +413,15 @@ def test_augmented_images_are_shifted_or_mirrored_copies() -> None:
     assert len({tuple(crop.flatten().tolist()) for crop in crops}) > 30
 
 
+def test_unchanged_images_are_the_bytes_over_255() -> None:
+    pixels = torch.arange(2 * 1 * 4 * 4).to(torch.uint8).view(2, 1, 4, 4)
+    assert torch.equal(unchanged(pixels), pixels.float() / 255)
+
+
 def test_the_networks_have_the_paper_s_size() -> None:
     assert sum(p.numel() for p in resnet20().parameters()) == 272_474
     assert sum(p.numel() for p in resnet110().parameters()) == 1_730_714
+    assert sum(p.numel() for p in MnistLeNet().parameters()) == 431_080
 
 
 @pytest.mark.parametrize(
@@ -391,4 +434,4 @@ def test_labels_that_do_not_fit_are_named(labels: list[int], seen: str) -> None:
 
 def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=str(tmp_path)):
-        load_cifar10(tmp_path, train=True)
+        data_set(tmp_path)
