@@ -1,4 +1,4 @@
-"""The sample images that come with the service: tiles of one PNG, described by a JSON file beside it."""
+"""The sample images that come with the service: sheets of tiles, each a PNG described by a JSON file beside it."""
 
 from __future__ import annotations
 
@@ -10,39 +10,44 @@ from pathlib import Path
 
 from PIL import Image
 
-SHIPPED = Path(__file__).parents[1] / "models" / "zoo" / "cifar10-test-100.json"
-"""The description of the images; their pixels are in the PNG of the same name."""
+ZOO = Path(__file__).parents[1] / "models" / "zoo"
+"""The folder of the sheets; it is missing in a container image of the API alone."""
 
 
 @dataclass(frozen=True)
-class Samples:
-    """The description of all samples; empty if none were shipped."""
+class SampleSheet:
+    """The description of one sheet."""
 
-    shape: tuple[int, ...] = ()
+    name: str
+    shape: tuple[int, ...]
     """Channels, height, width."""
-    classes: tuple[str, ...] = ()
-    labels: tuple[int, ...] = ()
+    classes: tuple[str, ...]
+    labels: tuple[int, ...]
     """The class of each image."""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 @lru_cache
-def samples(path: Path = SHIPPED) -> Samples:
-    """The samples; none if the file does not exist, as in a container image of the API alone."""
-    if not path.is_file():
-        return Samples()
-    description = json.loads(path.read_text())
-    return Samples(tuple(description["shape"]), tuple(description["classes"]), tuple(description["labels"]))
+def sheets(folder: Path = ZOO) -> dict[str, SampleSheet]:
+    """All sheets by name."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        description = json.loads(path.read_text())
+        shape, classes, labels = (tuple(description[key]) for key in ("shape", "classes", "labels"))
+        found[path.stem] = SampleSheet(path.stem, shape, classes, labels)
+    return found
 
 
-@lru_cache(maxsize=128)
-def png(index: int, path: Path = SHIPPED) -> bytes:
-    """One sample as a PNG file; the tiles are numbered row by row."""
-    _, height, width = samples(path).shape
+def listed(folder: Path = ZOO) -> str:
+    """The sheets as JSON."""
+    return json.dumps({"data": [asdict(sheet) for sheet in sheets(folder).values()]})
+
+
+@lru_cache(maxsize=256)
+def png(name: str, index: int, folder: Path = ZOO) -> bytes:
+    """One sample of a sheet as a PNG file; the tiles are numbered row by row."""
+    _, height, width = sheets(folder)[name].shape
     file = io.BytesIO()
-    with Image.open(path.with_suffix(".png")) as sheet:
+    with Image.open(folder / f"{name}.png") as sheet:
         row, column = divmod(index, sheet.width // width)
         left, top = column * width, row * height
         sheet.crop((left, top, left + width, top + height)).save(file, "PNG")

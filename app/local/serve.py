@@ -48,8 +48,8 @@ LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 5.0
 """Seconds within which the API must answer whether it is ready."""
 
-SAMPLE, SAMPLE_INDEX = "ship", 4
-"""The class and the index of the sample image; all members agree on it for each of 256 samples at sigma 0.25."""
+SAMPLE, SAMPLE_SHEET, SAMPLE_INDEX = "ship", "cifar10-test-100", 4
+"""The class, sheet and index of the sample image; all members agree on it for each of 256 samples at sigma 0.25."""
 
 
 class ServeError(RuntimeError):
@@ -288,7 +288,7 @@ def write_sample(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.write_bytes(samples.png(SAMPLE_INDEX))
+            path.write_bytes(samples.png(SAMPLE_SHEET, SAMPLE_INDEX))
     except OSError as error:
         raise ServeError(f"cannot write the sample image {path}: {error}") from error
     return path

@@ -8,7 +8,8 @@ const SHOWN = 12;           // thumbnails of the chosen images
 const MOST_METADATA = 256;  // characters of a value in the metadata of a request
 const remembered = new Map();
 
-const sampleUrl = (index) => `/samples/${index}.png`;
+const NONE = { name: "", shape: [], classes: [], labels: [] };
+const sampleUrl = (sheet, index) => `/samples/${sheet}/${index}.png`;
 
 const reading = (file) => new Promise((resolve) => {
   const reader = new FileReader();
@@ -48,7 +49,8 @@ export function fromRanges(text) {
 export class Images {
   constructor(changed) {
     this.chosen = [];
-    this.samples = { shape: [], classes: [], labels: [] };
+    this.sheets = [];
+    this.samples = NONE;  // the sheet that fits the ensemble
     this.changed = changed;
     const input = byId("files");
     input.addEventListener("change", () => this.take(input.files).then(() => (input.value = "")));
@@ -74,8 +76,8 @@ export class Images {
   }
 
   sample(index) {
-    const label = this.samples.labels[index];
-    return { name: `${this.samples.classes[label]} ${index}`, label, sample: index, url: sampleUrl(index) };
+    const { name, labels, classes } = this.samples, label = labels[index];
+    return { name: `${classes[label]} ${index}`, label, sheet: name, sample: index, url: sampleUrl(name, index) };
   }
 
   firsts() {
@@ -90,19 +92,18 @@ export class Images {
   }
 
   async load() {
-    this.samples = await get("/samples");
+    this.sheets = (await get("/samples")).data;
   }
 
-  // Offer the samples if they have the shape and the classes of the ensemble.
+  // Offer the samples that have the shape and the classes of the ensemble.
   offer(ensemble) {
-    const { shape, classes, labels } = this.samples;
-    const fits = labels.length && String([shape, classes]) === String([ensemble?.input_shape, ensemble?.classes]);
-    byId("samples").hidden = !fits;
+    const wanted = String([ensemble?.input_shape, ensemble?.classes]);
+    this.samples = this.sheets.find(({ shape, classes }) => String([shape, classes]) === wanted) ?? NONE;
+    const { classes, labels } = this.samples;
+    byId("samples").hidden = !labels.length;
     byId("all").textContent = `all ${labels.length}`;
-    if (!fits) {
-      if (this.chosen.some(({ sample }) => sample !== undefined)) this.choose([]);
-      return;
-    }
+    if (this.chosen.some(({ sheet }) => sheet !== undefined && sheet !== this.samples.name)) this.choose([]);
+    if (!labels.length) return;
     fill(byId("thumbs"), this.firsts().map((each) => element("button", {
       type: "button", class: "thumb", "data-sample": each.sample, click: (event) => this.toggle(each, event),
     }, element("img", { src: each.url, alt: "", width: 48, height: 48 }), element("span", {}, classes[each.label]))));
@@ -133,7 +134,7 @@ export function fromImages(chosen) {
   const fields = {};
   if (chosen.every(({ label }) => label !== undefined)) fields.labels = chosen.map(({ label }) => label);
   const samples = ranges(chosen.map(({ sample }) => sample));
-  if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) fields.metadata = { samples };
+  if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) fields.metadata = { sheet: chosen[0].sheet, samples };
   else if (chosen.length === 1) fields.metadata = { file: chosen[0].name.slice(0, MOST_METADATA) };
   return fields;
 }
@@ -163,7 +164,7 @@ export function imageOf({ id, summary }, index, classes) {
   const { metadata, labels } = summary.request;
   const sample = metadata?.samples ? fromRanges(metadata.samples)[index] : undefined;
   const label = labels?.[index];
-  if (sample !== undefined) return { name: `${classes?.[label] ?? "sample"} ${sample}`, url: sampleUrl(sample), label };
+  if (sample !== undefined) return { name: `${classes?.[label] ?? "sample"} ${sample}`, url: sampleUrl(metadata.sheet, sample), label };
   return { name: metadata?.file ?? `image ${index + 1}`, url: null, label };
 }
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from app.docs import openapi
 from app.http.errors import ProblemError
-from app.samples import png, samples
+from app.samples import listed, png, sheets
 from smoothcert.errors import shown
 
 PAGE = Path(__file__).parents[1] / "page"
@@ -40,17 +40,17 @@ async def part(name: str, request: Request) -> Response:
 
 @router.get("/samples")
 async def sample_list() -> Response:
-    """The shape and classes of the sample images."""
-    return Response(samples().to_json(), media_type="application/json")
+    """The sheets of sample images: their shapes and classes, and the label of each image."""
+    return Response(listed(), media_type="application/json")
 
 
-@router.get("/samples/{name}")
-async def sample(name: str) -> Response:
+@router.get("/samples/{sheet}/{name}")
+async def sample(sheet: str, name: str) -> Response:
     """A sample image."""
     match = re.fullmatch(r"([0-9]{1,6})\.png", name)
-    if match is None or int(match[1]) >= len(samples().labels):
-        raise ProblemError("not_found", f"there is no sample image {shown(name)}")
-    return Response(png(int(match[1])), media_type="image/png")
+    if match is None or sheet not in sheets() or int(match[1]) >= len(sheets()[sheet].labels):
+        raise ProblemError("not_found", f"there is no sample image {shown(f'{sheet}/{name}')}")
+    return Response(png(sheet, int(match[1])), media_type="image/png")
 
 
 @router.get("/openapi.json")

@@ -46,7 +46,7 @@ def test_a_sample_is_certified_and_its_label_is_known(here: Visit, api: Api) -> 
     assert here.figure("saved by consensus").startswith(f"{everybody - certificate['evaluations']:,} (")
     assert (found["ensemble"], found["request"]["labels"], found["request"]["consensus"]) == (NAME, [8], 2)
     here.page.reload()
-    assert here.page.locator(".face img").get_attribute("src") == f"/samples/{SHIP}.png"
+    assert here.page.locator(".face img").get_attribute("src") == f"/samples/cifar10-test-100/{SHIP}.png"
 
 
 @pytest.mark.parametrize("width", [320, 500, 1200])
