@@ -40,7 +40,7 @@ COPY --from=api-packages /venv /venv
 COPY --from=sources /srv/smoothcert smoothcert
 COPY --from=sources /srv/store store
 COPY --from=sources /srv/app app
-COPY --from=sources /srv/models/zoo/cifar10-test-100.* models/zoo/
+COPY --from=sources /srv/models/zoo/*-test-100.* models/zoo/
 ENV SMOOTHCERT_HOST=0.0.0.0
 EXPOSE 8000
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --start-interval=1s \
