@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.executor import BoundedExecutor
+from app.http.authentication import Authenticator
 from app.http.body import Bodies
 from app.metrics import RequestMetrics
 from app.redis.queue import Queue
 from app.requests.intake import Intake
 from app.settings import ApiSettings
 from store.presence import Offer
-from store.transitions import Limits
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,23 @@ class Service:
     request_metrics: RequestMetrics
     bodies: Bodies
     intake: Intake
+    authenticator: Authenticator
     planner: BoundedExecutor
     verifier: BoundedExecutor
 
     @classmethod
     def of(cls, settings: ApiSettings) -> Service:
         """The parts as the settings describe them; none of them connects to Redis yet."""
-        limits = Limits(waiting=settings.queue_length, active=settings.active_certifications)
-        queue = Queue(settings.redis_address, limits, result_ttl=settings.result_ttl)
+        keys = settings.keys
+        queue = Queue(settings.redis_address, settings.limits, result_ttl=settings.result_ttl)
         bodies = Bodies(settings.bodies_mb * 1_000_000)
         return cls(
             settings=settings,
             queue=queue,
             request_metrics=RequestMetrics(),
             bodies=bodies,
-            intake=Intake(settings, bodies, queue),
+            intake=Intake(settings, keys, bodies, queue),
+            authenticator=Authenticator(keys, queue, rate=settings.rate),
             planner=BoundedExecutor(),
             verifier=BoundedExecutor(),
         )

@@ -22,6 +22,7 @@ from smoothcert.certificate import Certificate
 from store import bookkeeping, keys, transitions
 from store.presence import Offer
 from store.record import Record
+from store.waiting import ANONYMOUS
 from tests.service import PATIENCE_S, eventually
 from tests.support.worker_networks import SHAPE
 from tests.support.zoo import ALLOWED, SIGMA
@@ -93,6 +94,7 @@ class Pool:
         *,
         seed: str = "",
         deadline_s: float = 0,
+        owner: str = ANONYMOUS,
         **fields: Any,
     ) -> str:
         """Put a certification into the queue."""
@@ -101,7 +103,7 @@ class Pool:
         request = {"ensemble": ensemble, "sigma": SIGMA, "procedure": "sequential", "radius": 0.02, **fields}
         record = Record(
             id=f"cert_{secrets.token_hex(16)}",
-            owner="tests",
+            owner=owner,
             status="queued",
             pool=self.name,
             queue=bookkeeping.queue_name(self.name),
