@@ -154,7 +154,10 @@ if samples + asked.budget > limits.samples then return {'busy_samples', string.f
 if bytes + asked.size > limits.owner_bytes then return {'busy_bytes', string.format('%.0f', bytes)} end
 local waiting = redis.call('LLEN', KEYS[3])
 if waiting >= limits.waiting then return {'full', tostring(waiting)} end
-for _, each in ipairs(redis.call('HVALS', KEYS[5])) do all = all + math.max(0, tonumber(each)) end
+local held = redis.call('HGETALL', KEYS[5])
+for at = 1, #held, 2 do
+  all = all + (held[at] == owner and bytes or math.max(0, tonumber(held[at + 1])))
+end
 if all + asked.size > limits.bytes then return {'full_bytes', string.format('%.0f', all)} end
 -- 4. Take it in. An owner of whom nothing is active holds nothing, whatever was counted for records that expired.
 if active == 0 then
@@ -277,6 +280,21 @@ return redis.call('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'RIGHT')
 """
 )
 """Moves the first id of one list to the end of another; returns it, or nothing."""
+
+RECOUNT = (
+    ALWAYS
+    + """
+-- KEYS: bytes, samples. ARGV: now, prefix of active sets
+for _, owner in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if redis.call('ZCOUNT', ARGV[2] .. owner, ARGV[1], '+inf') == 0 then
+    redis.call('HDEL', KEYS[1], owner)
+    redis.call('HDEL', KEYS[2], owner)
+  end
+end
+return {1, ''}
+"""
+)
+"""Forgets what was counted for owners of whom nothing is active: their records have ended, or expired without an end."""
 
 SPEND = (
     ALWAYS

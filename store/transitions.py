@@ -25,7 +25,7 @@ from smoothcert.problem import Failure
 from store import bookkeeping, keys, waiting
 from store.commands import Argument, Call, Command, guarded, packed
 from store.record import Record
-from store.scripts import ACCEPT
+from store.scripts import ACCEPT, RECOUNT
 from store.statistics import counted
 
 LONGEST_WAIT = 7 * 86_400
@@ -326,6 +326,11 @@ def look_again(record: Record, *, at: float) -> Command:
 def forget(certification: str, owner: str) -> list[Command]:
     """Remove the entries of a certification whose record has expired."""
     return [("ZREM", keys.owned(owner), certification), ("ZREM", keys.AGENDA, f"{certification} {owner}")]
+
+
+def recount(now: float) -> Call:
+    """Forget what was counted for owners of whom nothing is active."""
+    return Call(RECOUNT, (keys.BYTES, keys.SAMPLES), (now, keys.active("")))
 
 
 def _held(record: Record, execution: str, commands: Iterable[Command], first: tuple[Call, ...] = ()) -> Call:

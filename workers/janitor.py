@@ -61,6 +61,7 @@ class Janitor:
             clean_worker_registry(bookkeeping.queue_at(queue, self._connection.client))
         self._forget_ensembles()
         self._follow_agenda(now)
+        self._connection.call([transitions.recount(now)])
 
     def _follow_agenda(self, now: float) -> None:
         """End what waited past its deadline, and remove what the expiry of a record leaves behind."""

@@ -49,6 +49,8 @@ BLOCK_S = 1
 """Seconds for which a look at an empty queue lasts: a worker that is told to leave does so after this time."""
 BLOCKED_S = 0.1
 """Seconds between two looks while what waits must not be taken yet, because its owner has its share or it is large."""
+LISTEN_AGAIN_S = 2.0
+"""Seconds after which the thread that listens for RQ's commands tries again when Redis was away."""
 MEGABYTE = 1_000_000
 PREPARING = 2
 """The number of certifications that are slow to begin and are prepared at a time; more would starve the engine."""
@@ -278,6 +280,11 @@ class CertificationWorker(SimpleWorker):
             self.clerk.cancel(str(certification))
         elif command == "shutdown":
             self.leaving.set()
+
+    def _pubsub_exception_handler(self, exc: Exception, *_: object) -> None:
+        """Go on listening for commands, whatever the server says; redis-py subscribes again when it has reconnected."""
+        logger.warning("no commands of RQ's: %s", exc)
+        time.sleep(LISTEN_AGAIN_S)
 
     def _watch(self) -> None:
         """End the process if no batch ends although there is work: heartbeats do not prove that the device moves.

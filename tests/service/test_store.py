@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,14 +20,11 @@ from rq.serializers import JSONSerializer
 from app.local.embedded import EmbeddedServer
 from smoothcert.problem import Failure
 from store import bookkeeping, keys, transitions, waiting
-from store.commands import Call, unguarded
+from store.commands import unguarded
 from store.record import Record
 from store.statistics import SECONDS, bucket, histogram
 from store.transitions import Limits
-
-POOL = "life"
-QUEUE, QUARANTINE = bookkeeping.queue_name(POOL), bookkeeping.quarantine_name(POOL)
-MANY = Limits(waiting=10**6, active=10**6)
+from tests.support.stored import MANY, POOL, QUARANTINE, QUEUE, accepted, begun, call, finishing, new, read
 
 
 @pytest.fixture(scope="module")
@@ -43,55 +39,8 @@ def empty(client: Any) -> Any:
     return client
 
 
-def new(**other: Any) -> Record:
-    now = time.time()
-    fields = {
-        "id": f"cert_{secrets.token_hex(8)}",
-        "owner": "me",
-        "status": "queued",
-        "pool": POOL,
-        "queue": QUEUE,
-        "ensemble": "e",
-        "digest": "d",
-        "request": "{}",
-        "images": 2,
-        "seed": "s",
-        "created_at": now,
-        "expires_at": now + 10,
-    }
-    return Record(**{**fields, **other})
-
-
-def call(client: Any, made: Call) -> tuple[Any, str]:
-    first, second = client.eval(*made.arguments)
-    return first, second.decode()
-
-
-def read(client: Any, record: Record) -> Record:
-    found = Record.read(client.hgetall(keys.record(record.id)))
-    assert found is not None
-    return found
-
-
-def accepted(client: Any, **other: Any) -> Record:
-    record = new(**other)
-    assert call(client, transitions.accept(record, b"images", MANY, idempotency=None, high=False))[0] == b"accepted"
-    return record
-
-
-def begun(client: Any, record: Record, worker: str = "w") -> str:
-    execution, made = transitions.begin(read(client, record), worker, now=time.time(), ttl=100)
-    assert call(client, made) == (1, "queued")
-    return execution
-
-
 def rq_queue(client: Any) -> Queue:
     return Queue(QUEUE, connection=client, serializer=JSONSerializer)
-
-
-def finishing(record: Record, execution: str, status: str = "succeeded", **other: Any) -> Call:
-    fields: dict[str, Any] = {"now": time.time(), "ttl": 60, "certificates": {0: "{}"}, "done": 1, "progress": "{}"}
-    return transitions.finish(record, execution, status, **{**fields, "tally": {"samples": 5}, **other})  # type: ignore[arg-type]
 
 
 def test_a_record_is_read_as_it_was_written(empty: Any) -> None:
