@@ -54,9 +54,9 @@ PAGE_LOOKS = 1000
 CHUNK = 100
 """The number of records that are read from Redis at a time."""
 FIRST_PIECE = 8
-"""The number of certificates that are read together with the record; most certifications have no more."""
+"""The number of certificates that are read before it is known how large they are."""
 PIECE_BYTES = 1_000_000
-"""The bytes of certificates that are read at a time: Redis serves nobody else while it writes an answer."""
+"""The bytes of certificates that are read at a time, about a millisecond of Redis."""
 LARGEST_PIECE = 500
 """The number of certificates that are read at a time, however small they are."""
 MEMORY_SECONDS = 1.0
@@ -191,15 +191,12 @@ class Queue:
 
     async def _look(self, certification: str, owner: str) -> Snapshot | None:
         with _answering():
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                pipeline.eval(*waiting.read(certification, owner=owner).arguments)
-                pipeline.hmget(keys.certificates(certification), range(FIRST_PIECE))
-                text, first = await pipeline.execute()
+            text = await self._redis.eval(*waiting.read(certification, owner=owner).arguments)
         if not text:
             return None
         data, position = json.loads(text)
         record = Record.parse(dict(zip(data[::2], data[1::2], strict=True)))
-        certificates = await self._certificates(record, first)
+        certificates = await self._certificates(record) if record.done else {}
         if record.ended and len(certificates) < record.done and not await self._exists(certification):
             return None  # it was deleted after the record was read
         return Snapshot(record, certificates, None if position is False else position)
@@ -208,16 +205,16 @@ class Queue:
         with _answering():
             return bool(await self._redis.exists(keys.record(certification)))
 
-    async def _certificates(self, record: Record, first: Sequence[bytes | None]) -> dict[int, str]:
-        """The finished certificates by the index of their image; `first` are those of the first images."""
-        texts = list(first[: record.images])
-        while len(texts) < record.images and record.done:
-            sizes = [len(text) for text in texts if text]
-            expected = max(sizes, default=PIECE_BYTES // LARGEST_PIECE)
-            end = len(texts) + max(1, min(LARGEST_PIECE, PIECE_BYTES // expected))
+    async def _certificates(self, record: Record) -> dict[int, str]:
+        """The finished certificates by the index of their image, read in pieces: Redis serves nobody else meanwhile."""
+        texts: list[bytes | None] = []
+        piece = FIRST_PIECE
+        while len(texts) < record.images:
+            places = range(len(texts), min(len(texts) + piece, record.images))
             with _answering():
-                places = range(len(texts), min(end, record.images))
                 texts += await self._redis.hmget(keys.certificates(record.id), places)
+            largest = max((len(text) for text in texts if text), default=PIECE_BYTES // LARGEST_PIECE)
+            piece = max(1, min(LARGEST_PIECE, PIECE_BYTES // largest))
         return {index: text.decode() for index, text in enumerate(texts) if text is not None}
 
     @asynccontextmanager
