@@ -56,13 +56,13 @@ class ApiSettings(RedisSettings):
     queue_length: Count = 1000
     """Most certifications that may wait in a pool."""
     waiting_mb: Annotated[int, Field(ge=1, le=450)] = 256
-    """Most megabytes of images of all certifications that have not ended. Redis takes half a gigabyte at a time."""
+    """Most megabytes of images and expected certificates of all certifications that have not ended."""
     active_certifications: Count | None = None
     """Most certifications of one key that have not ended; a quarter of the queue if there are keys."""
     active_samples: Count | None = None
     """Most samples that those may need in the worst case; twice those of one certification if there are keys."""
     active_mb: Count | None = None
-    """Most megabytes of images of those; a quarter of `waiting_mb` if there are keys."""
+    """Most megabytes of images and expected certificates of those; a quarter of `waiting_mb` if there are keys."""
     rate: Annotated[float, Field(ge=0)] = 100.0
     """Most requests of one key in a second, averaged over a few; 0 for any number."""
     deadline_s: Annotated[float, Field(ge=0, le=7 * 86_400)] = 86_400.0

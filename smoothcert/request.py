@@ -78,9 +78,9 @@ class CertificationRequest(BaseModel):
     ) = None
     """Stored with the request and returned unchanged."""
     priority: Literal["normal", "high"] = "normal"
-    """A request with `high` is taken before all others that wait."""
+    """A request with `high` is taken before all others that wait; where there are keys, a key needs the right to it."""
     deadline_s: Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
-    """The certification fails if it has not ended after so many seconds."""
+    """The certification fails if it has not ended after so many seconds; the service has a default, usually a day."""
 
     @model_validator(mode="after")
     def _resolve_sigma(self) -> Self:

@@ -36,7 +36,7 @@ class Record:
     high: int = 0
     """1 where it is taken before those without priority."""
     size: int = 0
-    """The bytes of its images."""
+    """The bytes that it holds until it has ended: its images, and what its certificates are expected to take."""
     budget: int = 0
     """The most samples that it may draw."""
     idempotency: str = ""

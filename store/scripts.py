@@ -294,7 +294,7 @@ end
 return {1, ''}
 """
 )
-"""Forgets what was counted for owners of whom nothing is active: their records have ended, or expired without an end."""
+"""Forgets what was counted for owners of whom nothing is active: their records have ended or expired."""
 
 SPEND = (
     ALWAYS

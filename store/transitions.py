@@ -58,15 +58,18 @@ class Limits:
     samples: int = UNLIMITED
     """The most samples that those may draw together, in the worst case."""
     bytes: int = UNLIMITED
-    """The most bytes of images of all certifications that wait or are under way."""
+    """The most bytes that all certifications that wait or are under way may hold."""
     owner_bytes: int = UNLIMITED
-    """The most bytes of images of those of one owner."""
+    """The most bytes that those of one owner may hold."""
 
 
 def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[str, str] | None, high: bool) -> Call:
-    """Take a certification in. `idempotency` is the key in Redis and the digest of the request."""
+    """Take a certification in. `idempotency` is the key in Redis and the digest of the request.
+
+    The size of the record is what its certificates are expected to take; that of its images is added here.
+    """
     key, digest = idempotency or ("", "")
-    record = replace(record, high=int(high), size=len(images), idempotency=key)
+    record = replace(record, high=int(high), size=record.size + len(images), idempotency=key)
     ttl, queue = LONGEST_WAIT, record.queue
     written: list[Command] = [
         # The record outlives the images, so that a client is told what happened.

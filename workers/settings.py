@@ -32,7 +32,7 @@ class WorkerSettings(RedisSettings):
     owner_slots: Annotated[int, Field(ge=0, le=4096)] = 0
     """The most certifications of one key at a time; 0 for half of the slots. Without keys there is no such limit."""
     work_mb: Annotated[int, Field(ge=1)] = 64
-    """The most megabytes of images at a time, as they are kept; a larger certification is taken alone."""
+    """The most megabytes of images at a time, as Redis holds them; a larger certification is taken alone."""
     heartbeat_s: Annotated[float, Field(gt=0)] = 2.0
     """Seconds between two heartbeats; several must fit into `dead_after_s`."""
     dead_after_s: Annotated[int, Field(ge=2)] = 12

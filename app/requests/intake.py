@@ -26,6 +26,14 @@ from store.presence import Offer
 from store.record import Record
 from store.transitions import LONGEST_WAIT
 
+CERTIFICATE_BYTES, CLASS_BYTES = 2000, 10
+"""The bytes that a certificate is expected to take in Redis, and those that each class of the ensemble adds."""
+
+
+def expected_bytes(images: int, card: EnsembleCard) -> int:
+    """The bytes that the certificates of a request are expected to take."""
+    return images * (CERTIFICATE_BYTES + CLASS_BYTES * len(card.classes))
+
 
 def new_id() -> str:
     """The id of a certification: 128 random bits, so that it cannot be guessed."""
@@ -80,8 +88,10 @@ class Intake:
         spec = ImageSpec(channels, height, width, settled.request.convert, self._settings.image_pixels)
         self._require_room(len(posted.images), spec)
         size = decoded_bytes(posted.images, spec)
-        if size + npy.HEADER > (most := self._limits.owner_bytes):
-            raise ProblemError("too_large", f"the images take {size:,} bytes, a key may have {most:,} at a time")
+        held = size + npy.HEADER + expected_bytes(len(posted.images), card)
+        if held > (most := self._limits.owner_bytes):
+            detail = f"the images and their certificates take {held:,} bytes, a key may have {most:,} at a time"
+            raise ProblemError("too_large", detail)
         share.take(size)
         noise = settled.question.noise
 
@@ -116,7 +126,7 @@ class Intake:
                 places = receipt.count - limits.waiting + 1
                 raise ProblemError("queue_full", detail, retry_after=await retry_after(self._queue, pool, places))
             case "full_bytes":
-                detail = f"{receipt.count:,} bytes of images wait, at most {limits.bytes:,} may"
+                detail = f"{receipt.count:,} bytes are held for certifications that have not ended, of {limits.bytes:,}"
                 raise ProblemError("queue_full", detail, retry_after=await retry_after(self._queue, pool, 1))
             case "busy":
                 detail = f"{receipt.count:,} certifications of this key have not ended, at most {limits.active:,} may"
@@ -125,8 +135,8 @@ class Intake:
                 detail = f"certifications of this key may draw {receipt.count:,} samples, at most {limits.samples:,}"
                 raise await self._busy(f"{detail} are allowed at a time", pool)
             case "busy_bytes":
-                detail = f"certifications of this key have {receipt.count:,} bytes of images"
-                raise await self._busy(f"{detail}, at most {limits.owner_bytes:,} are allowed at a time", pool)
+                detail = f"certifications of this key hold {receipt.count:,} bytes, at most {limits.owner_bytes:,}"
+                raise await self._busy(f"{detail} are allowed at a time", pool)
 
     async def _busy(self, detail: str, pool: str) -> ProblemError:
         return ProblemError("too_many_certifications", detail, retry_after=pace(await self._queue.endings(pool)))
@@ -144,6 +154,7 @@ class Intake:
             request=settled.request.model_dump_json(),
             images=images,
             slow=int(settled.question.procedure.slow_to_begin),
+            size=expected_bytes(images, offer.card),
             budget=images * settled.question.most_samples,
             seed=secrets.token_hex(16),  # never the client's: it could search for a lucky certificate
             created_at=now,
