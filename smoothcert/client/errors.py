@@ -317,7 +317,6 @@ FAILED_BY_CODE = {code: kind for kind in _tree(CertificationFailedError) for cod
 BY_STATUS: dict[int, type[AnswerError]] = {
     400: BadRequestError,
     401: UnauthorizedError,
-    403: NotPermittedError,
     404: NotFoundError,
     409: ConflictError,
     410: ExpiredError,
