@@ -10,7 +10,6 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app.docs import openapi
 from app.http import errors
-from app.http.authentication import Authenticator
 from app.http.middleware import ExchangeMiddleware
 from app.http.origin import OriginCheck
 from app.routes import certifications, ensembles, operation, pages, planning, procedures, verification
@@ -39,7 +38,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
         openapi_url=None,  # routes/pages.py serves our own document
         redirect_slashes=False,
     )
-    app.state.service, app.state.authenticator = service, Authenticator(settings.keys)
+    app.state.service, app.state.authenticator = service, service.authenticator
     errors.install(app)
     for module in ROUTERS:
         app.include_router(module.router)

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from starlette.types import Scope
 
 from app.redis.queue import Statistics
+from store.presence import Presence
 from store.statistics import histogram
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -96,16 +97,21 @@ def _gauges(statistics: Statistics) -> Iterator[Metric]:
         (
             "worker_heartbeat_age_seconds",
             "Seconds since the last heartbeat of a worker.",
-            {w.name: now - w.beat_at for w in workers},
+            {_label(w): now - w.beat_at for w in workers},
         ),
-        ("worker_live", "Certifications that a worker has under way.", {w.name: w.live for w in workers}),
+        ("worker_live", "Certifications that a worker has under way.", {_label(w): w.live for w in workers}),
         (
             "worker_batch_fill",
             "The mean share of a worker's batches that is filled with samples.",
-            {w.name: w.fill for w in workers},
+            {_label(w): w.fill for w in workers},
         ),
     ):
         yield _gauge(name, description, values, "worker")
+
+
+def _label(worker: Presence) -> str:
+    """The random part of a worker's name: the rest is the name of its host, which is not for every key."""
+    return worker.name.rpartition("-")[2]
 
 
 def _gauge(name: str, description: str, values: Mapping[str, float], label: str = "") -> Metric:

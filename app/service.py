@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.executor import BoundedExecutor
+from app.http.authentication import Authenticator
 from app.http.body import Bodies
 from app.metrics import RequestMetrics
 from app.redis.queue import Queue
 from app.requests.intake import Intake
 from app.settings import ApiSettings
 from store.presence import Offer
-from store.transitions import Limits
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,17 @@ class Service:
     request_metrics: RequestMetrics
     bodies: Bodies
     intake: Intake
+    authenticator: Authenticator
     planner: BoundedExecutor
     verifier: BoundedExecutor
 
     @classmethod
     def of(cls, settings: ApiSettings) -> Service:
         """The parts as the settings describe them; none of them connects to Redis yet."""
-        limits = Limits(waiting=settings.queue_length, active=settings.active_certifications)
+        keys = settings.keys
         queue = Queue(
             settings.redis_address,
-            limits,
+            settings.limits,
             result_ttl=settings.result_ttl,
             default_ensemble=settings.default_ensemble,
         )
@@ -45,7 +46,8 @@ class Service:
             queue=queue,
             request_metrics=RequestMetrics(),
             bodies=bodies,
-            intake=Intake(settings, bodies, queue),
+            intake=Intake(settings, keys, bodies, queue),
+            authenticator=Authenticator(keys, queue, rate=settings.rate),
             planner=BoundedExecutor(),
             verifier=BoundedExecutor(),
         )

@@ -10,6 +10,9 @@ from pydantic import Field
 
 from app.http.authentication import Keys
 from store.settings import RedisSettings, listed, secret_file
+from store.transitions import UNLIMITED, Limits
+
+MEGABYTE = 1_000_000
 
 Count = Annotated[int, Field(ge=1)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
@@ -58,8 +61,18 @@ class ApiSettings(RedisSettings):
     """Most samples of a sequential test: the boundaries of much larger ones take minutes to compute."""
     queue_length: Count = 1000
     """Most certifications that may wait in a pool."""
-    active_certifications: Count = 1000
-    """Most certifications of one key that have not ended."""
+    waiting_mb: Annotated[int, Field(ge=1, le=450)] = 256
+    """Most megabytes of images and expected certificates of all certifications that have not ended."""
+    active_certifications: Count | None = None
+    """Most certifications of one key that have not ended; a quarter of the queue if there are keys."""
+    active_samples: Count | None = None
+    """Most samples that those may need in the worst case; twice those of one certification if there are keys."""
+    active_mb: Count | None = None
+    """Most megabytes of images and expected certificates of those; a quarter of `waiting_mb` if there are keys."""
+    rate: Annotated[float, Field(ge=0)] = 100.0
+    """Most requests of one key in a second, averaged over a few; 0 for any number."""
+    deadline_s: Annotated[float, Field(ge=0, le=7 * 86_400)] = 86_400.0
+    """The deadline of certifications that name none, in seconds; 0 for none."""
     result_ttl: Count = 86_400
     """Seconds for which a certification that was canceled before it began is kept; workers have their own setting."""
 
@@ -72,6 +85,18 @@ class ApiSettings(RedisSettings):
     def keys(self) -> Keys:
         """The keys that open the service; empty if it needs none."""
         return Keys.read(self.api_keys)
+
+    @property
+    def limits(self) -> Limits:
+        """What is accepted. Where there are keys, each gets much less than all of it, unless the settings say more."""
+        shared = bool(self.keys)
+        return Limits(
+            waiting=self.queue_length,
+            active=self.active_certifications or (max(1, self.queue_length // 4) if shared else self.queue_length),
+            samples=self.active_samples or (2 * self.samples if shared else UNLIMITED),
+            bytes=self.waiting_mb * MEGABYTE,
+            owner_bytes=(self.active_mb or max(1, self.waiting_mb // 4 if shared else self.waiting_mb)) * MEGABYTE,
+        )
 
     @property
     def origins(self) -> list[str]:

@@ -53,6 +53,7 @@ KINDS: dict[str, ProblemKind] = {
     "malformed_multipart": ProblemKind(400, "The body is not a multipart form"),
     "malformed_npy": ProblemKind(400, "The body is not an npy array"),
     "unauthorized": ProblemKind(401, "A valid API key is needed"),
+    "not_permitted": ProblemKind(403, "This key does not have the right"),
     "cross_site": ProblemKind(403, "A page of another site must not send this request"),
     "not_found": ProblemKind(404, "Not found"),
     "unknown_ensemble": ProblemKind(404, "There is no such ensemble"),
@@ -76,12 +77,14 @@ KINDS: dict[str, ProblemKind] = {
     "too_many_samples": ProblemKind(422, "A certification may not draw so many samples"),
     "invalid_certificate": ProblemKind(422, "The body is not a certificate"),
     "too_many_failures": ProblemKind(429, "Too many requests with a wrong key"),
+    "too_many_requests": ProblemKind(429, "This key sends too many requests"),
     "queue_full": ProblemKind(429, "The queue is full"),
     "too_many_certifications": ProblemKind(429, "This key has too many certifications at a time"),
     "head_too_large": ProblemKind(431, "The head of the request is too large"),
     "internal": ProblemKind(500, "Internal error"),
     "unavailable": ProblemKind(503, "The service is not available"),
     "overloaded": ProblemKind(503, "The service is overloaded"),
+    "storage_full": ProblemKind(503, "The service has no room for new work"),
     "not_ready": ProblemKind(503, "The service is not ready"),
 }
 """Every code that a problem can have."""
@@ -92,6 +95,7 @@ FAILURES: dict[str, str] = {
     "ensemble_changed": "the ensemble is not the one that the request was accepted for",
     "engine_failed": "the networks could not be run",
     "input_lost": "the images are no longer stored",
+    "result_too_large": "a certificate is larger than the service can store",
     "internal": "an internal error of the service",
 }
 """Every code that a failed certification can have."""

@@ -20,10 +20,11 @@ from typing import Any
 
 from redis import Redis
 from redis.client import Pipeline
-from rq import Queue
+from rq import Queue, worker_registration
 from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
+from rq.utils import now, utcformat
 from rq.worker import BaseWorker, WorkerStatus
 
 from store import keys
@@ -126,14 +127,13 @@ def enqueue(certification: str, name: str, *, at_front: bool) -> list[Command]:
 
 
 def requeue(certification: str, name: str, execution: str, *, to: str) -> list[Command]:
-    """End an execution and put the job at the front of a queue, perhaps another one."""
+    """End an execution and let the job belong to a queue again, perhaps another one; `store.waiting` puts it there."""
 
     def write(pipeline: Pipeline) -> None:
         job = _job(certification, to)
         job.set_status(JobStatus.QUEUED, pipeline=pipeline)
         pipeline.hset(job.key, "origin", to)
         pipeline.sadd(Queue.redis_queues_keys, waiting_key(to))  # or `rq info` would not know the quarantine
-        queue(to).push_job_id(certification, pipeline=pipeline, at_front=True)
 
     return [*end(certification, name, execution), *_recorded(write)]
 
@@ -213,9 +213,32 @@ def fail(certification: str, name: str, reason: str) -> list[Command]:
     return _recorded(write)
 
 
-def withdraw(certification: str, name: str) -> list[Command]:
-    """Take a job out of its queue."""
-    return [("LREM", waiting_key(name), 1, certification), *forget(certification)]
+def birth(worker: BaseWorker) -> list[Command]:
+    """Register a worker whose name is new, as `BaseWorker.register_birth` does."""
+
+    def write(pipeline: Pipeline) -> None:
+        worker.birth_date = worker.last_heartbeat = now()
+        pipeline.hset(worker.key, mapping=worker.serialize())
+        worker_registration.register(worker, pipeline)
+        pipeline.expire(worker.key, worker.worker_ttl + 60)
+
+    return [*_recorded(write), show_state(worker.name, busy=False)]
+
+
+def heartbeat(worker: BaseWorker, *, ttl: int) -> list[Command]:
+    """A heartbeat of a worker; RQ's tools show it for `ttl` seconds without another one."""
+    return _recorded(lambda pipeline: worker.heartbeat(ttl, pipeline=pipeline))
+
+
+def death(worker: BaseWorker) -> list[Command]:
+    """Sign a worker off, as `BaseWorker.register_death` does."""
+
+    def write(pipeline: Pipeline) -> None:
+        worker_registration.unregister(worker, pipeline)
+        pipeline.hset(worker.key, "death", utcformat(now()))
+        pipeline.expire(worker.key, 60)
+
+    return _recorded(write)
 
 
 def credit(worker: str, *, failed: bool) -> Command:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 CHANGED = "smoothcert:changed"
-"""A channel on which the id and the status of a certification are published whenever its record changes."""
+"""The channel on which workers of earlier versions publish every change: the id of a certification and its status."""
 DELETED = "deleted"
-"""The status that is published on CHANGED when a record is deleted."""
+"""The status that is published when a record is deleted."""
 STATISTICS = "smoothcert:statistics"
 """A hash of counters that all workers have added to since the beginning."""
 WORKERS = "smoothcert:workers"
@@ -16,6 +16,21 @@ ENSEMBLES = "smoothcert:ensembles"
 """A hash of the cards of all ensembles that were served lately, by `pool/name`."""
 JANITOR = "smoothcert:janitor"
 """The prefix of a lock for each pool: only one janitor sweeps at a time."""
+AGENDA = "smoothcert:agenda"
+"""A sorted set of `certification owner`, scored by when the janitor looks at it: at its deadline or its expiry."""
+BYTES = "smoothcert:bytes"
+"""A hash of the bytes that each owner's certifications hold until they have ended."""
+SAMPLES = "smoothcert:samples"
+"""A hash of the samples that each owner's certifications that have not ended may draw at most."""
+RATES = "smoothcert:rates"
+"""A sorted set of owners, scored by the time until which their allowance of requests is spent."""
+FAILURES = "smoothcert:failures"
+"""A sorted set of addresses, scored by the time until which their allowance of wrong keys is spent."""
+
+
+def changed(certification: str) -> str:
+    """The channel on which the status of a certification is published whenever its record changes."""
+    return f"{CHANGED}:{certification}"
 
 
 def record(certification: str) -> str:
@@ -51,6 +66,31 @@ def owned(owner: str) -> str:
 def active(owner: str) -> str:
     """A sorted set of the owner's certifications that have not ended, scored by when each is forgotten at last."""
     return f"smoothcert:active:{owner}"
+
+
+def waiting(pool: str, owner: str) -> str:
+    """A sorted set of the certifications of an owner that wait in a pool, scored by when they were made."""
+    return f"smoothcert:waiting:{pool}:{owner}"
+
+
+def urgent(pool: str) -> str:
+    """A sorted set of the certifications that wait in a pool with priority, scored by when they were made."""
+    return f"smoothcert:urgent:{pool}"
+
+
+def turns(pool: str) -> str:
+    """A sorted set of the owners of whom something waits in a pool, in the order of their turns."""
+    return f"smoothcert:turns:{pool}"
+
+
+def bell(pool: str) -> str:
+    """A list on which idle workers of a pool block; an entry says that something may wait."""
+    return f"smoothcert:bell:{pool}"
+
+
+def comeback(pool: str) -> str:
+    """The last time at which a client that found the queue of a pool full was told to return."""
+    return f"smoothcert:comeback:{pool}"
 
 
 def idempotency(owner: str, key: str) -> str:

@@ -33,6 +33,14 @@ class Record:
     expires_at: float
     slow: int = 0
     """1 where the procedure says that it is slow to begin."""
+    high: int = 0
+    """1 where it is taken before those without priority."""
+    size: int = 0
+    """The bytes that it holds until it has ended: its images, and what its certificates are expected to take."""
+    budget: int = 0
+    """The most samples that it may draw."""
+    idempotency: str = ""
+    """The key in Redis of its Idempotency-Key, which expires with it."""
     started_at: float = 0.0
     finished_at: float = 0.0
     deadline_at: float = 0.0

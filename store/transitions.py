@@ -15,15 +15,17 @@ belong to. The first final status wins, because a later call (of a worker that w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 
 from smoothcert.certification import Status
 from smoothcert.problem import Failure
-from store import bookkeeping, keys
-from store.commands import ACCEPT, READ, Argument, Call, Command, guarded, packed
+from store import bookkeeping, keys, waiting
+from store.commands import Argument, Call, Command, guarded, packed
 from store.record import Record
+from store.scripts import ACCEPT, RECOUNT
 from store.statistics import counted
 
 LONGEST_WAIT = 7 * 86_400
@@ -34,6 +36,15 @@ MOST_DEATHS = 2
 """The number of workers that may die in a row with a certification that makes no progress, before it fails."""
 MOST_BURIALS = 10
 """The number of workers that may die with a certification in all, progress or not, before it fails."""
+PIECE_BYTES = 1_000_000
+"""The bytes of certificates and checkpoints in one call, beyond which they are sent in several: a script that writes
+them stops the server for about a millisecond."""
+PIECE_ENTRIES = 1000
+"""The number of certificates or checkpoints in one call: scripts take 8,000 arguments in one command."""
+MOST_BYTES = 64_000_000
+"""The bytes of one certificate or checkpoint. On half a gigabyte the server closes the connection, as if away."""
+UNLIMITED = 1 << 53
+"""A limit that is never reached; scripts read whole numbers up to this one exactly."""
 
 
 @dataclass(frozen=True)
@@ -44,37 +55,66 @@ class Limits:
     """The most certifications that may wait in a queue."""
     active: int
     """The most certifications of one owner that may wait or be under way."""
+    samples: int = UNLIMITED
+    """The most samples that those may draw together, in the worst case."""
+    bytes: int = UNLIMITED
+    """The most bytes that all certifications that wait or are under way may hold."""
+    owner_bytes: int = UNLIMITED
+    """The most bytes that those of one owner may hold."""
 
 
 def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[str, str] | None, high: bool) -> Call:
-    """Take a certification in. `idempotency` is the key in Redis and the digest of the request."""
-    key, digest = idempotency or ("-", "")
-    ttl = LONGEST_WAIT
+    """Take a certification in. `idempotency` is the key in Redis and the digest of the request.
+
+    The size of the record is what its certificates are expected to take; that of its images is added here.
+    """
+    key, digest = idempotency or ("", "")
+    record = replace(record, high=int(high), size=record.size + len(images), idempotency=key)
+    ttl, queue = LONGEST_WAIT, record.queue
     written: list[Command] = [
         # The record outlives the images, so that a client is told what happened.
         ("HSET", keys.record(record.id), *_pairs(record.mapping())),
         ("EXPIRE", keys.record(record.id), 2 * ttl),
         ("SET", keys.images(record.id), images, "EX", ttl),
-        # The owner's list, without the entries whose records are gone.
+        # The owner's list; earlier versions left entries there whose records are gone.
         ("ZADD", keys.owned(record.owner), record.created_at, record.id),
         ("ZREMRANGEBYSCORE", keys.owned(record.owner), "-inf", record.created_at - 2 * ttl),
         ("EXPIRE", keys.owned(record.owner), 2 * ttl),
-        # The owner's active certifications, which the script counts.
+        # What the owner has under way, which the script counts.
         ("ZADD", keys.active(record.owner), record.created_at + 2 * ttl, record.id),
         ("EXPIRE", keys.active(record.owner), 2 * ttl),
-        *bookkeeping.enqueue(record.id, record.queue, at_front=high),
+        ("HINCRBY", keys.BYTES, record.owner, record.size),
+        ("HINCRBY", keys.SAMPLES, record.owner, record.budget),
+        ("ZADD", keys.AGENDA, record.deadline_at or record.created_at + ttl, agenda_entry(record)),
+        *bookkeeping.enqueue(record.id, queue, at_front=high),
+        *waiting.enter(record),
     ]
     if idempotency:
-        written.append(("SET", key, f"{digest} {record.id}", "EX", ttl))
-    counted_keys = (key, bookkeeping.waiting_key(record.queue), keys.active(record.owner))
-    values = (digest, limits.waiting, limits.active, record.created_at, keys.record(""), record.id, *packed(written))
-    return Call(ACCEPT, counted_keys, values)
+        written.append(("SET", key, f"{digest} {record.id}", "EX", 2 * ttl))
+    asked = {
+        "owner": record.owner,
+        "id": record.id,
+        "size": record.size,
+        "budget": record.budget,
+        "digest": digest,
+        "now": record.created_at,
+        "limits": asdict(limits),
+        "names": waiting.names(record.pool),
+    }
+    read_keys = (
+        key or "-",
+        keys.record(record.id),
+        bookkeeping.waiting_key(queue),
+        keys.active(record.owner),
+        keys.BYTES,
+        keys.SAMPLES,
+    )
+    return Call(ACCEPT, read_keys, (json.dumps(asked), *packed(written)))
 
 
-def read(certification: str) -> Call:
-    """Read a certification, its certificates and its place in the queue."""
-    read_keys = (keys.record(certification), keys.certificates(certification))
-    return Call(READ, read_keys, (bookkeeping.WAITING_PREFIX, certification))
+def agenda_entry(record: Record) -> str:
+    """How the agenda of the janitor names a certification."""
+    return f"{record.id} {record.owner}"
 
 
 def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Call]:
@@ -119,22 +159,21 @@ def save(
 
     `samples` are those of the checkpoints; more than the last time clears a suspect.
     """
-    commands: list[Command] = []
+    if too_large := _too_large(certificates or {}, checkpoints or {}):
+        return _give_up(record, execution, too_large)
+    first, last = _pieces(record, execution, checkpoints or {}, certificates or {}, done=done, ttl=LONGEST_WAIT)
+    commands = [*last]
     fields: dict[str, Argument] = {}
     if progress is not None:
         fields["progress"] = progress
-    if checkpoints:
-        commands += _checkpoints(record.id, checkpoints)
     if samples is not None:
         fields["samples_saved"] = samples
         if samples > record.samples_saved:
             fields["deaths"] = 0  # it made progress and the worker lives, so it did not kill the last one
-    if certificates:
-        commands += _certificates(record.id, certificates, done=done, ttl=LONGEST_WAIT)
     if fields:
         commands.append(("HSET", keys.record(record.id), *_pairs(fields)))
     commands.append(_changed(record.id, "running"))
-    return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands)
+    return _held(record, execution, commands, first)
 
 
 def finish(
@@ -151,10 +190,14 @@ def finish(
     tally: Mapping[str, float],
 ) -> Call:
     """The worker that holds the certification ends it. `tally` is added to the statistics."""
+    if too_large := _too_large(certificates, {}):
+        status, error, certificates, done = "failed", too_large, {}, record.done
+        tally = {"certifications:failed": 1}
+    first, last = _pieces(record, execution, {}, certificates, done=done, ttl=ttl)
     commands = [
-        # 1. Our record: free memory first, then the last certificates and the final status.
+        # 1. Our record: the last certificates, and the final status.
         *_freed(record.id),
-        *_certificates(record.id, certificates, done=done, ttl=ttl),
+        *last,
         *_ended(record, status, now=now, ttl=ttl, progress=progress, error=error),
         # 2. RQ: the execution ends, the job is forgotten or kept among the failed ones, the worker's count grows.
         *bookkeeping.end(record.id, record.queue, execution),
@@ -165,14 +208,25 @@ def finish(
         ("LTRIM", keys.finished(record.pool), 0, KEPT_FINISHES - 1),
         *counted(tally),
     ]
-    return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands)
+    return _held(record, execution, commands, first)
+
+
+def _give_up(record: Record, execution: str, failure: Failure) -> Call:
+    """End a certification of which something is too large to be kept; its worker finds out at the next call."""
+    now, ttl = time.time(), bookkeeping.FAILURE_TTL
+    ended = _ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=failure)
+    commands = [*_freed(record.id), *ended, *bookkeeping.end(record.id, record.queue, execution)]
+    commands += [*_job_of(record, failure), *counted({"certifications:failed": 1})]
+    return _held(record, execution, commands)
 
 
 def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapping[int, str]) -> Call:
     """A worker that shuts down gives a certification back; another worker goes on from the checkpoints."""
-    kept = _checkpoints(record.id, checkpoints) if checkpoints else []
-    commands = [*kept, *_waiting_again(record, execution, to=record.queue, samples=samples, deaths=record.deaths)]
-    return guarded(keys.record(record.id), statuses=("running",), execution=execution, commands=commands)
+    if too_large := _too_large({}, checkpoints):
+        return _give_up(record, execution, too_large)
+    first, last = _pieces(record, execution, checkpoints, {}, done=0, ttl=0)
+    commands = [*last, *_waiting_again(record, execution, to=record.queue, samples=samples, deaths=record.deaths)]
+    return guarded(keys.record(record.id), statuses=("running",), execution=execution, commands=commands, first=first)
 
 
 def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
@@ -207,9 +261,7 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
 
 def put_back(record: Record) -> Call:
     """A worker took this certification and died before it began: it waits again, at the front."""
-    waiting = bookkeeping.waiting_key(record.queue)
-    # LREM before LPUSH, so that an id that is put back twice waits once.
-    commands = [*drop(record.id, record.queue), ("LREM", waiting, 0, record.id), ("LPUSH", waiting, record.id)]
+    commands = [*drop(record.id, record.queue), *waiting.put_back(record)]
     return guarded(keys.record(record.id), statuses=("queued",), commands=commands)
 
 
@@ -218,19 +270,21 @@ def cancel_waiting(record: Record, *, now: float, ttl: int) -> Call:
     commands = [
         *_freed(record.id),
         *_ended(record, "canceled", now=now, ttl=ttl, progress=record.progress),
-        *bookkeeping.withdraw(record.id, record.queue),
+        waiting.leave(record),
+        *bookkeeping.forget(record.id),
         *counted({"certifications:canceled": 1}),
     ]
     return guarded(keys.record(record.id), statuses=("queued",), commands=commands)
 
 
 def miss(record: Record, *, now: float, ttl: int) -> Call:
-    """The deadline passed before a worker began. The API calls this, because there may be no worker at all."""
-    error = Failure(code="deadline_exceeded", detail="the deadline passed before a worker could begin")
+    """The deadline passed before a worker began. The API calls this, too, because there may be no worker at all."""
+    detail = "the deadline passed before a worker could begin" if record.deadline_at else "no worker began in time"
+    error = Failure(code="deadline_exceeded", detail=detail)
     commands = [
         *_freed(record.id),
         *_ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error),
-        ("LREM", bookkeeping.waiting_key(record.queue), 1, record.id),
+        waiting.leave(record),
         *_job_of(record, error),
         *counted({"certifications:failed": 1}),
     ]
@@ -248,11 +302,15 @@ def cancel_running(record: Record) -> Call:
 
 
 def delete(record: Record) -> Call:
-    """Delete a certification that has ended, with everything that is kept of it."""
+    """Delete a certification that has ended, with everything that is kept of it.
+
+    Its Idempotency-Key stays until it would have expired, so that a repeated request does not draw anew.
+    """
     removed = (keys.record, keys.images, keys.certificates, keys.arrivals, keys.checkpoints)
     commands: list[Command] = [
-        ("DEL", *(key(record.id) for key in removed)),
+        ("UNLINK", *(key(record.id) for key in removed)),
         ("ZREM", keys.owned(record.owner), record.id),
+        ("ZREM", keys.AGENDA, agenda_entry(record)),
         *bookkeeping.forget(record.id),
         _changed(record.id, keys.DELETED),
     ]
@@ -261,6 +319,26 @@ def delete(record: Record) -> Call:
 
 _UNDER_WAY = ("running", "canceling")
 """The statuses of a certification that a worker holds."""
+
+
+def look_again(record: Record, *, at: float) -> Command:
+    """Let the janitor look at a certification again at this time."""
+    return ("ZADD", keys.AGENDA, "XX", at, agenda_entry(record))
+
+
+def forget(certification: str, owner: str) -> list[Command]:
+    """Remove the entries of a certification whose record has expired."""
+    return [("ZREM", keys.owned(owner), certification), ("ZREM", keys.AGENDA, f"{certification} {owner}")]
+
+
+def recount(now: float) -> Call:
+    """Forget what was counted for owners of whom nothing is active."""
+    return Call(RECOUNT, (keys.BYTES, keys.SAMPLES), (now, keys.active("")))
+
+
+def _held(record: Record, execution: str, commands: Iterable[Command], first: tuple[Call, ...] = ()) -> Call:
+    """Run the commands if this execution holds the certification."""
+    return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands, first=first)
 
 
 def _ended(
@@ -273,19 +351,67 @@ def _ended(
         "progress": progress,
         "error": error.model_dump_json() if error else "",
     }
-    return [
+    commands: list[Command] = [
         ("HSET", keys.record(record.id), *_pairs(fields)),
         ("EXPIRE", keys.record(record.id), 2 * ttl),  # longer than the certificates: it is `expired` for a while
         ("EXPIRE", keys.certificates(record.id), ttl),
         ("EXPIRE", keys.arrivals(record.id), ttl),
+        ("ZADD", keys.AGENDA, now + 2 * ttl, agenda_entry(record)),
         ("ZREM", keys.active(record.owner), record.id),
+        ("HINCRBY", keys.BYTES, record.owner, -record.size),
+        ("HINCRBY", keys.SAMPLES, record.owner, -record.budget),
         _changed(record.id, status),
     ]
+    if record.idempotency:
+        commands.append(("EXPIRE", record.idempotency, 2 * ttl))
+    return commands
 
 
 def _freed(certification: str) -> list[Command]:
-    """Delete first: a server whose memory is full lets a script write once it has deleted something."""
-    return [("DEL", keys.images(certification), keys.checkpoints(certification))]
+    """What nobody needs any more once a certification has ended."""
+    return [("UNLINK", keys.images(certification), keys.checkpoints(certification))]
+
+
+def _too_large(certificates: Mapping[int, str], checkpoints: Mapping[int, str]) -> Failure | None:
+    """The failure of a certification of which one text is larger than the server takes."""
+    for name, texts in (("certificate", certificates), ("checkpoint", checkpoints)):
+        for index, text in texts.items():
+            if len(text) > MOST_BYTES:
+                detail = f"the {name} of image {index} has {len(text):,} bytes, at most {MOST_BYTES:,} can be kept"
+                return Failure(code="result_too_large", detail=detail)
+    return None
+
+
+def _pieces(
+    record: Record,
+    execution: str,
+    checkpoints: Mapping[int, str],
+    certificates: Mapping[int, str],
+    *,
+    done: int,
+    ttl: int,
+) -> tuple[tuple[Call, ...], list[Command]]:
+    """Calls that save all but the last piece, and the commands that save the last one."""
+    saved: list[list[Command]] = [_checkpoints(record.id, piece) for piece in _split(checkpoints)]
+    left = len(certificates)
+    for piece in _split(certificates):
+        left -= len(piece)
+        saved.append(_certificates(record.id, piece, done=done - left, ttl=ttl))
+    first = tuple(_held(record, execution, commands) for commands in saved[:-1])
+    return first, saved[-1] if saved else []
+
+
+def _split(texts: Mapping[int, str]) -> Iterator[dict[int, str]]:
+    piece: dict[int, str] = {}
+    size = 0
+    for index, text in texts.items():
+        if piece and (size + len(text) > PIECE_BYTES or len(piece) == PIECE_ENTRIES):
+            yield piece
+            piece, size = {}, 0
+        piece[index] = text
+        size += len(text)
+    if piece:
+        yield piece
 
 
 def _checkpoints(certification: str, checkpoints: Mapping[int, str]) -> list[Command]:
@@ -296,8 +422,6 @@ def _checkpoints(certification: str, checkpoints: Mapping[int, str]) -> list[Com
 
 
 def _certificates(certification: str, certificates: Mapping[int, str], *, done: int, ttl: int) -> list[Command]:
-    if not certificates:
-        return []
     return [
         ("HSET", keys.certificates(certification), *_pairs(certificates)),
         ("EXPIRE", keys.certificates(certification), ttl),
@@ -318,9 +442,11 @@ def _waiting_again(record: Record, execution: str, *, to: str, samples: int, dea
         "samples_saved": samples,
         "deaths": deaths,
     }
+    again = replace(record, queue=to)
     return [
         ("HSET", keys.record(record.id), *_pairs(fields)),
         *bookkeeping.requeue(record.id, record.queue, execution, to=to),
+        *waiting.put_back(again),
         _changed(record.id, "queued"),
     ]
 
@@ -339,7 +465,7 @@ def _credit(worker: str, status: Status) -> list[Command]:
 
 
 def _changed(certification: str, status: str) -> Command:
-    return ("PUBLISH", keys.CHANGED, f"{certification} {status}")
+    return ("PUBLISH", keys.changed(certification), status)
 
 
 def _pairs(mapping: Mapping[str, Argument] | Mapping[int, str]) -> Iterable[Argument]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,25 +14,40 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from store import keys
-from store.commands import TAKE, Call, Command
+from store.commands import Call, Command, answered, unguarded
 from store.record import Record
 
 logger = logging.getLogger(__name__)
 
-AWAY = (
-    redis.exceptions.ConnectionError,
-    redis.exceptions.TimeoutError,
-    redis.exceptions.BusyLoadingError,
-    redis.exceptions.ReadOnlyError,
-    redis.exceptions.OutOfMemoryError,
+REFUSALS = (
+    "BUSY",
+    "CLUSTERDOWN",
+    "EXECABORT",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+    "UNBLOCKED",
+    "UNKILLABLE",
 )
-"""The errors of a server that is away or full, which is worth another try."""
-FULL = ("OOM ", "MISCONF ")
-"""The codes with which the server says that its memory or its disk is full, also from within a script."""
+"""The codes with which a server says that it cannot do its work now: it is full, loading, busy with a script, without
+its replicas, or about to be replaced by another one. None of them says that anything is wrong with the command."""
 RETRY_S = 0.2
 """The seconds between two tries to reach Redis: short against a heartbeat, long against a round trip."""
 
+_REFUSED = re.compile(rf"(?:^|of pipeline caused error: )(?:{'|'.join(REFUSALS)})\b")
 Answer = TypeVar("Answer")
+
+
+class RefusedError(redis.exceptions.RedisError):
+    """The server answers, but it cannot do its work now."""
+
+
+AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, RefusedError)
+"""The errors of a server that is away, which is worth another try."""
 
 
 class RedisConnection:
@@ -48,27 +64,39 @@ class RedisConnection:
         pipeline = self.client.pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
-        with full_is_away():
-            answers: list[Any] = pipeline.execute()
+        try:
+            with refused_is_away():
+                answers: list[Any] = pipeline.execute()
+        except RefusedError:
+            # The address may belong to another server by now, and a connection would stay with the old one.
+            self.client.connection_pool.disconnect(inuse_connections=False)
+            raise
         return answers
 
     def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:
         """Whether each guarded call was carried out, and the status that it saw; in one round trip."""
-        answers = self.run(("EVAL", *call.arguments) for call in calls) if calls else []
-        return [(bool(written), status.decode()) for written, status in answers]
+        sent = [part for call in calls for part in (*call.first, call)]
+        answers = iter(self.run(("EVAL", *part.arguments) for part in sent) if sent else [])
+        last = [[next(answers) for _ in (*call.first, call)][-1] for call in calls]
+        return [(bool(written), status.decode()) for written, status in last]
 
-    def take(
-        self, waiting: str, taken: str, most: int, *, and_run: Sequence[Command] = ()
-    ) -> tuple[list[str], list[Any]]:
-        """Take up to `most` ids that wait; also returns the answers to other commands, from the same round trip."""
-        moved, *answers = self.run([("EVAL", TAKE, 2, waiting, taken, most), *and_run])
-        return [entry.decode() for entry in moved], answers
+    def write(self, commands: Iterable[Command]) -> None:
+        """Run commands, all of them or none, also where the server's memory is full."""
+        if commands := list(commands):
+            self.call([unguarded(commands)])
 
-    def await_one(self, waiting: str, taken: str, seconds: int) -> str | None:
-        """Take the first id that waits; None if none comes within `seconds`."""
-        with full_is_away():
-            moved = self.client.blmove(waiting, taken, seconds, "LEFT", "RIGHT")
-        return None if moved is None else moved.decode()
+    def ask(self, command: Command) -> Any:
+        """The answer to one command that may write, also where the server's memory is full."""
+        return self.eval(answered(command))
+
+    def eval(self, call: Call) -> Any:
+        """The answer of a script."""
+        return self.run([("EVAL", *call.arguments)])[0]
+
+    def await_bell(self, pool: str, seconds: int) -> None:
+        """Wait until something may wait in a pool, but no longer than `seconds`."""
+        with refused_is_away():
+            self.client.blpop([keys.bell(pool)], seconds)
 
     def clock_difference(self, now: float) -> float:
         """The seconds by which the clock of Redis is ahead of `now`."""
@@ -81,13 +109,13 @@ class RedisConnection:
 
 
 @contextmanager
-def full_is_away() -> Iterator[None]:
-    """Raise OutOfMemoryError, which is in AWAY, where the server refuses to write because memory or disk is full."""
+def refused_is_away() -> Iterator[None]:
+    """Raise RefusedError, which is in AWAY, where the server says that it cannot do its work now."""
     try:
         yield
     except redis.exceptions.ResponseError as error:
-        if any(code in str(error) for code in FULL):
-            raise redis.exceptions.OutOfMemoryError(str(error)) from error
+        if error.status_code in REFUSALS or _REFUSED.search(str(error)):
+            raise RefusedError(str(error)) from error
         raise
 
 
@@ -95,7 +123,7 @@ def until_answered(ask: Callable[[], Answer]) -> Answer:
     """Call `ask` again and again until Redis answers."""
     while True:
         try:
-            with full_is_away():
+            with refused_is_away():
                 return ask()
         except AWAY as error:
             logger.warning("Redis is away: %s", error)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from rq.worker_registration import clean_worker_registry
 
 from store import bookkeeping, keys, transitions
-from store.commands import Call
+from store.commands import Call, Command
 from store.presence import REMEMBERED, Offer
 from store.record import Record
 from workers.connection import RedisConnection
@@ -26,6 +26,10 @@ logger = logging.getLogger(__name__)
 
 CLOCKS_DIFFER_S = 2.0
 """Seconds between this clock and that of Redis beyond which heartbeats of other workers cannot be judged here."""
+ROUND, MOST_ROUNDS = 500, 20
+"""The entries of the agenda that are looked at together, and how often in one sweep; the next sweep goes on."""
+LOOK_AGAIN_S = 60.0
+"""Seconds after which the janitor looks again at a certification for which it has nothing to do yet."""
 
 
 class Janitor:
@@ -47,7 +51,8 @@ class Janitor:
         now, pause = time.time(), max(1, self._settings.dead_after_s // 3)
         if time.monotonic() - self._in_touch_since < self._settings.dead_after_s or not self._clocks_agree(now):
             return
-        if not self._connection.client.set(f"{keys.JANITOR}:{self._settings.pool}", self._name, nx=True, ex=pause):
+        lock = f"{keys.JANITOR}:{self._settings.pool}"
+        if not self._connection.ask(("SET", lock, self._name, "NX", "EX", pause)):
             return
         self._bury_the_dead(now)
         for queue in self._queues:
@@ -55,6 +60,29 @@ class Janitor:
             self._connection.client.zremrangebyscore(bookkeeping.queue(queue).failed_job_registry.key, 0, time.time())
             clean_worker_registry(bookkeeping.queue_at(queue, self._connection.client))
         self._forget_ensembles()
+        self._follow_agenda(now)
+        self._connection.call([transitions.recount(now)])
+
+    def _follow_agenda(self, now: float) -> None:
+        """End what waited past its deadline, and remove what the expiry of a record leaves behind."""
+        for _ in range(MOST_ROUNDS):
+            due = self._connection.client.zrangebyscore(keys.AGENDA, "-inf", now, start=0, num=ROUND)
+            entries = [entry.decode().split(" ") for entry in due]
+            found = self._connection.run(("HGETALL", keys.record(certification)) for certification, _ in entries)
+            calls: list[Call] = []
+            commands: list[Command] = []
+            for (certification, owner), data in zip(entries, found, strict=True):
+                record = Record.salvage(certification, data)
+                if record is None:
+                    commands += transitions.forget(certification, owner)
+                elif record.status == "queued":
+                    calls.append(transitions.miss(record, now=now, ttl=self._settings.result_ttl))
+                else:  # its worker ends it in time, or the server is about to expire it
+                    commands.append(transitions.look_again(record, at=now + LOOK_AGAIN_S))
+            self._connection.call(calls)
+            self._connection.write(commands)
+            if len(due) < ROUND:
+                return
 
     def _clocks_agree(self, now: float) -> bool:
         """Whether this clock and that of Redis agree; an answer that takes too long counts as a difference."""
@@ -82,7 +110,7 @@ class Janitor:
             if record is not None and record.execution == execution and not record.ended:
                 orphans[record.worker].append(record)
             else:  # it has gone on elsewhere or ended, and only the registries still name this execution
-                self._connection.run(bookkeeping.end(certification, queue, execution))
+                self._connection.write(bookkeeping.end(certification, queue, execution))
         for worker, records in orphans.items():
             logger.warning("worker %s is dead, it had %d certifications", worker, len(records))
             self._connection.call(list(self._burials(records)))
@@ -119,7 +147,7 @@ class Janitor:
     def _return(self, certification: str, queue: str) -> None:
         record = self._connection.record(certification)
         if record is None or record.status != "queued" or record.queue != queue:
-            self._connection.run(transitions.drop(certification, queue))
+            self._connection.write(transitions.drop(certification, queue))
             return
         logger.warning("was taken and never begun, waits again", extra={"certification_id": certification})
         self._connection.call([transitions.put_back(record)])

@@ -29,6 +29,10 @@ class WorkerSettings(RedisSettings):
     """The CPU threads for the networks; 0 for torch's own choice."""
     slots: Annotated[int, Field(ge=1, le=4096)] = 32
     """The most certifications at a time."""
+    owner_slots: Annotated[int, Field(ge=0, le=4096)] = 0
+    """The most certifications of one key at a time; 0 for half of the slots. Without keys there is no such limit."""
+    work_mb: Annotated[int, Field(ge=1)] = 64
+    """The most megabytes of images at a time, as Redis holds them; a larger certification is taken alone."""
     heartbeat_s: Annotated[float, Field(gt=0)] = 2.0
     """Seconds between two heartbeats; several must fit into `dead_after_s`."""
     dead_after_s: Annotated[int, Field(ge=2)] = 12
@@ -43,6 +47,11 @@ class WorkerSettings(RedisSettings):
     """Seconds without the end of a batch, while there is work, after which the process ends itself."""
     result_ttl: Annotated[int, Field(ge=1)] = 86_400
     """Seconds for which a certification that has ended is kept."""
+
+    @property
+    def share(self) -> int:
+        """The most certifications of one key at a time."""
+        return self.owner_slots or max(1, self.slots // 2)
 
     @property
     def device_list(self) -> list[str]:

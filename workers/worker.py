@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,16 +27,15 @@ from typing import Any
 
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
-from rq.worker import WorkerStatus
 
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
-from store import bookkeeping, keys, presence, transitions
+from store import bookkeeping, keys, presence, transitions, waiting
 from store.commands import Command
 from store.presence import Presence
 from store.record import Record
 from workers.clerk import Clerk
-from workers.connection import AWAY, RedisConnection, full_is_away, until_answered
+from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
 from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
@@ -47,6 +47,11 @@ logger = logging.getLogger(__name__)
 
 BLOCK_S = 1
 """Seconds for which a look at an empty queue lasts: a worker that is told to leave does so after this time."""
+BLOCKED_S = 0.1
+"""Seconds between two looks while what waits must not be taken yet, because its owner has its share or it is large."""
+LISTEN_AGAIN_S = 2.0
+"""Seconds after which the thread that listens for RQ's commands tries again when Redis was away."""
+MEGABYTE = 1_000_000
 PREPARING = 2
 """The number of certifications that are slow to begin and are prepared at a time; more would starve the engine."""
 FAREWELL_S = 5.0
@@ -86,9 +91,8 @@ class CertificationWorker(SimpleWorker):
         self._require_clock()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        until_answered(self.register_birth)
+        until_answered(lambda: self.redis.write(bookkeeping.birth(self)))
         until_answered(self.subscribe)
-        until_answered(lambda: self.set_state(WorkerStatus.IDLE))
         clerk = self._start("clerk", self.clerk.run)
         self._start("watchdog", self._watch)
         until_answered(self._beat)
@@ -96,7 +100,8 @@ class CertificationWorker(SimpleWorker):
         logger.info("worker %s serves %s", self.name, self.queue)
         while not self.leaving.is_set():
             try:
-                self._take_work()
+                with refused_is_away():
+                    self._take_work()
             except AWAY as error:
                 logger.warning("Redis is away: %s", error)
                 self.leaving.wait(0.5)
@@ -114,31 +119,41 @@ class CertificationWorker(SimpleWorker):
     # --- taking work
 
     def _take_work(self) -> None:
-        free = self.settings.slots - len(self.clerk.works)
+        works = self.clerk.works
+        free = self.settings.slots - len(works)
         if free <= 0:
             self.clerk.wait_for_room(BLOCK_S)
             return
         self._look_at_quarantine()
-        waiting, taken = bookkeeping.waiting_key(self.queue), bookkeeping.taken_key(self.queue)
-        if (first := self.redis.await_one(waiting, taken, BLOCK_S)) is not None:
-            more, answers = self.redis.take(waiting, taken, free - 1, and_run=_reading(first))
-            jobs = [_taken(first, answers)]
-            self._begin(jobs + self._fetch(more), self.queue)
+        call = waiting.take(
+            self.settings.pool,
+            most=free,
+            most_bytes=self.settings.work_mb * MEGABYTE - sum(work.record.size for work in works),
+            busy=bool(works),
+            share=self.settings.share,
+            held=Counter(work.record.owner for work in works),
+        )
+        blocked, ids = waiting.taken(self.redis.eval(call))
+        if ids:
+            self._begin(self._fetch(ids), self.queue)
+        elif blocked:
+            self.leaving.wait(BLOCKED_S)
+        else:
+            self.redis.await_bell(self.settings.pool, BLOCK_S)
 
     def _look_at_quarantine(self) -> None:
         """Take one suspect, and begin nothing beside it: if this worker dies, the suspect is to blame."""
-        waiting, taken = bookkeeping.waiting_key(self.quarantine), bookkeeping.taken_key(self.quarantine)
         now = time.monotonic()
         if now - self._last_look_at_quarantine < BLOCK_S / 2:
             return
         self._last_look_at_quarantine = now
-        if not self.redis.client.llen(waiting):
+        if not self.redis.client.llen(bookkeeping.waiting_key(self.quarantine)):
             return
         self._pause_until(lambda: all(work.further for work in self.clerk.works))
         if self.leaving.is_set():
             return
-        suspects, _ = self.redis.take(waiting, taken, 1)
-        self._begin(self._fetch(suspects), self.quarantine)
+        suspect = self.redis.eval(waiting.take_suspect(self.settings.pool))
+        self._begin(self._fetch([suspect.decode()] if suspect else []), self.quarantine)
         self._pause_until(lambda: not any(work.suspect for work in self.clerk.works))
 
     def _pause_until(self, true: Callable[[], bool]) -> None:
@@ -162,7 +177,7 @@ class CertificationWorker(SimpleWorker):
             self._hand_over(work, stored)
         if ours:
             last.append(bookkeeping.show_state(self.name, busy=True))
-        self.redis.run(last)  # after the rest: if Redis goes away here, everything that was begun is under way
+        self.redis.write(last)  # after the rest: if Redis goes away here, everything that was begun is under way
 
     def _is_ours(self, certification: str, execution: str) -> bool:
         """Whether a call that was sent twice, because its first answer was lost, had begun this execution."""
@@ -201,15 +216,15 @@ class CertificationWorker(SimpleWorker):
         if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
             if job and stored is None:
                 logger.error("a job without a record is refused: %s", certification, extra=extra)
-                self.redis.run(transitions.refuse(certification, queue))
+                self.redis.write(transitions.refuse(certification, queue))
             else:
-                self.redis.run(transitions.drop(certification, queue))
+                self.redis.write(transitions.drop(certification, queue))
             return None
         try:
             bookkeeping.check(job, certification)
         except bookkeeping.ForeignJobError as error:
             logger.error("refused: %s", error, extra=extra)
-            self.redis.run(transitions.refuse(certification, queue))
+            self.redis.write(transitions.refuse(certification, queue))
             return None
         return stored
 
@@ -220,7 +235,7 @@ class CertificationWorker(SimpleWorker):
         late, last = self.settings.heartbeat_s + self.settings.dead_after_s / 3, time.monotonic()
         while not self.done.wait(self.settings.heartbeat_s):
             try:
-                with full_is_away():
+                with refused_is_away():
                     self._beat()
                     before, last = last, time.monotonic()
                     if last - before > late:
@@ -233,11 +248,11 @@ class CertificationWorker(SimpleWorker):
     def _beat(self) -> None:
         works, ttl = self.clerk.works, self.settings.dead_after_s
         commands = presence.announce(self._presence(len(works)), ttl=ttl)
+        commands += bookkeeping.heartbeat(self, ttl=ttl + 60)
         commands.append(bookkeeping.show_state(self.name, busy=bool(works)))
         for work in works:
             commands += bookkeeping.beat(work.record.id, work.record.queue, work.execution, ttl=ttl)
-        self.heartbeat(ttl + 60)
-        self.redis.run(commands)
+        self.redis.write(commands)
 
     def _presence(self, live: int) -> Presence:
         statistics = self.engine.workload
@@ -265,6 +280,11 @@ class CertificationWorker(SimpleWorker):
             self.clerk.cancel(str(certification))
         elif command == "shutdown":
             self.leaving.set()
+
+    def _pubsub_exception_handler(self, exc: Exception, *_: object) -> None:
+        """Go on listening for commands, whatever the server says; redis-py subscribes again when it has reconnected."""
+        logger.warning("no commands of RQ's: %s", exc)
+        time.sleep(LISTEN_AGAIN_S)
 
     def _watch(self) -> None:
         """End the process if no batch ends although there is work: heartbeats do not prove that the device moves.
@@ -302,9 +322,9 @@ class CertificationWorker(SimpleWorker):
         self.clerk.hand_back()
         self.done.set()
         try:
-            with full_is_away():
-                self.redis.run(presence.leave(self.name))
-                self.teardown()  # type: ignore[no-untyped-call]
+            with refused_is_away():
+                self.redis.write([*presence.leave(self.name), *bookkeeping.death(self)])
+                self.unsubscribe()  # type: ignore[no-untyped-call]
         except AWAY:
             logger.warning("Redis is away: the worker leaves without signing off")
         self.engine.close()

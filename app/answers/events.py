@@ -47,7 +47,7 @@ class EventWriter:
             yield self._event("certificate", certificate)
         if (progress := certifications.progress(record)) != self._progress:
             yield self._event("progress", progress)
-        if record.ended:
+        if record.ended and not news.more:
             yield _event("completed", summary, END)
         self._state, self._progress = state, progress
 
@@ -65,7 +65,7 @@ async def stream(queue: Queue, certification: str, *, sent: int) -> AsyncIterato
     The stream survives an outage of Redis: it waits, and continues when Redis answers again.
     """
     writer, last_at = EventWriter(sent), time.monotonic()
-    with queue.changes.watch(certification) as watch:
+    async with queue.watching(certification) as watch:
         while not queue.changes.closed:
             try:
                 news = await queue.news(certification, sent=writer.sent)
@@ -77,6 +77,8 @@ async def stream(queue: Queue, certification: str, *, sent: int) -> AsyncIterato
             for event in writer.events(news) if news else ():
                 last_at = time.monotonic()
                 yield event
+            if news and news.more:
+                continue
             if news and news.record.ended:
                 return
             if time.monotonic() - last_at >= KEEP_ALIVE_SECONDS:

@@ -6,6 +6,7 @@ describes them, with one entry for each operation.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,7 +69,7 @@ class Operation:
     takes: type[BaseModel] | None = None
 
 
-AUTHORISED = ("unauthorized", "too_many_failures", "misdirected", "cross_site")
+AUTHORISED = ("unauthorized", "too_many_failures", "too_many_requests", "misdirected", "cross_site")
 ALWAYS = ("bad_request", "head_too_large", "internal")
 """Codes that every operation can answer; the HTTP parser sends the first two before an operation is reached."""
 BODY = (
@@ -116,8 +117,10 @@ OPERATIONS: dict[str, Operation] = {
             "invalid_image",
             "image_off_grid",
             "radius_out_of_reach",
+            "not_permitted",
             "queue_full",
             "too_many_certifications",
+            "storage_full",
             "unavailable",
         ),
         parameters=(headers.PREFER, headers.IDEMPOTENCY_KEY, NPY_REQUEST),
@@ -206,6 +209,14 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "version": Operation(answers={200: DocumentedAnswer("The versions.", Version, ("version",))}, problems=()),
 }
+
+
+def text(app: FastAPI) -> bytes:
+    """The document as JSON, written once for each application."""
+    if not hasattr(app.state, "openapi_text"):
+        app.state.openapi_text = json.dumps(document(app), separators=(",", ":")).encode()
+    written: bytes = app.state.openapi_text
+    return written
 
 
 def document(app: FastAPI) -> dict[str, Any]:

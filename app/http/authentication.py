@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,18 +17,23 @@ from fastapi.security import HTTPBearer
 from fastapi.security.utils import get_authorization_scheme_param
 
 from app import logs
-from app.http.errors import ProblemError
+from app.http.errors import ProblemError, UnavailableError
+from app.http.rate import RateLimit
+from app.redis.queue import Queue
+from store import keys as redis_keys
+from store.allowances import Allowance
+from store.waiting import ANONYMOUS
 
-ANONYMOUS = "anonymous"
-"""The owner of all certifications of a service without keys."""
 MOST_FAILURES = 10
-"""The number of wrong keys after which an address is refused, within WINDOW_SECONDS."""
+"""The number of wrong keys that an address may send at once."""
 WINDOW_SECONDS = 60.0
-"""Seconds after which a wrong key is forgotten."""
+"""Seconds in which an address may send as many again."""
 MOST_ADDRESSES = 10_000
 """The number of addresses whose failures are remembered; bounds the memory that an attacker can take."""
+FAILURES = Allowance(redis_keys.FAILURES, WINDOW_SECONDS / MOST_FAILURES, MOST_FAILURES, MOST_ADDRESSES)
+"""The wrong keys of each address, which all API processes count together."""
 
-_ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64}):(?P<digest>[0-9a-f]{64})")
+_ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64}):(?P<digest>[0-9a-f]{64})(?P<high>:high)?")
 
 
 class KeysError(ValueError):
@@ -51,27 +56,38 @@ class Keys:
 
     digests: tuple[tuple[str, str], ...]
     """The name of each owner, and the digest of its key."""
+    hurried: frozenset[str] = frozenset()
+    """The names of the owners that have the right to priority."""
 
     @classmethod
     def read(cls, text: str) -> Keys:
-        """From entries `name:sha256`, separated by commas, or from a file with one entry in each line."""
+        """From entries `name:sha256` or `name:sha256:high`, separated by commas, or from a file with one a line."""
         entries = [entry.strip() for entry in text.split(",") if entry.strip()]
         if len(entries) == 1 and not _ENTRY.fullmatch(entries[0]):
             entries = _lines(Path(entries[0]))
         found = [_ENTRY.fullmatch(entry) for entry in entries]
         if None in found:
             raise KeysError(
-                "API keys must be entries name:sha256 in lower-case hex; `python -m app key NAME` makes one"
+                "API keys must be entries name:sha256 in lower-case hex, perhaps with :high at the end; "
+                "`python -m app key NAME` makes one"
             )
         if text.strip() and not found:
             raise KeysError("API keys: there is none in the setting, and without keys the service would be open")
         digests = tuple((match["name"], match["digest"]) for match in found if match)
         if len(dict(digests)) < len(digests):
             raise KeysError("API keys: a name occurs twice")
-        return cls(digests)
+        if ANONYMOUS in dict(digests):
+            raise KeysError(
+                f"API keys: no key may have the name {ANONYMOUS!r}, which stands for a service without keys"
+            )
+        return cls(digests, frozenset(match["name"] for match in found if match and match["high"]))
 
     def __bool__(self) -> bool:
         return bool(self.digests)
+
+    def may_hurry(self, owner: str) -> bool:
+        """Whether an owner has the right to priority; without keys, everybody has."""
+        return not self or owner in self.hurried
 
     def owner(self, key: str) -> str | None:
         """The owner of a key, or None; every digest is compared, in constant time."""
@@ -91,13 +107,13 @@ def _lines(path: Path) -> list[str]:
 
 
 class Authenticator:
-    """Finds the owner of a request, and slows down attempts to guess keys."""
+    """Finds the owner of a request, slows down attempts to guess keys, and counts the requests of each key."""
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
-        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+    def __init__(self, keys: Keys, queue: Queue, *, rate: float) -> None:
+        self._keys, self._queue, self._rate = keys, queue, RateLimit(queue, rate)
+        self._refused: OrderedDict[str, float] = OrderedDict()  # until when each address has to wait
 
-    def owner(self, authorization: str | None, address: str) -> str:
+    async def owner(self, authorization: str | None, address: str) -> str:
         """The owner of the key in an Authorization header; ProblemError if there is none.
 
         After MOST_FAILURES wrong keys an address is refused with any key, or it could continue to guess. A request
@@ -111,23 +127,29 @@ class Authenticator:
         self._refuse_guessing(address)
         owner = self._keys.owner(key)
         if owner is None:
-            self._note_failure(address)
+            await self._note_failure(address)
             raise _unauthorized("the key is not known here")
+        await self._rate.spend(owner)
         return owner
 
     def _refuse_guessing(self, address: str) -> None:
-        failures = self._failures.get(address)
-        while failures and failures[0] < time.monotonic() - WINDOW_SECONDS:
-            failures.popleft()
-        if failures and len(failures) >= MOST_FAILURES:
-            wait = failures[0] + WINDOW_SECONDS - time.monotonic()
+        wait = self._refused.get(address, 0.0) - time.monotonic()
+        if wait > 0:
             raise ProblemError("too_many_failures", f"{MOST_FAILURES} wrong keys within a minute", retry_after=wait)
+        self._refused.pop(address, None)
 
-    def _note_failure(self, address: str) -> None:
-        self._failures.setdefault(address, deque(maxlen=MOST_FAILURES)).append(time.monotonic())
-        self._failures.move_to_end(address)
-        if len(self._failures) > MOST_ADDRESSES:
-            self._failures.popitem(last=False)
+    async def _note_failure(self, address: str) -> None:
+        """Count a wrong key. Once all are spent, this process refuses the address without asking Redis."""
+        try:
+            given, seconds = await self._queue.spend(FAILURES, address)
+        except UnavailableError:
+            return  # a key has 256 bits: nobody guesses one while Redis is away
+        if seconds:
+            self._refused[address] = time.monotonic() + seconds
+            if len(self._refused) > MOST_ADDRESSES:
+                self._refused.popitem(last=False)
+        if not given:
+            self._refuse_guessing(address)
 
 
 def _unauthorized(detail: str) -> ProblemError:
@@ -142,7 +164,7 @@ _scheme = HTTPBearer(
 async def _owner(request: Request, _: Annotated[object, Security(_scheme)]) -> str:
     authenticator: Authenticator = request.app.state.authenticator
     address = request.client.host if request.client else ""
-    owner = authenticator.owner(request.headers.get("authorization"), address)
+    owner = await authenticator.owner(request.headers.get("authorization"), address)
     logs.note(owner=owner)
     return owner
 

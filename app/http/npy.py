@@ -18,6 +18,8 @@ DTYPES = ("uint8", "float32", "float64")
 """Types of pixels: uint8 from 0 to 255, floating point from 0 to 1."""
 MOST_AXES = 4
 """Images, channels, height, width."""
+HEADER = 128
+"""The bytes before the pixels in a file that `write` makes."""
 
 Pixels = npt.NDArray[Any]
 

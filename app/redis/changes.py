@@ -49,9 +49,18 @@ class Changes:
             if not watches:
                 del self._watches[certification]
 
-    def wake(self, certification: str, status: str) -> None:
-        """Wake the watches on a certification, which has this status now."""
-        ended = status in ENDED or status == DELETED
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The certifications that are watched."""
+        return tuple(self._watches)
+
+    def watchers(self, certification: str) -> int:
+        """The number of watches on a certification."""
+        return len(self._watches.get(certification, ()))
+
+    def wake(self, certification: str, status: str | None = None) -> None:
+        """Wake the watches on a certification, which has this status now; None if it may have any."""
+        ended = status is None or status in ENDED or status == DELETED
         for watch in self._watches.get(certification, ()):
             if ended or not watch.for_the_end:
                 watch.wake()

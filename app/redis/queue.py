@@ -13,7 +13,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,14 +22,16 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as DisconnectedError
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError
 
 from app.http.errors import ProblemError, UnavailableError
 from app.redis.changes import Changes, Watch
 from app.redis.cursor import Cursor
+from app.redis.memory import Memory
 from app.redis.roster import Roster
 from smoothcert.certification import Status
-from store import bookkeeping, keys, transitions
+from store import allowances, bookkeeping, keys, transitions, waiting
+from store.allowances import Allowance
 from store.commands import Call
 from store.presence import Offer, Presence
 from store.record import Record
@@ -51,6 +53,14 @@ PAGE_LOOKS = 1000
 """The number of records that are searched for one page of a list."""
 CHUNK = 100
 """The number of records that are read from Redis at a time."""
+FIRST_PIECE = 8
+"""The number of certificates that are read before it is known how large they are."""
+PIECE_BYTES = 1_000_000
+"""The bytes of certificates that are read at a time, about a millisecond of Redis."""
+LARGEST_PIECE = 500
+"""The number of certificates that are read at a time, however small they are."""
+MEMORY_SECONDS = 1.0
+"""Seconds for which the measure of Redis' memory is reused."""
 TIES = 16
 """More than the certifications that one owner creates in the same microsecond."""
 
@@ -72,11 +82,13 @@ class Snapshot:
 class Receipt:
     """The outcome of a submission."""
 
-    outcome: Literal["accepted", "replay", "conflict", "full", "busy"]
+    outcome: Literal[
+        "accepted", "replay", "gone", "conflict", "full", "full_bytes", "busy", "busy_samples", "busy_bytes"
+    ]
     certification: str
     """The id of the accepted certification, or of the one that the Idempotency-Key was used for."""
     count: int = 0
-    """The number of certifications that wait; for `busy`, the number of the owner's that are active."""
+    """For `accepted`, the number of certifications that are taken before it; otherwise how much there is already."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,8 @@ class News:
     position: int | None
     certificates: Sequence[str]
     """In the order in which they were finished."""
+    more: bool
+    """Whether there are further certificates that the client has not received."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +138,8 @@ class Queue:
         self._roster = Roster((), ())
         self._roster_at = -math.inf
         self._refresh: asyncio.Task[None] | None = None
+        self._memory, self._memory_at = Memory(0, 0), -math.inf
+        self._pubsub: Any = None
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Queue]:
@@ -142,30 +158,75 @@ class Queue:
     async def submit(
         self, record: Record, images: bytes, *, idempotency: tuple[str, str] | None = None, high: bool = False
     ) -> Receipt:
-        """Add a certification, completely or not at all. `idempotency` is the key and the digest of the request."""
+        """Add a certification, completely or not at all. `idempotency` is the key and the digest of the request.
+
+        ProblemError if Redis has no room for new work.
+        """
         known = (keys.idempotency(record.owner, idempotency[0]), idempotency[1]) if idempotency else None
         call = transitions.accept(record, images, self._limits, idempotency=known, high=high)
-        outcome, value = await self._eval(call)
-        if outcome in ("replay", "conflict"):
+        (await self._measure_memory()).require_room(len(images))
+        try:
+            outcome, value = await self._eval(call)
+        except UnavailableError as error:
+            if isinstance(error.__cause__, OutOfMemoryError):
+                raise self._memory.full() from error
+            raise
+        if outcome in ("replay", "gone", "conflict"):
             return Receipt(outcome, value)
-        return Receipt(outcome, record.id, int(value or 0))
+        return Receipt(outcome, record.id, int(value))
 
-    async def find(self, certification: str) -> Snapshot | None:
-        """The certification with this id, if there is one."""
-        snapshot = await self._look(certification)
+    async def _measure_memory(self) -> Memory:
+        if time.monotonic() - self._memory_at > MEMORY_SECONDS:
+            with _answering(), suppress(NoPermissionError):  # then the server alone decides when it is full
+                self._memory = Memory.of(await self._redis.info("memory"))
+            self._memory_at = time.monotonic()
+        return self._memory
+
+    async def find(self, certification: str, *, owner: str = "") -> Snapshot | None:
+        """The certification with this id, if there is one and it belongs to this owner; '' for any owner."""
+        snapshot = await self._look(certification, owner)
         if snapshot is not None and await self._fail_if_missed(snapshot.record):
-            snapshot = await self._look(certification)
+            snapshot = await self._look(certification, owner)
         return snapshot
 
-    async def _look(self, certification: str) -> Snapshot | None:
+    async def _look(self, certification: str, owner: str) -> Snapshot | None:
         with _answering():
-            text = await self._redis.eval(*transitions.read(certification).arguments)
-        data, certificates, position = json.loads(text)
-        record = dict(_pairs(data))
-        if "id" not in record:
+            text = await self._redis.eval(*waiting.read(certification, owner=owner).arguments)
+        if not text:
             return None
-        texts = {int(index): text for index, text in _pairs(certificates)}
-        return Snapshot(Record.parse(record), texts, None if position is False else position)
+        data, position = json.loads(text)
+        record = Record.parse(dict(zip(data[::2], data[1::2], strict=True)))
+        certificates = await self._certificates(record) if record.done else {}
+        if record.ended and len(certificates) < record.done and not await self._exists(certification):
+            return None  # it was deleted after the record was read
+        return Snapshot(record, certificates, None if position is False else position)
+
+    async def _exists(self, certification: str) -> bool:
+        with _answering():
+            return bool(await self._redis.exists(keys.record(certification)))
+
+    async def _certificates(self, record: Record) -> dict[int, str]:
+        """The finished certificates by the index of their image, read in pieces: Redis serves nobody else meanwhile."""
+        texts: list[bytes | None] = []
+        piece = FIRST_PIECE
+        while len(texts) < record.images:
+            places = range(len(texts), min(len(texts) + piece, record.images))
+            with _answering():
+                texts += await self._redis.hmget(keys.certificates(record.id), places)
+            largest = max((len(text) for text in texts if text), default=PIECE_BYTES // LARGEST_PIECE)
+            piece = max(1, min(LARGEST_PIECE, PIECE_BYTES // largest))
+        return {index: text.decode() for index, text in enumerate(texts) if text is not None}
+
+    @asynccontextmanager
+    async def watching(self, certification: str, *, for_the_end: bool = False) -> AsyncIterator[Watch]:
+        """A watch on a certification, whose changes are received as long as the context lasts."""
+        with self.changes.watch(certification, for_the_end=for_the_end) as watch:
+            await self._subscribe(certification)
+            try:
+                yield watch
+            finally:
+                if self.changes.watchers(certification) == 1:
+                    await self._unsubscribe(certification)
 
     async def wait(
         self, snapshot: Snapshot, watch: Watch, seconds: float, *, gone: Callable[[], Awaitable[bool]]
@@ -197,19 +258,24 @@ class Queue:
         return record is not None and not record.ended and not record.missed(time.time())
 
     async def news(self, certification: str, *, sent: int) -> News | None:
-        """The state of a certification, and its certificates after the first `sent`; None if it was deleted."""
+        """The state of a certification, and certificates after the first `sent`; None if it was deleted.
+
+        If there are many, the news has some of them, and `more` says so.
+        """
         with _answering():
             async with self._redis.pipeline(transaction=True) as pipeline:
                 pipeline.hgetall(keys.record(certification))
-                pipeline.zrange(keys.arrivals(certification), sent, -1)
+                pipeline.zrange(keys.arrivals(certification), sent, sent + FIRST_PIECE)
                 data, arrived = await pipeline.execute()
+            more, arrived = len(arrived) > FIRST_PIECE, arrived[:FIRST_PIECE]
             texts = await self._redis.hmget(keys.certificates(certification), arrived) if arrived else []
         record = Record.read(data)
         if record is None:
             return None
         if await self._fail_if_missed(record):
             return await self.news(certification, sent=sent)
-        return News(record, await self._position(record), [text.decode() for text in texts if text is not None])
+        found = [text.decode() for text in texts if text is not None]
+        return News(record, await self._position(record), found, more and bool(found))
 
     async def _fail_if_missed(self, record: Record) -> bool:
         """End a certification whose deadline has passed while it waits. A worker would do the same, if one is alive."""
@@ -301,6 +367,17 @@ class Queue:
         except ProblemError:
             return (await self.roster(fresh=True)).offer(name)
 
+    async def spend(self, allowance: Allowance, member: str, wanted: int = 1) -> tuple[int, float]:
+        """Spend an allowance that all API processes share: how many uses are given, and the seconds until the next."""
+        given, seconds = await self._eval(allowances.spend(allowance, member, wanted))
+        return int(given), float(seconds)
+
+    async def come_back(self, pool: str, *, room: float, pause: float, spread: float) -> float:
+        """Seconds after which the next client that found a queue full should return, by all API processes."""
+        with _answering():
+            call = allowances.come_back(pool, room=room, pause=pause, spread=spread)
+            return float(await self._redis.eval(*call.arguments))
+
     async def endings(self, pool: str) -> list[float]:
         """The times at which the last certifications of a pool ended, the newest first."""
         with _answering():
@@ -330,17 +407,28 @@ class Queue:
         return (await self._with_positions([record]))[0].position
 
     async def _with_positions(self, records: Sequence[Record]) -> list[Snapshot]:
-        """Snapshots with the number of certifications before each one that waits; 0 if a worker has just taken it."""
-        waiting = [record for record in records if record.status == "queued"]
-        places: list[int | None] = []
-        if waiting:
+        """Snapshots of records of one owner, with the number of certifications before each that waits."""
+        by_pool: dict[str, list[Record]] = {}
+        for record in records:
+            if record.status == "queued":
+                by_pool.setdefault(record.pool, []).append(record)
+        positions: dict[str, int] = {}
+        for queued in by_pool.values():
             with _answering():
-                async with self._redis.pipeline(transaction=False) as pipeline:
-                    for record in waiting:
-                        pipeline.lpos(bookkeeping.waiting_key(record.queue), record.id)
-                    places = await pipeline.execute()
-        positions = {record.id: place or 0 for record, place in zip(waiting, places, strict=True)}
+                places = await self._redis.eval(*waiting.places(queued).arguments)
+            positions |= {record.id: place for record, place in zip(queued, places, strict=True)}
         return [Snapshot(record, {}, positions.get(record.id)) for record in records]
+
+    async def _subscribe(self, certification: str) -> None:
+        """Receive the changes of a certification; if that fails, whoever waits looks every LOOK_SECONDS."""
+        if self._pubsub is not None:
+            with suppress(RedisError, OSError):
+                await self._pubsub.subscribe(keys.changed(certification))
+
+    async def _unsubscribe(self, certification: str) -> None:
+        if self._pubsub is not None:
+            with suppress(RedisError, OSError):
+                await self._pubsub.unsubscribe(keys.changed(certification))
 
     async def _listen(self) -> None:
         """Wake watches until cancelled; reconnects when the connection is lost."""
@@ -356,23 +444,33 @@ class Queue:
     async def _receive(self) -> None:
         quiet = False
         async with self._redis.pubsub() as pubsub:
-            await pubsub.subscribe(keys.CHANGED)
-            while True:
-                message = await pubsub.get_message(timeout=QUIET_SECONDS)
-                if message is None:
-                    if quiet:
+            await pubsub.subscribe(keys.CHANGED, *map(keys.changed, self.changes.watched))
+            self._pubsub = pubsub
+            try:
+                while True:
+                    message = await pubsub.get_message(timeout=QUIET_SECONDS)
+                    if message is not None:
+                        self._wake(message)
+                    elif quiet:
                         raise TimeoutError("the connection is dead")
-                    await pubsub.ping()
-                elif message["type"] == "subscribe":
-                    self.changes.wake_all()  # messages before the subscription were lost
-                elif message["type"] == "message":
-                    certification, _, status = message["data"].decode().partition(" ")
-                    self.changes.wake(certification, status)
-                quiet = message is None
+                    else:
+                        await pubsub.ping()
+                    quiet = message is None
+            finally:
+                self._pubsub = None
 
-
-def _pairs(flat: Sequence[str]) -> Iterable[tuple[str, str]]:
-    return zip(flat[::2], flat[1::2], strict=True) if flat else ()
+    def _wake(self, message: Mapping[str, Any]) -> None:
+        channel = message["channel"].decode() if message["channel"] else ""
+        certification = channel.removeprefix(f"{keys.CHANGED}:")
+        if message["type"] == "subscribe" and channel != keys.CHANGED:
+            self.changes.wake(certification)  # messages before the subscription were lost
+        elif message["type"] == "subscribe":
+            self.changes.wake_all()
+        elif message["type"] == "message" and channel == keys.CHANGED:
+            certification, _, status = message["data"].decode().partition(" ")
+            self.changes.wake(certification, status)
+        elif message["type"] == "message":
+            self.changes.wake(certification, message["data"].decode())
 
 
 @contextmanager

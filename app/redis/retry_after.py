@@ -1,12 +1,14 @@
 """When clients that found a queue full should try again: one after the other, at the pace at which places get free.
 
-If all clients were sent back for the next free place, they would all return at once.
+If all clients were sent back for the next free place, they would all return at once. Redis remembers the last time that
+was given out, so that API processes do not give out the same times.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+
+from app.redis.queue import Queue
 
 UNMEASURED_SECONDS = 10.0
 """The pause between two places while too few certifications have ended to measure it."""
@@ -16,19 +18,11 @@ LONGEST_SECONDS = 600.0
 """The longest Retry-After, however slow the pace."""
 
 
-class RetryAfter:
-    """The last time that was given out, for each pool."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, float] = {}
-
-    def seconds(self, pool: str, places: int, endings: Sequence[float]) -> float:
-        """Seconds until the next client should return, if `places` certifications must end before it has room."""
-        now, pause = time.monotonic(), pace(endings)
-        room = min(places * pause, LONGEST_SECONDS)
-        turn = max(now + room, self._last.get(pool, now) + pause)
-        self._last[pool] = min(turn, now + max(room, SPREAD_SECONDS))
-        return self._last[pool] - now
+async def retry_after(queue: Queue, pool: str, places: int) -> float:
+    """Seconds until the next client should return, if `places` certifications must end before it has room."""
+    pause = pace(await queue.endings(pool))
+    room = min(places * pause, LONGEST_SECONDS)
+    return await queue.come_back(pool, room=room, pause=pause, spread=SPREAD_SECONDS)
 
 
 def pace(endings: Sequence[float]) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.http.errors import invalid
+from app.http.authentication import Keys
+from app.http.errors import ProblemError, invalid
 from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
 from smoothcert.figures import radius_text
 from smoothcert.noise import Noise, resolve
@@ -63,6 +64,12 @@ def _require_fitting(question: Question) -> None:
         question.require_fitting()
     except DomainError as error:
         raise invalid("procedure", str(error)) from None
+
+
+def require_right(high: bool, keys: Keys, owner: str) -> None:
+    """Refuse priority to a key that does not have the right to it."""
+    if high and not keys.may_hurry(owner):
+        raise ProblemError("not_permitted", f"priority: must be 'normal', since {owner} has no right to 'high'")
 
 
 def _require_images(noise: Noise, card: EnsembleCard) -> None:

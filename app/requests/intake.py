@@ -9,10 +9,11 @@ from dataclasses import replace
 from starlette.requests import Request
 
 from app.http import npy
+from app.http.authentication import Keys
 from app.http.body import Bodies, Share
 from app.http.errors import ProblemError, invalid
 from app.redis.queue import Queue, Receipt, Snapshot
-from app.redis.retry_after import RetryAfter, pace
+from app.redis.retry_after import pace, retry_after
 from app.requests import admission, submission
 from app.requests.admission import Settled
 from app.requests.images import ImageSpec, are_eight_bit, decode, decoded_bytes
@@ -27,6 +28,14 @@ from store.presence import Offer
 from store.record import Record
 from store.transitions import LONGEST_WAIT
 
+CERTIFICATE_BYTES, CLASS_BYTES = 2000, 10
+"""The bytes that a certificate is expected to take in Redis, and those that each class of the ensemble adds."""
+
+
+def expected_bytes(images: int, card: EnsembleCard) -> int:
+    """The bytes that the certificates of a request are expected to take."""
+    return images * (CERTIFICATE_BYTES + CLASS_BYTES * len(card.classes))
+
 
 def new_id() -> str:
     """The id of a certification: 128 random bits, so that it cannot be guessed."""
@@ -36,10 +45,10 @@ def new_id() -> str:
 class Intake:
     """Takes requests in: reads them, checks them, and puts them into the queue."""
 
-    def __init__(self, settings: ApiSettings, bodies: Bodies, queue: Queue) -> None:
-        self._settings, self._bodies, self._queue = settings, bodies, queue
+    def __init__(self, settings: ApiSettings, keys: Keys, bodies: Bodies, queue: Queue) -> None:
+        self._settings, self._keys, self._bodies, self._queue = settings, keys, bodies, queue
+        self._limits = settings.limits
         self._seeding = Seeding.of(settings.seed_secret)
-        self._retry_after = RetryAfter()
 
     async def take(
         self, request: Request, certification: str, *, owner: str, key: str | None
@@ -51,6 +60,8 @@ class Intake:
         """
         with self._bodies.share() as share:
             posted = await submission.read(request, self._settings, share)
+            high = posted.request.priority == "high"
+            admission.require_right(high, self._keys, owner)
             offer = await self._queue.offer(posted.request.ensemble)
             settled = self._settle(posted, offer.card)
             images = await self._decode(posted, settled, offer.card, share)
@@ -58,11 +69,10 @@ class Intake:
             settled = replace(settled, request=drawn)
             pixels = await share.run(lambda: npy.write(images))
             idempotency = (key, await share.run(posted.digest)) if key else None
-            record = _record(certification, settled, offer, seed=seed, owner=owner, images=len(posted.images))
-            high = settled.request.priority == "high"
+            record = self._record(certification, settled, offer, seed=seed, owner=owner, images=len(posted.images))
             receipt = await self._queue.submit(record, pixels, idempotency=idempotency, high=high)
         await self._require_taken(receipt, offer.pool)
-        return receipt, Snapshot(record, {}, 0 if high else receipt.count)
+        return receipt, Snapshot(record, {}, receipt.count)
 
     def _settle(self, posted: Submission, card: EnsembleCard) -> Settled:
         """The request with nothing left open; ProblemError if the ensemble can never answer it."""
@@ -72,7 +82,7 @@ class Intake:
             card,
             images=count,
             eight_bit=are_eight_bit(posted.images),
-            most_samples=settings.samples,
+            most_samples=min(settings.samples, self._limits.samples),
             most_sequential=settings.sequential_samples,
         )
         admission.require_labels(settled.request, card, images=count)
@@ -84,7 +94,12 @@ class Intake:
         channels, height, width = card.input_shape
         spec = ImageSpec(channels, height, width, settled.request.convert, self._settings.image_pixels)
         self._require_room(len(posted.images), spec)
-        share.take(decoded_bytes(posted.images, spec))
+        size = decoded_bytes(posted.images, spec)
+        held = size + npy.HEADER + expected_bytes(len(posted.images), card)
+        if held > (most := self._limits.owner_bytes):
+            detail = f"the images and their certificates take {held:,} bytes, a key may have {most:,} at a time"
+            raise ProblemError("too_large", detail)
+        share.take(size)
         noise = settled.question.noise
 
         def decoded() -> npy.Pixels:
@@ -104,21 +119,57 @@ class Intake:
 
     async def _require_taken(self, receipt: Receipt, pool: str) -> None:
         """ProblemError if the queue did not accept a request, with a time after which it probably will."""
+        limits = self._limits
         match receipt.outcome:
             case "conflict":
                 detail = f"the Idempotency-Key was used for another request, {receipt.certification}"
                 raise ProblemError("idempotency_conflict", detail)
+            case "gone":
+                raise ProblemError(
+                    "expired", f"the Idempotency-Key was used for {receipt.certification}, which has been deleted"
+                )
             case "full":
-                most = self._settings.queue_length
-                detail = f"{receipt.count:,} certifications wait, at most {most:,} may"
-                endings = await self._queue.endings(pool)
-                after = self._retry_after.seconds(pool, receipt.count - most + 1, endings)
-                raise ProblemError("queue_full", detail, retry_after=after)
+                detail = f"{receipt.count:,} certifications wait, at most {limits.waiting:,} may"
+                places = receipt.count - limits.waiting + 1
+                raise ProblemError("queue_full", detail, retry_after=await retry_after(self._queue, pool, places))
+            case "full_bytes":
+                detail = f"{receipt.count:,} bytes are held for certifications that have not ended, of {limits.bytes:,}"
+                raise ProblemError("queue_full", detail, retry_after=await retry_after(self._queue, pool, 1))
             case "busy":
-                most = self._settings.active_certifications
-                detail = f"{receipt.count:,} certifications of this key have not ended, at most {most:,} may be active"
-                after = pace(await self._queue.endings(pool))
-                raise ProblemError("too_many_certifications", detail, retry_after=after)
+                detail = f"{receipt.count:,} certifications of this key have not ended, at most {limits.active:,} may"
+                raise await self._busy(detail, pool)
+            case "busy_samples":
+                detail = f"certifications of this key may draw {receipt.count:,} samples, at most {limits.samples:,}"
+                raise await self._busy(f"{detail} are allowed at a time", pool)
+            case "busy_bytes":
+                detail = f"certifications of this key hold {receipt.count:,} bytes, at most {limits.owner_bytes:,}"
+                raise await self._busy(f"{detail} are allowed at a time", pool)
+
+    async def _busy(self, detail: str, pool: str) -> ProblemError:
+        return ProblemError("too_many_certifications", detail, retry_after=pace(await self._queue.endings(pool)))
+
+    def _record(
+        self, certification: str, settled: Settled, offer: Offer, *, seed: str, owner: str, images: int
+    ) -> Record:
+        now, deadline = time.time(), settled.request.deadline_s or self._settings.deadline_s
+        return Record(
+            id=certification,
+            owner=owner,
+            status="queued",
+            pool=offer.pool,
+            queue=bookkeeping.queue_name(offer.pool),
+            ensemble=offer.card.name,
+            digest=offer.card.digest,
+            request=settled.request.model_dump_json(),
+            images=images,
+            slow=int(settled.question.procedure.slow_to_begin),
+            size=expected_bytes(images, offer.card),
+            budget=images * settled.question.most_samples,
+            seed=seed,
+            created_at=now,
+            expires_at=now + LONGEST_WAIT,
+            deadline_at=now + deadline if deadline else 0.0,
+        )
 
 
 def _require_values(images: npy.Pixels, noise: Noise) -> None:
@@ -128,23 +179,3 @@ def _require_values(images: npy.Pixels, noise: Noise) -> None:
             noise.require_values(pixels)
         except OffGridError as error:
             raise invalid(f"images.{index}", str(error), code="image_off_grid") from None
-
-
-def _record(certification: str, settled: Settled, offer: Offer, *, seed: str, owner: str, images: int) -> Record:
-    now, deadline = time.time(), settled.request.deadline_s
-    return Record(
-        id=certification,
-        owner=owner,
-        status="queued",
-        pool=offer.pool,
-        queue=bookkeeping.queue_name(offer.pool),
-        ensemble=offer.card.name,
-        digest=offer.card.digest,
-        request=settled.request.model_dump_json(),
-        images=images,
-        slow=int(settled.question.procedure.slow_to_begin),
-        seed=seed,
-        created_at=now,
-        expires_at=now + LONGEST_WAIT,
-        deadline_at=now + deadline if deadline else 0.0,
-    )

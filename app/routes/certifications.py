@@ -32,12 +32,14 @@ async def create(request: Request, service: TheService, owner: Owner) -> Respons
     """Ask whether the answer of an ensemble on each image is stable within a radius."""
     wait, key = headers.wait_seconds(request), headers.idempotency_key(request)
     queue, certification = service.queue, new_id()
-    with queue.changes.watch(certification, for_the_end=True) as watch:  # before it is queued, so no change is missed
-        receipt, accepted = await service.intake.take(request, certification, owner=owner, key=key)
-        logs.note(certification_id=receipt.certification)
-        if receipt.outcome == "replay":
-            return _created(await _waited(receipt.certification, request, owner, queue, wait), wait, replayed=True)
-        latest = await queue.wait(accepted, watch, wait or 0, gone=request.is_disconnected)
+    receipt, accepted = await service.intake.take(request, certification, owner=owner, key=key)
+    logs.note(certification_id=receipt.certification)
+    if receipt.outcome == "replay":
+        return _created(await _waited(receipt.certification, request, owner, queue, wait), wait, replayed=True)
+    if not wait:
+        return _created(accepted, wait, replayed=False)
+    async with queue.watching(certification, for_the_end=True) as watch:
+        latest = await queue.wait(accepted, watch, wait, gone=request.is_disconnected)
     return _created(_still_there(latest, certification), wait, replayed=False)
 
 
@@ -115,8 +117,8 @@ async def list_(
 async def _find(certification: str, owner: str, queue: Queue, *, expired: bool = False) -> Snapshot:
     """A certification of this owner; another owner's is answered as if it did not exist."""
     logs.note(certification_id=certification[:100])
-    snapshot = await queue.find(certification)
-    if snapshot is None or snapshot.record.owner != owner:
+    snapshot = await queue.find(certification, owner=owner)
+    if snapshot is None:
         raise _unknown(certification)
     if snapshot.record.status_at(time.time()) == "expired" and not expired:
         raise ProblemError("expired", f"the certification {certification} has ended and expired")
@@ -125,9 +127,11 @@ async def _find(certification: str, owner: str, queue: Queue, *, expired: bool =
 
 async def _waited(certification: str, request: Request, owner: str, queue: Queue, wait: int | None) -> Snapshot:
     """A certification of this owner once it has ended, or after the preferred wait."""
-    with queue.changes.watch(certification, for_the_end=True) as watch:
-        snapshot = await _find(certification, owner, queue)
-        latest = await queue.wait(snapshot, watch, wait or 0, gone=request.is_disconnected)
+    snapshot = await _find(certification, owner, queue)
+    if not wait or snapshot.record.ended:
+        return snapshot
+    async with queue.watching(certification, for_the_end=True) as watch:
+        latest = await queue.wait(snapshot, watch, wait, gone=request.is_disconnected)
     return _still_there(latest, certification)
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.docs import openapi
 from app.http.errors import ProblemError
@@ -55,7 +55,7 @@ async def sample(sheet: str, name: str) -> Response:
 
 @router.get("/openapi.json")
 async def document(request: Request) -> Response:
-    return JSONResponse(openapi.document(request.app))
+    return Response(openapi.text(request.app), media_type="application/json")
 
 
 def _file(name: str, request: Request) -> Response:

@@ -7,11 +7,13 @@ SmoothcertError                          smoothcert/errors.py
     ├── VersionError                     a response that this version does not understand
     ├── WaitTimeoutError (TimeoutError)  a certification has not ended within `wait_timeout`
     ├── CertificationFailedError         a certification ended without certificates; has the certification
-    │   ├── WorkerDiedError, DeadlineExceededError, EnsembleChangedError, EngineFailedError, InputLostError
+    │   ├── WorkerDiedError, DeadlineExceededError, EnsembleChangedError, EngineFailedError, InputLostError,
+    │   │   ResultTooLargeError
     │   └── CanceledError                the certification was canceled
     └── AnswerError                      the service refused the request
         ├── BadRequestError              the service cannot read the request
         ├── UnauthorizedError            the key is missing or wrong
+        ├── NotPermittedError            the key does not have the right
         ├── NotFoundError
         │   ├── UnknownEnsembleError, UnknownCertificationError
         │   └── ExpiredError             the certification has been deleted after its time
@@ -151,6 +153,12 @@ class InputLostError(CertificationFailedError):
     codes = ("input_lost",)
 
 
+class ResultTooLargeError(CertificationFailedError):
+    """A certificate is larger than the service can store."""
+
+    codes = ("result_too_large",)
+
+
 class CanceledError(CertificationFailedError):
     """The certification was canceled."""
 
@@ -189,6 +197,12 @@ class UnauthorizedError(AnswerError):
 
     codes = ("unauthorized", "too_many_failures")
     hint = "give the key as Client(api_key=...) or in SMOOTHCERT_API_KEY"
+
+
+class NotPermittedError(AnswerError):
+    """The key does not have the right to ask for this, for example for priority."""
+
+    codes = ("not_permitted",)
 
 
 class NotFoundError(AnswerError):
@@ -281,7 +295,7 @@ class InvalidCertificateError(InvalidRequestError):
 class BusyError(AnswerError):
     """The service has too much to do at the moment."""
 
-    codes = ("queue_full", "too_many_certifications", "overloaded")
+    codes = ("queue_full", "too_many_certifications", "too_many_requests", "overloaded", "storage_full")
 
 
 class ServerError(AnswerError):

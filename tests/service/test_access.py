@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+import redis
 
 from app.__main__ import main
 from app.http.authentication import MOST_FAILURES, Authenticator, Keys, KeysError
 from app.http.errors import ProblemError
 from app.local.embedded import EmbeddedServer
-from tests.service import eventually
+from store import keys
+from store.allowances import Allowance, spend
+from tests.service import database, eventually
 from tests.support.api import ROOT, Api, problem, question
 from tests.support.owners import ALICE, BOB, ENTRIES, bearer
 from tests.support.player import Player
@@ -97,38 +102,59 @@ def test_keys_are_in_no_log(locked: Api) -> None:
 
 
 def test_whoever_tries_keys_has_to_wait(valkey: EmbeddedServer, tmp_path: Path) -> None:
-    with Api(valkey.url, tmp_path, api_keys=",".join(ENTRIES)) as api:
+    """Two processes count together. Mutant killed: an allowance of wrong keys in each process."""
+    url, entries = database(valkey.url, 3), ",".join(ENTRIES)
+    with Api(url, tmp_path, api_keys=entries) as api, Api(url, tmp_path, api_keys=entries) as other:
         for number in range(MOST_FAILURES):
-            problem(api.client.get(URL, headers=bearer(f"sk_{number}")), "unauthorized")
-        answer = api.client.get(URL, headers=bearer("sk_other"))
+            problem((api, other)[number % 2].client.get(URL, headers=bearer(f"sk_{number}")), "unauthorized")
+        problem(api.client.get(URL, headers=bearer("sk_other")), "too_many_failures")
+        answer = other.client.get(URL, headers=bearer("sk_other"))
         problem(answer, "too_many_failures")
         assert 1 <= int(answer.headers["retry-after"]) <= 60
-        problem(api.client.get(URL, headers=bearer(ALICE)), "too_many_failures")
-        problem(api.client.get(URL), "unauthorized")
-        assert api.client.get("/healthz").status_code == 200
+        problem(other.client.get(URL, headers=bearer(ALICE)), "too_many_failures")
+        problem(other.client.get(URL), "unauthorized")
+        assert other.client.get("/healthz").status_code == 200
 
 
-def test_the_wait_ends_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
+class Redis:
+    """The allowance of wrong keys in a real server, as the API asks for it."""
+
+    def __init__(self, url: str) -> None:
+        self.client: Any = redis.Redis.from_url(url)
+
+    async def spend(self, allowance: Allowance, member: str, wanted: int = 1) -> tuple[int, float]:
+        given, seconds = self.client.eval(*spend(allowance, member, wanted).arguments)
+        return given, float(seconds)
+
+
+def guess(authenticator: Authenticator, key: str, address: str) -> str:
+    return asyncio.run(authenticator.owner(f"Bearer {key}", address))
+
+
+def test_the_wait_ends_after_seconds(valkey: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, server = 1000.0, Redis(database(valkey.url, 4))
     monkeypatch.setattr("app.http.authentication.time.monotonic", lambda: now)
-    authenticator = Authenticator(Keys.read(",".join(ENTRIES)))
+    authenticator = Authenticator(Keys.read(",".join(ENTRIES)), server, rate=0)  # type: ignore[arg-type]
     for _ in range(MOST_FAILURES):
         with pytest.raises(ProblemError, match="unauthorized"):
-            authenticator.owner("Bearer wrong", "1.2.3.4")
+            guess(authenticator, "wrong", "1.2.3.4")
     with pytest.raises(ProblemError, match="too_many_failures"):
-        authenticator.owner(f"Bearer {ALICE}", "1.2.3.4")
-    assert authenticator.owner(f"Bearer {ALICE}", "5.6.7.8") == "alice"
-    now += 61
-    assert authenticator.owner(f"bearer {BOB}", "1.2.3.4") == "bob"
+        guess(authenticator, ALICE, "1.2.3.4")
+    assert guess(authenticator, ALICE, "5.6.7.8") == "alice"
+    now += 6.1
+    assert guess(authenticator, BOB, "1.2.3.4") == "bob"
 
 
-def test_addresses_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_are_not_remembered_without_end(valkey: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Redis(database(valkey.url, 5))
     monkeypatch.setattr("app.http.authentication.MOST_ADDRESSES", 3)
-    authenticator = Authenticator(Keys.read(ENTRIES[0]))
+    monkeypatch.setattr("app.http.authentication.FAILURES", Allowance(keys.FAILURES, 60.0, 1, members=3))
+    authenticator = Authenticator(Keys.read(ENTRIES[0]), server, rate=0)  # type: ignore[arg-type]
     for number in range(10):
         with pytest.raises(ProblemError, match="unauthorized"):
-            authenticator.owner("Bearer wrong", str(number))
-    assert len(authenticator._failures) == 3
+            guess(authenticator, "wrong", str(number))
+    assert len(authenticator._refused) == 3
+    assert server.client.zcard(keys.FAILURES) == 3
 
 
 def test_keys_can_stand_in_a_file(tmp_path: Path) -> None:
@@ -139,8 +165,23 @@ def test_keys_can_stand_in_a_file(tmp_path: Path) -> None:
     assert not Keys.read("")
 
 
+def test_an_entry_may_give_the_right_to_priority() -> None:
+    keys = Keys.read(f"{ENTRIES[0]},{ENTRIES[1]}:high")
+    assert (keys.may_hurry("alice"), keys.may_hurry("bob")) == (False, True)
+    assert keys.owner(BOB) == "bob"
+    assert Keys.read("").may_hurry("anonymous")
+
+
 @pytest.mark.parametrize(
-    "setting", ["/nowhere/at/all", "a:b,c:d", f"{ENTRIES[0]},{ENTRIES[0]}", ENTRIES[0].upper() + ",x"]
+    "setting",
+    [
+        "anonymous:" + "0" * 64,
+        f"{ENTRIES[0]}:low",
+        "/nowhere/at/all",
+        "a:b,c:d",
+        f"{ENTRIES[0]},{ENTRIES[0]}",
+        ENTRIES[0].upper() + ",x",
+    ],
 )
 def test_keys_that_cannot_be_read_are_refused(setting: str) -> None:
     with pytest.raises(KeysError):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import httpx2
 import numpy as np
 import pytest
 
+from store import keys
+from tests.service import eventually
 from tests.support.api import picture, problem, question, tensor
 from tests.support.asking import URL, post
 from tests.support.player import SHAPE, Player
@@ -47,14 +50,26 @@ def test_a_key_that_was_used_for_something_else_is_a_conflict(client: httpx2.Cli
     assert len(player.waiting()) == 1
 
 
-def test_after_its_certification_is_deleted_a_key_is_free(client: httpx2.Client, player: Player) -> None:
+def test_after_its_certification_is_deleted_a_key_draws_nothing_anew(client: httpx2.Client, player: Player) -> None:
     headers = {"Idempotency-Key": f"again {player.name}"}
     first = post(client, player, headers=headers).json()["id"]
     player.play()
     assert client.delete(f"{URL}/{first}").status_code == 204
-    second = post(client, player, headers=headers)
-    assert second.json()["id"] != first
-    assert "idempotency-replayed" not in second.headers
+    assert first in problem(post(client, player, headers=headers), "expired").detail
+    problem(post(client, player, headers=headers, alpha=0.01), "idempotency_conflict")
+    assert player.waiting() == []
+
+
+def test_a_key_is_remembered_as_long_as_its_certification(client: httpx2.Client, player: Player) -> None:
+    headers = {"Idempotency-Key": f"old {player.name}"}
+    first = post(client, player, headers=headers).json()["id"]
+    player.finish(player.begin(player.take()), ttl=1, now=time.time() - 5)
+    problem(post(client, player, headers=headers), "expired")
+    key = player.record(first).idempotency
+    kept = [player.redis.pexpiretime(each) for each in (keys.record(first), key)]
+    assert abs(kept[0] - kept[1]) < 1000
+    eventually(lambda: not player.redis.exists(keys.record(first), key), "the expiry of both")
+    assert post(client, player, headers=headers).json()["id"] != first
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "caf\u00e9"])

@@ -28,6 +28,7 @@ from store import bookkeeping, keys, transitions
 from store.commands import Call
 from store.presence import REMEMBERED, Offer, Presence
 from store.record import Record
+from store.waiting import ANONYMOUS
 from tests.support.pool import Pool, flat, wait_until, without_times
 from tests.support.worker_networks import BREAK, HANG, POISON
 from tests.support.zoo import ALLOWED, SIGMA, make_zoo
@@ -117,7 +118,7 @@ def test_what_has_ended_leaves_nothing_that_stays_for_ever(steady: Pool) -> None
     left = {key for key in steady.redis.scan_iter() if job.encode() in key}
     assert left == {keys.record(job).encode(), keys.certificates(job).encode(), keys.arrivals(job).encode()}
     assert all(steady.redis.ttl(key) > 0 for key in left)
-    assert steady.redis.zscore(keys.active("tests"), job) is None
+    assert steady.redis.zscore(keys.active(ANONYMOUS), job) is None
     for name in (bookkeeping.queue_name("steady"), bookkeeping.quarantine_name("steady")):
         assert steady.redis.llen(bookkeeping.waiting_key(name)) == 0
         assert steady.redis.llen(bookkeeping.taken_key(name)) == 0

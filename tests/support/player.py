@@ -19,11 +19,11 @@ from smoothcert.procedures import run
 from smoothcert.published import EnsembleCard
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
-from store import bookkeeping, keys, presence, transitions
+from store import bookkeeping, keys, presence, transitions, waiting
 from store.presence import Presence
 from store.record import Record
 from store.statistics import bucket
-from tests.service import PATIENCE_S
+from tests.service import eventually
 
 TTL = 3600
 SHAPE = (3, 4, 5)
@@ -98,10 +98,9 @@ class Player:
 
     def take(self) -> Record:
         """The next that waits."""
-        waiting, taken = bookkeeping.waiting_key(self.queue), bookkeeping.taken_key(self.queue)
-        certification = self.redis.blmove(waiting, taken, PATIENCE_S, "LEFT", "RIGHT")
-        assert certification, "nothing was queued"
-        return self.record(certification.decode())
+        call = waiting.take(self.pool, most=1, most_bytes=1, busy=False, share=1, held={})
+        (certification,) = eventually(lambda: waiting.taken(self.redis.eval(*call.arguments))[1], "a certification")
+        return self.record(certification)
 
     def begin(self, record: Record) -> Record:
         """The record, now running."""

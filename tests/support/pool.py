@@ -21,6 +21,7 @@ from smoothcert.certificate import Certificate
 from store import bookkeeping, keys, transitions
 from store.presence import Offer
 from store.record import Record
+from store.waiting import ANONYMOUS
 from tests.service import PATIENCE_S, eventually
 from tests.support import nursery
 from tests.support.nursery import Child
@@ -94,6 +95,7 @@ class Pool:
         *,
         seed: str = "",
         deadline_s: float = 0,
+        owner: str = ANONYMOUS,
         **fields: Any,
     ) -> str:
         """Put a certification into the queue."""
@@ -102,7 +104,7 @@ class Pool:
         request = {"ensemble": ensemble, "sigma": SIGMA, "procedure": "sequential", "radius": 0.02, **fields}
         record = Record(
             id=f"cert_{secrets.token_hex(16)}",
-            owner="tests",
+            owner=owner,
             status="queued",
             pool=self.name,
             queue=bookkeeping.queue_name(self.name),

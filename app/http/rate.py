@@ -1,0 +1,51 @@
+"""The rate at which a key may send requests, which all API processes count together in Redis."""
+
+from __future__ import annotations
+
+import time
+
+from app.http.errors import ProblemError, UnavailableError
+from app.redis.queue import Queue
+from store import keys
+from store.allowances import Allowance
+
+BURST_SECONDS = 5.0
+"""A key that was silent may send the requests of so many seconds at once."""
+LEASE = 0.1
+"""The share of a second's requests that a process takes from Redis at a time, so that most requests ask nobody."""
+LEASE_SECONDS = 1.0
+"""Seconds after which what a process took and did not use is void."""
+MOST_OWNERS = 100_000
+"""More than the owners of keys."""
+
+
+class RateLimit:
+    """Counts the requests of each owner."""
+
+    def __init__(self, queue: Queue, rate: float) -> None:
+        """`rate` is the number of requests in a second; 0 for any number."""
+        self._queue, self._rate = queue, rate
+        self._leases: dict[str, tuple[int, float]] = {}  # uses left, and until when; owners are few
+
+    async def spend(self, owner: str) -> None:
+        """Count a request; ProblemError if the owner has sent too many."""
+        if not self._rate:
+            return
+        left, until = self._leases.get(owner, (0, 0.0))
+        if not left or time.monotonic() > until:
+            left = await self._lease(owner)
+            until = time.monotonic() + LEASE_SECONDS
+        self._leases[owner] = left - 1, until
+
+    async def _lease(self, owner: str) -> int:
+        wanted = max(1, int(LEASE * self._rate))
+        uses = max(1, int(BURST_SECONDS * self._rate))
+        allowance = Allowance(keys.RATES, seconds=1 / self._rate, uses=uses, members=MOST_OWNERS)
+        try:
+            given, seconds = await self._queue.spend(allowance, owner, wanted)
+        except UnavailableError:
+            return wanted  # without Redis there is little that a request could use up
+        if not given:
+            detail = f"this key may send {self._rate:g} requests in a second, and {uses:,} at once"
+            raise ProblemError("too_many_requests", detail, retry_after=seconds)
+        return given

@@ -1,0 +1,333 @@
+"""The scripts that run in the server. A script is as indivisible as MULTI, and it can look before it writes.
+
+The first line of a script says what happens where the server's memory is full. Without that line, Redis refuses the
+first write of a script that needs memory, but lets every write pass once the script has deleted something: the limit
+would not bind. With it, a script is refused before its first command or not at all.
+"""
+
+from __future__ import annotations
+
+WITH_ROOM = "#!lua\n"
+"""The first line of a script for new work, which the server refuses as a whole where its memory is full."""
+ALWAYS = "#!lua flags=allow-oom\n"
+"""The first line of a script for work that was accepted: it must end, because only then its memory becomes free."""
+READING = "#!lua flags=no-writes\n"
+"""The first line of a script that writes nothing."""
+
+LONG_LIST = 10_000
+"""The length up to which RQ's list is searched, which takes up to half a millisecond."""
+MOST_TURNS = 1000
+"""The number of owners that one look at the turns considers."""
+
+_LISTS = f"""
+local LONG = {LONG_LIST}
+-- Take an id out of RQ's list. A longer list keeps it until it comes to the head, where TAKE hands it out as a stray.
+local function hide(list, id)
+  if redis.call('LINDEX', list, 0) == id then redis.call('LPOP', list)
+  elseif redis.call('LLEN', list) <= LONG then redis.call('LREM', list, 1, id) end
+end
+"""
+
+_RUN = (
+    _LISTS
+    + """
+-- Commands of our own, beside those of the server; `store.waiting` makes them.
+local own = {}
+own['smoothcert.enter'] = function(lane, turns, owner, id, score, list)
+  if redis.call('ZADD', lane, 'NX', score, id) == 0 then return end
+  if turns ~= '' and not redis.call('ZSCORE', turns, owner) then
+    local last = redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]
+    redis.call('ZADD', turns, (tonumber(last) or 0) + 1, owner)
+  end
+  if list ~= '' then redis.call('LPUSH', list, id) end
+end
+own['smoothcert.leave'] = function(lane, id, list)
+  redis.call('ZREM', lane, id)
+  hide(list, id)
+end
+-- Run the commands that `packed` put into ARGV from the place `at` on.
+local function run(at)
+  -- First a JSON array of all commands of text.
+  for _, command in ipairs(cjson.decode(ARGV[at])) do
+    local ours = own[command[1]]
+    if ours then ours(unpack(command, 2)) else redis.call(unpack(command)) end
+  end
+  -- Then each command with bytes in it: the number n of its arguments, and the n arguments.
+  at = at + 1
+  while at <= #ARGV do
+    local n = tonumber(ARGV[at])
+    redis.call(unpack(ARGV, at + 1, at + n))
+    at = at + n + 1
+  end
+end
+"""
+)
+
+_PLACES = f"""
+-- How many certifications are taken before one of this owner that waits. `names` has the keys of the pool.
+local function placing(names, owner)
+  local lane = names.lanes .. owner
+  local others, before = {{}}, true
+  for _, each in ipairs(redis.call('ZRANGE', names.turns, 0, {MOST_TURNS - 1})) do
+    if each == owner then before = false
+    else others[#others + 1] = {{redis.call('ZCARD', names.lanes .. each), before and 1 or 0}} end
+  end
+  local urgent = redis.call('ZCARD', names.urgent)
+  return function(id, list)
+    local place = redis.call('ZRANK', names.urgent, id)
+    if place then return place end
+    place = redis.call('ZRANK', lane, id)
+    -- It was just taken, it is a suspect, or an earlier version put it there.
+    if not place then return redis.call('LPOS', list, id, 'MAXLEN', {LONG_LIST}) or 0 end
+    local ahead = urgent + place
+    for _, other in ipairs(others) do ahead = ahead + math.min(other[1], place + other[2]) end
+    return ahead
+  end
+end
+"""
+
+GUARDED = (
+    ALWAYS
+    + _RUN
+    + """
+-- KEYS: the record. ARGV: statuses it may have, joined by commas; the execution it must belong to, or nothing; commands
+local status, execution = unpack(redis.call('HMGET', KEYS[1], 'status', 'execution'))
+if not status then return {0, ''} end
+local known = string.find(',' .. ARGV[1] .. ',', ',' .. status .. ',', 1, true)
+if not known or (ARGV[2] ~= '' and ARGV[2] ~= execution) then return {0, status} end
+run(3)
+return {1, status}
+"""
+)
+"""Runs the commands if the record is as expected. Returns whether it did, and the status that it saw."""
+
+UNGUARDED = (
+    ALWAYS
+    + _RUN
+    + """
+-- ARGV: commands
+run(1)
+return {1, ''}
+"""
+)
+"""Runs the commands. Returns what a guarded call returns."""
+
+ANSWERED = (
+    ALWAYS
+    + """
+-- ARGV: a command
+return redis.call(unpack(ARGV))
+"""
+)
+"""Runs one command and returns its answer."""
+
+ACCEPT = (
+    WITH_ROOM
+    + _RUN
+    + _PLACES
+    + """
+-- KEYS: idempotency key or '-', record, RQ's list, active set, bytes, samples.
+-- ARGV: what is asked, as JSON: owner, id, size, budget, digest, now, limits, names; commands
+local asked = cjson.decode(ARGV[1])
+local limits, owner = asked.limits, asked.owner
+local function place() return tostring(placing(asked.names, owner)(asked.id, KEYS[3])) end
+-- 1. The same call came before, and its answer was lost.
+if redis.call('EXISTS', KEYS[2]) == 1 then return {'accepted', place()} end
+-- 2. The idempotency key was used: for the same request, which may have been deleted since, or for another one.
+if KEYS[1] ~= '-' then
+  local used = redis.call('GET', KEYS[1])
+  if used then
+    local digest, id = string.match(used, '^(%S+) (%S+)$')
+    if digest ~= asked.digest then return {'conflict', id} end
+    return {redis.call('EXISTS', asked.names.records .. id) == 1 and 'replay' or 'gone', id}
+  end
+end
+-- 3. The limits of the owner, then those of the queue.
+local active = redis.call('ZCOUNT', KEYS[4], asked.now, '+inf')
+if active >= limits.active then return {'busy', tostring(active)} end
+local bytes, samples, all = 0, 0, 0
+if active > 0 then
+  bytes = math.max(0, tonumber(redis.call('HGET', KEYS[5], owner) or 0))
+  samples = math.max(0, tonumber(redis.call('HGET', KEYS[6], owner) or 0))
+end
+if samples + asked.budget > limits.samples then return {'busy_samples', string.format('%.0f', samples)} end
+if bytes + asked.size > limits.owner_bytes then return {'busy_bytes', string.format('%.0f', bytes)} end
+local waiting = redis.call('LLEN', KEYS[3])
+if waiting >= limits.waiting then return {'full', tostring(waiting)} end
+local held = redis.call('HGETALL', KEYS[5])
+for at = 1, #held, 2 do
+  all = all + (held[at] == owner and bytes or math.max(0, tonumber(held[at + 1])))
+end
+if all + asked.size > limits.bytes then return {'full_bytes', string.format('%.0f', all)} end
+-- 4. Take it in. An owner of whom nothing is active holds nothing, whatever was counted for records that expired.
+if active == 0 then
+  redis.call('HDEL', KEYS[5], owner)
+  redis.call('HDEL', KEYS[6], owner)
+end
+redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', asked.now)
+run(2)
+return {'accepted', place()}
+"""
+)
+"""Takes a certification in, unless its key was used, the queue is full or its owner has too much under way.
+
+A call that is sent twice takes it in once.
+"""
+
+READ = (
+    READING
+    + _PLACES
+    + """
+-- KEYS: the record. ARGV: the owner it must have, or '' for any; prefixes of keys, as JSON
+local owner, status, pool, queue, id = unpack(redis.call('HMGET', KEYS[1], 'owner', 'status', 'pool', 'queue', 'id'))
+if not owner or (ARGV[1] ~= '' and ARGV[1] ~= owner) then return '' end
+local position = false
+if status == 'queued' then
+  local prefix = cjson.decode(ARGV[2])
+  local names = {
+    lanes = prefix.lanes .. pool .. ':', turns = prefix.turns .. pool, urgent = prefix.urgent .. pool
+  }
+  position = placing(names, owner)(id, prefix.lists .. queue)
+end
+return cjson.encode({redis.call('HGETALL', KEYS[1]), position})
+"""
+)
+"""Reads a record of an owner and its place in the queue, as one JSON text, which is cheaper to parse than many replies.
+
+The text has the record as a list of names and values in turn, and the number of certifications that are taken before
+this one: 0 where it was taken and not begun, false where it does not wait. It is empty where there is no such record.
+"""
+
+PLACES = (
+    READING
+    + _PLACES
+    + """
+-- ARGV: names of the pool, as JSON; the owner; ids, each with RQ's list that it is in
+local place, places = placing(cjson.decode(ARGV[1]), ARGV[2]), {}
+for at = 3, #ARGV, 2 do places[#places + 1] = place(ARGV[at], ARGV[at + 1]) end
+return places
+"""
+)
+"""The places of certifications of one owner that wait in a pool."""
+
+TAKE = (
+    ALWAYS
+    + _LISTS
+    + f"""
+-- KEYS: RQ's list, list of ids taken, urgent, turns.
+-- ARGV: what is asked, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, records
+local asked, taken, blocked = cjson.decode(ARGV[1]), {{}}, 0
+local list, urgent, turns, held = KEYS[1], KEYS[3], KEYS[4], asked.held
+-- Take an id, unless its images are too large beside those that are under way.
+local function take(id, lane)
+  local size = tonumber(redis.call('HGET', asked.records .. id, 'size') or 0) or 0
+  if size > asked.bytes and (asked.busy or #taken > 0) then
+    blocked = 1
+    return false
+  end
+  asked.bytes = asked.bytes - size
+  if lane then redis.call('ZREM', lane, id) end
+  hide(list, id)
+  redis.call('RPUSH', KEYS[2], id)
+  taken[#taken + 1] = id
+  return true
+end
+-- 1. Strays: ids at the head of RQ's list that wait in no lane. An earlier version or another program put them there,
+-- or they were taken or canceled while the list was long. The worker tells them apart.
+while #taken < asked.most do
+  local id = redis.call('LINDEX', list, 0)
+  if not id or redis.call('ZSCORE', urgent, id) then break end
+  local owner = redis.call('HGET', asked.records .. id, 'owner')
+  if owner and redis.call('ZSCORE', asked.lanes .. owner, id) then break end
+  if not take(id) then return {{blocked, taken}} end
+end
+-- 2. What has priority.
+while #taken < asked.most do
+  local id = redis.call('ZRANGE', urgent, 0, 0)[1]
+  if not id then break end
+  if not take(id, urgent) then return {{blocked, taken}} end
+end
+-- 3. The owners in turn, one certification each; an owner that has its share under way keeps its turn.
+local ring = redis.call('ZRANGE', turns, 0, {MOST_TURNS - 1})
+local last = tonumber(redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]) or 0
+local at = 1
+while #taken < asked.most and at <= #ring do
+  local owner, lane = ring[at], asked.lanes .. ring[at]
+  local id = redis.call('ZRANGE', lane, 0, 0)[1]
+  if not id then
+    redis.call('ZREM', turns, owner)
+  elseif owner ~= asked.free and (held[owner] or 0) >= asked.share then
+    blocked = 1
+  else
+    if not take(id, lane) then break end
+    held[owner], last = (held[owner] or 0) + 1, last + 1
+    redis.call('ZADD', turns, last, owner)
+    ring[#ring + 1] = owner
+  end
+  at = at + 1
+end
+return {{blocked, taken}}
+"""
+)
+"""Takes ids that wait, and moves them to the list of those taken. Returns whether something waits that a worker may not
+take beside what it has, and the ids."""
+
+TAKE_SUSPECT = (
+    ALWAYS
+    + """
+-- KEYS: from, to
+return redis.call('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'RIGHT')
+"""
+)
+"""Moves the first id of one list to the end of another; returns it, or nothing."""
+
+RECOUNT = (
+    ALWAYS
+    + """
+-- KEYS: bytes, samples. ARGV: now, prefix of active sets
+for _, owner in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if redis.call('ZCOUNT', ARGV[2] .. owner, ARGV[1], '+inf') == 0 then
+    redis.call('HDEL', KEYS[1], owner)
+    redis.call('HDEL', KEYS[2], owner)
+  end
+end
+return {1, ''}
+"""
+)
+"""Forgets what was counted for owners of whom nothing is active: their records have ended or expired."""
+
+SPEND = (
+    ALWAYS
+    + """
+-- KEYS: a sorted set of members, scored by the time until which the allowance of each is spent.
+-- ARGV: member, seconds for which one use counts, uses at a time, how many are wanted, most members
+local seconds, microseconds = unpack(redis.call('TIME'))
+local now = tonumber(seconds) + tonumber(microseconds) / 1e6
+local each, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local spent = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or now)
+local given = math.max(0, math.min(wanted, math.floor((now - spent) / each + most + 1e-6)))
+if given > 0 then
+  spent = spent + given * each
+  redis.call('ZADD', KEYS[1], string.format('%.6f', spent), ARGV[1])
+  if redis.call('ZCARD', KEYS[1]) > tonumber(ARGV[5]) then redis.call('ZPOPMIN', KEYS[1]) end
+end
+return {given, string.format('%.6f', math.max(0, spent - now - (most - 1) * each))}
+"""
+)
+"""Spends an allowance that comes back with time. Returns how many uses are given, and the seconds until the next."""
+
+COME_BACK = (
+    ALWAYS
+    + """
+-- KEYS: the last time that was given out. ARGV: seconds until there is room, pause between two clients, longest spread
+local seconds, microseconds = unpack(redis.call('TIME'))
+local now = tonumber(seconds) + tonumber(microseconds) / 1e6
+local room, pause, spread = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local last = tonumber(redis.call('GET', KEYS[1]) or now)
+local turn = math.min(math.max(now + room, last + pause), now + math.max(room, spread))
+redis.call('SET', KEYS[1], string.format('%.6f', turn), 'EX', math.ceil(turn - now) + 1)
+return string.format('%.6f', turn - now)
+"""
+)
+"""The seconds after which the next client that found a queue full should return; each is told its own time."""

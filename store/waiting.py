@@ -1,0 +1,130 @@
+"""What waits in a pool: a list for each owner, and the owners are served in turn.
+
+    smoothcert:urgent:POOL          what has priority, the oldest first; taken before everything else
+    smoothcert:waiting:POOL:OWNER   what waits of one owner, the oldest first
+    smoothcert:turns:POOL           the owners of whom something waits, in the order of their turns
+    rq:queue:smoothcert-POOL        RQ's list of all of them
+
+The sorted sets decide what is taken. They find a certification and its place in a time that hardly grows with their
+length. RQ's list is what `rq info`, rq-dashboard and autoscalers count. Beyond `scripts.LONG_LIST` entries it may name
+a certification for a while that no longer waits.
+
+Suspects wait in RQ's list of the quarantine alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from store import bookkeeping, keys
+from store.commands import Call, Command
+from store.record import Record
+from store.scripts import PLACES, READ, TAKE, TAKE_SUSPECT
+
+ANONYMOUS = "anonymous"
+"""The owner of all certifications of a service without keys. There is no other, so it needs no share."""
+MOST_RINGS = 8
+"""The number of idle workers that can be called at a time; the others look every second by themselves."""
+
+
+def enter(record: Record) -> list[Command]:
+    """Let a certification wait that RQ's list has already."""
+    return [_entering(record, ""), *_ring(record.pool)]
+
+
+def enter_again(record: Record) -> list[Command]:
+    """Let a certification wait again, at its old place and at the front of RQ's list; no effect if it waits."""
+    return [_entering(record, bookkeeping.waiting_key(bookkeeping.queue_name(record.pool))), *_ring(record.pool)]
+
+
+def leave(record: Record) -> Command:
+    """Let a certification wait no longer."""
+    if _quarantined(record):
+        return ("LREM", bookkeeping.waiting_key(record.queue), 1, record.id)
+    return ("smoothcert.leave", _lane(record), record.id, bookkeeping.waiting_key(record.queue))
+
+
+def put_back(record: Record) -> list[Command]:
+    """Let a certification wait again that was taken and not begun; an id that is put back twice waits once."""
+    if _quarantined(record):
+        waiting = bookkeeping.waiting_key(record.queue)
+        return [("LREM", waiting, 0, record.id), ("LPUSH", waiting, record.id)]
+    return enter_again(record)
+
+
+def take(pool: str, *, most: int, most_bytes: int, busy: bool, share: int, held: Mapping[str, int]) -> Call:
+    """Take up to `most` certifications with up to `most_bytes` of images; `share` of one owner, together with `held`.
+
+    A worker that is not `busy` may take one of any size. The answer is for `taken`.
+    """
+    queue = bookkeeping.queue_name(pool)
+    asked = {
+        "most": most,
+        "bytes": most_bytes,
+        "busy": busy,
+        "share": share,
+        "free": ANONYMOUS,
+        "held": dict(held),
+        "lanes": keys.waiting(pool, ""),
+        "records": keys.record(""),
+    }
+    names = (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue), keys.urgent(pool), keys.turns(pool))
+    return Call(TAKE, names, (json.dumps(asked),))
+
+
+def taken(answer: tuple[int, Sequence[bytes]]) -> tuple[bool, list[str]]:
+    """Whether something waits that may not be taken now, and the ids that were taken."""
+    blocked, ids = answer
+    return bool(blocked), [each.decode() for each in ids]
+
+
+def take_suspect(pool: str) -> Call:
+    """Take the first suspect."""
+    queue = bookkeeping.quarantine_name(pool)
+    return Call(TAKE_SUSPECT, (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue)), ())
+
+
+def read(certification: str, *, owner: str = "") -> Call:
+    """Read the record of a certification and its place, if it belongs to this owner; '' for any owner."""
+    prefixes = {
+        "lanes": "smoothcert:waiting:",
+        "turns": keys.turns(""),
+        "urgent": keys.urgent(""),
+        "lists": bookkeeping.WAITING_PREFIX,
+    }
+    return Call(READ, (keys.record(certification),), (owner, json.dumps(prefixes)))
+
+
+def places(records: Sequence[Record]) -> Call:
+    """The places of certifications of one owner that wait in one pool."""
+    pool, owner = records[0].pool, records[0].owner
+    waiting = [part for each in records for part in (each.id, bookkeeping.waiting_key(each.queue))]
+    return Call(PLACES, (), (json.dumps(names(pool)), owner, *waiting))
+
+
+def names(pool: str) -> dict[str, str]:
+    """The keys of a pool, as the scripts need them."""
+    return {
+        "lanes": keys.waiting(pool, ""),
+        "turns": keys.turns(pool),
+        "urgent": keys.urgent(pool),
+        "records": keys.record(""),
+    }
+
+
+def _entering(record: Record, rq_list: str) -> Command:
+    turns = "" if record.high else keys.turns(record.pool)
+    return ("smoothcert.enter", _lane(record), turns, record.owner, record.id, record.created_at, rq_list)
+
+
+def _lane(record: Record) -> str:
+    return keys.urgent(record.pool) if record.high else keys.waiting(record.pool, record.owner)
+
+
+def _quarantined(record: Record) -> bool:
+    return record.queue == bookkeeping.quarantine_name(record.pool)
+
+
+def _ring(pool: str) -> list[Command]:
+    return [("LPUSH", keys.bell(pool), 1), ("LTRIM", keys.bell(pool), 0, MOST_RINGS - 1)]

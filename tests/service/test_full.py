@@ -1,0 +1,130 @@
+"""A server whose memory is full: new work is refused, and everything that was accepted goes on to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from app.local.embedded import EmbeddedServer
+from app.redis.memory import SHARE
+from store import keys, transitions
+from store.record import Record
+from tests.service import eventually
+from tests.support.api import Api, problem, question
+from tests.support.player import Player
+from tests.support.pool import Pool, flat
+from tests.support.stored import MANY, accepted, begun, call, finishing, new, read
+from tests.support.zoo import make_zoo
+
+URL = "/v1/certifications"
+LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 20_000}, "radius": None}
+SIZE = 100_000
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    with EmbeddedServer(tmp_path / "server") as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: EmbeddedServer) -> Any:
+    return redis.Redis.from_url(server.url)
+
+
+def used(client: Any) -> int:
+    return int(client.info("memory")["used_memory"])
+
+
+def test_the_limit_binds(client: Any) -> None:
+    """Mutant killed: a script without its first line, to which Redis allows every write after the first deletion."""
+    most = used(client) + 3_000_000
+    client.config_set("maxmemory", most)
+    count = 0
+    while (refused := refused_record(client)) is None and count < 200:
+        count += 1
+    assert 10 < count < 40
+    assert used(client) < most + 2 * SIZE
+    assert refused is not None
+    assert not client.exists(keys.record(refused.id), keys.images(refused.id))
+
+
+def refused_record(client: Any) -> Record | None:
+    """A certification that the server refuses; None if it accepts one."""
+    record = new()
+    client.zadd(keys.active("me"), {"cert_gone": 1})  # which the script deletes
+    try:
+        call(client, transitions.accept(record, bytes(SIZE), MANY, idempotency=None, high=False))
+    except redis.exceptions.OutOfMemoryError:
+        return record
+    return None
+
+
+def test_what_was_accepted_ends_and_makes_room(client: Any) -> None:
+    records = [accepted(client) for _ in range(3)]
+    client.config_set("maxmemory", 1)
+    for record in records[:2]:
+        execution = begun(client, record)
+        assert call(client, transitions.save(read(client, record), execution, checkpoints={0: "x" * SIZE}))[0] == 1
+        assert call(client, finishing(read(client, record), execution))[0] == 1
+        assert call(client, transitions.delete(read(client, record)))[0] == 1
+    assert call(client, transitions.cancel_waiting(read(client, records[2]), now=time.time(), ttl=60))[0] == 1
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        accepted(client)
+
+
+def test_a_worker_that_starts_at_a_full_server_takes_up_what_a_dead_one_had(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """Otherwise the server stays full for ever: images are freed only when they have been certified."""
+    pool = Pool(server, make_zoo(tmp_path / "zoo"), "full")
+    try:
+        first = pool.start()
+        running = pool.submit(flat(0.503), **LONG)
+        eventually(lambda: pool.record(running).status == "running", "its beginning")
+        first.kill()
+        first.wait()
+        waits = pool.submit(flat(0.9), "trivial")
+        pool.redis.config_set("maxmemory", 1)
+        pool.start()
+        assert [pool.ended(each).status for each in (running, waits)] == ["succeeded"] * 2
+        assert pool.record(running).burials == 1
+        pool.processes[-1].terminate()
+        assert pool.processes[-1].wait(60) == 0
+        assert pool.workers() == set()
+    finally:
+        pool.end()
+
+
+def test_the_api_refuses_new_work_before_the_server_is_full_and_goes_on_with_the_rest(
+    server: EmbeddedServer, client: Any, tmp_path: Path
+) -> None:
+    worker = Player(server.url)
+    worker.announce()
+    with Api(server.url, tmp_path) as api:
+        first, second, third = (api.client.post(URL, json=question(worker.ensemble)).json()["id"] for _ in range(3))
+        for most in (int(used(client) / SHARE) - 1000, 1):  # nearly full, and full
+            client.config_set("maxmemory", most)
+            answer = eventually(lambda: refused(api, worker))
+            assert "MB" in problem(answer, "storage_full").detail
+            assert answer.headers["retry-after"] == "30"
+        assert api.client.get(f"{URL}/{first}").status_code == 200
+        worker.play()
+        assert api.client.get(f"{URL}/{first}").json()["status"] == "succeeded"
+        assert api.client.delete(f"{URL}/{first}").status_code == 204
+        assert api.client.post(f"{URL}/{second}/cancel").status_code == 200
+        client.config_set("maxmemory", 0)
+        assert eventually(lambda: api.client.post(URL, json=question(worker.ensemble)).status_code == 202)
+        assert worker.waiting()[0] == third
+        assert "Traceback" not in api.log.read_text()
+
+
+def refused(api: Api, worker: Player) -> Any:
+    """The answer to a submission, once it is refused: the API measures the memory every second."""
+    answer = api.client.post(URL, json=question(worker.ensemble))
+    return answer if answer.status_code != 202 else None

@@ -1,0 +1,244 @@
+"""What waits: owners in turn, their shares, places in the queue, and what earlier versions left there."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import redis
+
+from app.local.embedded import EmbeddedServer
+from smoothcert.problem import Failure
+from store import bookkeeping, keys, transitions, waiting
+from store.record import Record
+from store.scripts import LONG_LIST
+from store.transitions import Limits
+from store.waiting import ANONYMOUS
+from tests.support.stored import MANY, POOL, QUEUE, accepted, begun, call, finishing, new, read
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with tempfile.TemporaryDirectory() as folder, EmbeddedServer(Path(folder)) as server:
+        yield redis.Redis.from_url(server.url)
+
+
+@pytest.fixture
+def empty(client: Any) -> Any:
+    client.flushall()
+    return client
+
+
+def take(client: Any, most: int = 1, **other: Any) -> list[str]:
+    """The ids that a worker may take."""
+    return taking(client, most, **other)[1]
+
+
+def taking(client: Any, most: int = 1, **other: Any) -> tuple[bool, list[str]]:
+    """Whether something waits that must not be taken, and the ids that a worker may take."""
+    fields: dict[str, Any] = {"most_bytes": 10**9, "busy": False, "share": 100, "held": {}, **other}
+    return waiting.taken(client.eval(*waiting.take(POOL, most=most, **fields).arguments))
+
+
+def urgent(client: Any, **other: Any) -> Record:
+    record = new(**other)
+    assert call(client, transitions.accept(record, b"", MANY, idempotency=None, high=True))[0] == b"accepted"
+    return record
+
+
+def ids(records: Sequence[Record]) -> list[str]:
+    return [record.id for record in records]
+
+
+# --- turns
+
+
+def test_owners_are_served_in_turn(empty: Any) -> None:
+    flood = [accepted(empty, owner="alice") for _ in range(4)]
+    bob, carol = accepted(empty, owner="bob"), accepted(empty, owner="carol")
+    assert take(empty, 4) == ids([flood[0], bob, carol, flood[1]])
+    late = accepted(empty, owner="bob")
+    assert take(empty, 10) == ids([late, flood[2], flood[3]])
+    assert take(empty, 10) == []
+    assert (empty.zcard(keys.turns(POOL)), empty.llen(bookkeeping.waiting_key(QUEUE))) == (0, 0)
+
+
+def test_what_has_priority_comes_first(empty: Any) -> None:
+    first = accepted(empty, owner="alice")
+    hurried = [urgent(empty, owner="bob") for _ in range(2)]
+    assert take(empty, 3) == ids([*hurried, first])
+
+
+def test_an_owner_has_its_share_of_a_worker_and_keeps_its_turn(empty: Any) -> None:
+    flood = [accepted(empty, owner="alice") for _ in range(5)]
+    bob = accepted(empty, owner="bob")
+    assert taking(empty, 10, share=2, held={"alice": 1}) == (True, ids([flood[0], bob]))
+    assert taking(empty, 10, share=2, held={"alice": 2, "bob": 1}) == (True, [])
+    later = accepted(empty, owner="bob")
+    assert take(empty, 10, share=2, held={"alice": 1}) == ids([flood[1], later])
+
+
+def test_a_service_without_keys_has_no_shares(empty: Any) -> None:
+    records = [accepted(empty, owner=ANONYMOUS) for _ in range(3)]
+    assert taking(empty, 10, share=1) == (False, ids(records))
+
+
+def test_work_is_taken_by_bytes_as_well(empty: Any) -> None:
+    large = new(owner="alice")
+    call(empty, transitions.accept(large, bytes(1000), MANY, idempotency=None, high=False))
+    small = accepted(empty, owner="bob")
+    assert taking(empty, 10, most_bytes=500, busy=True) == (True, [])
+    assert taking(empty, 10, most_bytes=500) == (True, [large.id])  # alone it may have any size
+    assert take(empty, 10, most_bytes=500, busy=True) == [small.id]
+
+
+def test_the_place_is_the_number_of_those_that_are_taken_before(empty: Any) -> None:
+    """Mutant killed: counting only the owner's own certifications."""
+    chance = Random(5)
+    waits = [accepted(empty, owner=chance.choice("abc")) for _ in range(30)]
+    waits += [urgent(empty, owner=chance.choice("abc")) for _ in range(3)]
+    take(empty, 7)  # so that the turns are not those of the beginning
+    waits = [record for record in waits if place(empty, record) is not None]
+    places = {record.id: place(empty, record) for record in waits}
+    together = {
+        record.id: found
+        for owner in "abc"
+        if (mine := [read(empty, record) for record in waits if record.owner == owner])
+        for record, found in zip(mine, empty.eval(*waiting.places(mine).arguments), strict=True)
+    }
+    order = [take(empty)[0] for _ in waits]
+    assert len(order) == 26
+    assert places == together == {certification: index for index, certification in enumerate(order)}
+
+
+def place(client: Any, record: Record) -> int | None:
+    """The place of what waits; None for what was taken."""
+    lanes = (keys.urgent(POOL), keys.waiting(POOL, record.owner))
+    if not any(client.zscore(lane, record.id) for lane in lanes):
+        return None
+    text = client.eval(*waiting.read(record.id, owner=record.owner).arguments)
+    return int(text[:-1].rpartition(b",")[2])
+
+
+def test_a_record_is_read_by_its_owner_alone(empty: Any) -> None:
+    record = accepted(empty, owner="alice")
+    assert empty.eval(*waiting.read(record.id, owner="bob").arguments) == b""
+    assert empty.eval(*waiting.read("cert_nothing", owner="bob").arguments) == b""
+    assert record.id.encode() in empty.eval(*waiting.read(record.id, owner="alice").arguments)
+
+
+# --- strays
+
+
+def test_what_an_earlier_version_left_waiting_is_taken_first(empty: Any) -> None:
+    """Version 0.1 had RQ's list alone, and its records know neither size nor budget."""
+    old = new(owner="alice")
+    fields = {name: value for name, value in old.mapping().items() if name not in ("size", "budget", "high")}
+    empty.hset(keys.record(old.id), mapping=fields)
+    for command in bookkeeping.enqueue(old.id, QUEUE, at_front=False):
+        empty.execute_command(*command)
+    later = accepted(empty, owner="alice")
+    assert take(empty, 5) == ids([old, later])
+    assert call(empty, finishing(read(empty, old), begun(empty, old)))[0] == 1
+    assert read(empty, old).status == "succeeded"
+
+
+def test_a_long_list_of_rq_keeps_what_was_canceled_until_it_comes_to_its_head(empty: Any) -> None:
+    """Searching such a list would stop the server for everybody."""
+    listed = bookkeeping.waiting_key(QUEUE)
+    flood = {f"cert_flood{number:06}": number for number in range(LONG_LIST + 1)}
+    empty.zadd(keys.waiting(POOL, "alice"), flood)
+    empty.zadd(keys.turns(POOL), {"alice": 1})
+    empty.hset(keys.record("cert_flood000000"), "owner", "alice")
+    empty.hset(keys.record("cert_flood000001"), "owner", "alice")
+    empty.rpush(listed, *flood)
+    bob, canceled = accepted(empty, owner="bob"), accepted(empty, owner="bob")
+    call(empty, transitions.cancel_waiting(read(empty, canceled), now=time.time(), ttl=60))
+    assert take(empty, 2) == ["cert_flood000000", bob.id]
+    assert empty.lrange(listed, -2, -1) == [bob.id.encode(), canceled.id.encode()]
+    empty.delete(keys.waiting(POOL, "alice"))
+    empty.ltrim(listed, -2, -1)
+    assert take(empty, 5) == ids([bob, canceled])  # as strays: the worker drops both
+    execution, made = transitions.begin(read(empty, canceled), "w", now=time.time(), ttl=60)
+    assert (call(empty, made), bool(execution)) == ((0, "canceled"), True)
+
+
+# --- limits
+
+
+def test_an_owner_is_limited_in_samples_and_bytes_and_all_together_in_bytes(empty: Any) -> None:
+    limits = Limits(waiting=10, active=10, samples=250, bytes=1000, owner_bytes=700)
+
+    def accept(owner: str, size: int) -> tuple[Record, bytes]:
+        record = new(owner=owner, budget=100)
+        outcome = call(empty, transitions.accept(record, bytes(size), limits, idempotency=None, high=False))
+        return record, outcome[0]
+
+    first, outcome = accept("alice", 300)
+    assert outcome == b"accepted"
+    assert accept("alice", 401)[1] == b"busy_bytes"
+    assert accept("alice", 300)[1] == b"accepted"
+    assert accept("alice", 1)[1] == b"busy_samples"
+    assert accept("bob", 401)[1] == b"full_bytes"
+    assert accept("bob", 400)[1] == b"accepted"
+    call(empty, finishing(read(empty, first), begun(empty, first)))
+    assert accept("alice", 300)[1] == b"accepted"
+
+
+def test_what_expired_without_an_end_is_counted_no_longer(empty: Any) -> None:
+    limits = Limits(waiting=10, active=10, bytes=100, owner_bytes=100)
+    lost = new()
+    call(empty, transitions.accept(lost, bytes(100), limits, idempotency=None, high=False))
+    empty.delete(keys.record(lost.id), keys.images(lost.id))
+    empty.zadd(keys.active("me"), {lost.id: time.time() - 1})
+    other = new()
+    assert call(empty, transitions.accept(other, bytes(100), limits, idempotency=None, high=False))[0] == b"accepted"
+    assert int(empty.hget(keys.BYTES, "me")) == 100
+    empty.zadd(keys.active("me"), {other.id: time.time() - 1})
+    call(empty, transitions.recount(time.time()))
+    assert not empty.exists(keys.BYTES, keys.SAMPLES)
+
+
+# --- pieces
+
+
+def test_many_certificates_are_written_in_pieces(empty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transitions, "PIECE_BYTES", 25)
+    record = accepted(empty, images=6)
+    execution = begun(empty, record)
+    texts = {index: f'"{index:08}"' for index in (3, 1, 5, 0, 2, 4)}
+    made = finishing(read(empty, record), execution, certificates=texts, done=6)
+    assert len(made.first) == 2
+    for part in (*made.first, made):
+        assert call(empty, part) == (1, "running")
+    assert empty.hgetall(keys.certificates(record.id)) == {str(n).encode(): t.encode() for n, t in texts.items()}
+    arrived = [int(each) for each in empty.zrange(keys.arrivals(record.id), 0, -1)]
+    assert [set(arrived[at : at + 2]) for at in (0, 2, 4)] == [{3, 1}, {5, 0}, {2, 4}]
+    assert (read(empty, record).status, read(empty, record).done) == ("succeeded", 6)
+
+
+@pytest.mark.parametrize("what", ["certificates", "checkpoints", "end", "handed back"])
+def test_a_text_that_is_too_large_fails_its_certification(
+    empty: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(transitions, "MOST_BYTES", 100)
+    record = accepted(empty)
+    execution, huge = begun(empty, record), {1: "x" * 101}
+    made = {
+        "certificates": lambda: transitions.save(read(empty, record), execution, certificates=huge, done=1),
+        "checkpoints": lambda: transitions.save(read(empty, record), execution, checkpoints=huge, samples=1),
+        "end": lambda: finishing(read(empty, record), execution, certificates=huge),
+        "handed back": lambda: transitions.hand_back(read(empty, record), execution, samples=1, checkpoints=huge),
+    }[what]()
+    assert call(empty, made) == (1, "running")
+    ended = read(empty, record)
+    assert ended.status == "failed"
+    assert Failure.model_validate_json(ended.error).code == "result_too_large"
+    assert empty.hget(keys.STATISTICS, "certifications:failed") == b"1"
+    assert not empty.exists(keys.images(record.id), keys.checkpoints(record.id), bookkeeping.started_key(QUEUE))
+    assert empty.zcard(keys.executions(QUEUE)) == 0

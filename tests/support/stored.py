@@ -1,0 +1,63 @@
+"""Certifications in a real server, by the calls of `store` alone."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+from store import bookkeeping, keys, transitions
+from store.commands import Call
+from store.record import Record
+from store.transitions import Limits
+
+POOL = "life"
+QUEUE, QUARANTINE = bookkeeping.queue_name(POOL), bookkeeping.quarantine_name(POOL)
+MANY = Limits(waiting=10**6, active=10**6)
+
+
+def new(**other: Any) -> Record:
+    now = time.time()
+    fields = {
+        "id": f"cert_{secrets.token_hex(8)}",
+        "owner": "me",
+        "status": "queued",
+        "pool": POOL,
+        "queue": QUEUE,
+        "ensemble": "e",
+        "digest": "d",
+        "request": "{}",
+        "images": 2,
+        "seed": "s",
+        "created_at": now,
+        "expires_at": now + 10,
+    }
+    return Record(**{**fields, **other})
+
+
+def call(client: Any, made: Call) -> tuple[Any, str]:
+    first, second = client.eval(*made.arguments)
+    return first, second.decode()
+
+
+def read(client: Any, record: Record) -> Record:
+    found = Record.read(client.hgetall(keys.record(record.id)))
+    assert found is not None
+    return found
+
+
+def accepted(client: Any, **other: Any) -> Record:
+    record = new(**other)
+    assert call(client, transitions.accept(record, b"images", MANY, idempotency=None, high=False))[0] == b"accepted"
+    return record
+
+
+def begun(client: Any, record: Record, worker: str = "w") -> str:
+    execution, made = transitions.begin(read(client, record), worker, now=time.time(), ttl=100)
+    assert call(client, made) == (1, "queued")
+    return execution
+
+
+def finishing(record: Record, execution: str, status: str = "succeeded", **other: Any) -> Call:
+    fields: dict[str, Any] = {"now": time.time(), "ttl": 60, "certificates": {0: "{}"}, "done": 1, "progress": "{}"}
+    return transitions.finish(record, execution, status, **{**fields, "tally": {"samples": 5}, **other})  # type: ignore[arg-type]
