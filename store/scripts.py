@@ -121,10 +121,32 @@ return redis.call(unpack(ARGV))
 )
 """Runs one command and returns its answer."""
 
+_USED = """
+-- What became of the request that an idempotency key was used for; nil if the key is new.
+local function used(key, digest, records)
+  local value = redis.call('GET', key)
+  if not value then return nil end
+  local known, id = string.match(value, '^(%S+) (%S+)$')
+  if known ~= digest then return {'conflict', id} end
+  return {redis.call('EXISTS', records .. id) == 1 and 'replay' or 'gone', id}
+end
+"""
+
+REPLAY = (
+    READING
+    + _USED
+    + """
+-- KEYS: idempotency key. ARGV: digest of the request, prefix of records
+return used(KEYS[1], ARGV[1], ARGV[2]) or {'new', ''}
+"""
+)
+"""What became of the request that an idempotency key was used for; for a server that has no room for new ones."""
+
 ACCEPT = (
     WITH_ROOM
     + _RUN
     + _PLACES
+    + _USED
     + """
 -- KEYS: idempotency key or '-', record, RQ's list, active set, bytes, samples.
 -- ARGV: what is asked, as JSON: owner, id, size, budget, digest, now, limits, names; commands
@@ -134,14 +156,8 @@ local function place() return tostring(placing(asked.names, owner)(asked.id, KEY
 -- 1. The same call came before, and its answer was lost.
 if redis.call('EXISTS', KEYS[2]) == 1 then return {'accepted', place()} end
 -- 2. The idempotency key was used: for the same request, which may have been deleted since, or for another one.
-if KEYS[1] ~= '-' then
-  local used = redis.call('GET', KEYS[1])
-  if used then
-    local digest, id = string.match(used, '^(%S+) (%S+)$')
-    if digest ~= asked.digest then return {'conflict', id} end
-    return {redis.call('EXISTS', asked.names.records .. id) == 1 and 'replay' or 'gone', id}
-  end
-end
+local before = KEYS[1] ~= '-' and used(KEYS[1], asked.digest, asked.names.records)
+if before then return before end
 -- 3. The limits of the owner, then those of the queue.
 local active = redis.call('ZCOUNT', KEYS[4], asked.now, '+inf')
 if active >= limits.active then return {'busy', tostring(active)} end

@@ -25,7 +25,7 @@ from smoothcert.problem import Failure
 from store import bookkeeping, keys, waiting
 from store.commands import Argument, Call, Command, guarded, packed
 from store.record import Record
-from store.scripts import ACCEPT, RECOUNT
+from store.scripts import ACCEPT, RECOUNT, REPLAY
 from store.statistics import counted
 
 LONGEST_WAIT = 7 * 86_400
@@ -110,6 +110,12 @@ def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[
         keys.SAMPLES,
     )
     return Call(ACCEPT, read_keys, (json.dumps(asked), *packed(written)))
+
+
+def replay(idempotency: tuple[str, str]) -> Call:
+    """Find what an idempotency key was used for, as `accept` does."""
+    key, digest = idempotency
+    return Call(REPLAY, (key,), (digest, keys.record("")))
 
 
 def agenda_entry(record: Record) -> str:

@@ -93,7 +93,7 @@ class RedisConnection:
         """The answer of a script."""
         return self.run([("EVAL", *call.arguments)])[0]
 
-    def await_bell(self, pool: str, seconds: int) -> None:
+    def await_bell(self, pool: str, seconds: float) -> None:
         """Wait until something may wait in a pool, but no longer than `seconds`."""
         with refused_is_away():
             self.client.blpop([keys.bell(pool)], seconds)

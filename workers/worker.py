@@ -136,10 +136,8 @@ class CertificationWorker(SimpleWorker):
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
             self._begin(self._fetch(ids), self.queue)
-        elif blocked:
-            self.leaving.wait(BLOCKED_S)
-        else:
-            self.redis.await_bell(self.settings.pool, BLOCK_S)
+        else:  # the bell tells of new work, but not that something which may not be taken now may be taken later
+            self.redis.await_bell(self.settings.pool, BLOCKED_S if blocked else BLOCK_S)
 
     def _look_at_quarantine(self) -> None:
         """Take one suspect, and begin nothing beside it: if this worker dies, the suspect is to blame."""

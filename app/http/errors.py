@@ -1,7 +1,8 @@
 """Every error becomes a problem (RFC 9457), whether our code, FastAPI or Starlette raised it.
 
 ProblemError                 a problem with a code from smoothcert.problem.KINDS
-└── UnavailableError         Redis does not answer; 503
+├── UnavailableError         Redis does not answer; 503
+└── StorageFullError         Redis has no room for new work; 503 (app/redis/memory.py)
 """
 
 from __future__ import annotations

@@ -30,9 +30,12 @@ class Memory:
     def require_room(self, size: int) -> None:
         """Refuse new work with `size` bytes of images if the server has no room for it."""
         if self.most and self.used + size > SHARE * self.most:
-            raise self.full()
+            raise StorageFullError(self)
 
-    def full(self) -> ProblemError:
-        """The problem of a server that is full."""
-        detail = f"Redis holds {self.used / 1e6:,.0f} MB of {self.most / 1e6:,.0f} MB"
-        return ProblemError("storage_full", f"{detail}; results expire and make room", retry_after=RETRY_SECONDS)
+
+class StorageFullError(ProblemError):
+    """Redis has no room for new work."""
+
+    def __init__(self, memory: Memory) -> None:
+        held = f"Redis holds {memory.used / 1e6:,.0f} MB of {memory.most / 1e6:,.0f} MB"
+        super().__init__("storage_full", f"{held}; results expire and make room", retry_after=RETRY_SECONDS)

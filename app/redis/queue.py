@@ -27,7 +27,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError
 from app.http.errors import ProblemError, UnavailableError
 from app.redis.changes import Changes, Watch
 from app.redis.cursor import Cursor
-from app.redis.memory import Memory
+from app.redis.memory import Memory, StorageFullError
 from app.redis.roster import Roster
 from smoothcert.certification import Status
 from store import allowances, bookkeeping, keys, transitions, waiting
@@ -160,20 +160,28 @@ class Queue:
     ) -> Receipt:
         """Add a certification, completely or not at all. `idempotency` is the key and the digest of the request.
 
-        ProblemError if Redis has no room for new work.
+        StorageFullError if Redis has no room for new work; a request that is repeated is found all the same.
         """
         known = (keys.idempotency(record.owner, idempotency[0]), idempotency[1]) if idempotency else None
         call = transitions.accept(record, images, self._limits, idempotency=known, high=high)
-        (await self._measure_memory()).require_room(len(images))
         try:
-            outcome, value = await self._eval(call)
-        except UnavailableError as error:
-            if isinstance(error.__cause__, OutOfMemoryError):
-                raise self._memory.full() from error
-            raise
+            (await self._measure_memory()).require_room(len(images))
+            outcome, value = await self._accept(call)
+        except StorageFullError:
+            outcome, value = await self._eval(transitions.replay(known)) if known else ("new", "")
+            if outcome == "new":
+                raise
         if outcome in ("replay", "gone", "conflict"):
             return Receipt(outcome, value)
         return Receipt(outcome, record.id, int(value))
+
+    async def _accept(self, call: Call) -> tuple[Any, str]:
+        try:
+            return await self._eval(call)
+        except UnavailableError as error:
+            if isinstance(error.__cause__, OutOfMemoryError):
+                raise StorageFullError(self._memory) from error
+            raise
 
     async def _measure_memory(self) -> Memory:
         if time.monotonic() - self._memory_at > MEMORY_SECONDS:

@@ -108,11 +108,17 @@ def test_the_api_refuses_new_work_before_the_server_is_full_and_goes_on_with_the
     worker.announce()
     with Api(server.url, tmp_path) as api:
         first, second, third = (api.client.post(URL, json=question(worker.ensemble)).json()["id"] for _ in range(3))
+        key = {"Idempotency-Key": "before it was full"}
+        fourth = api.client.post(URL, json=question(worker.ensemble), headers=key).json()["id"]
         for most in (int(used(client) / SHARE) - 1000, 1):  # nearly full, and full
             client.config_set("maxmemory", most)
             answer = eventually(lambda: refused(api, worker))
             assert "MB" in problem(answer, "storage_full").detail
             assert answer.headers["retry-after"] == "30"
+            again = api.client.post(URL, json=question(worker.ensemble), headers=key)  # which is not new work
+            assert (again.json()["id"], again.headers["idempotency-replayed"]) == (fourth, "true")
+            new_key = {"Idempotency-Key": "after that"}
+            problem(api.client.post(URL, json=question(worker.ensemble), headers=new_key), "storage_full")
         assert api.client.get(f"{URL}/{first}").status_code == 200
         worker.play()
         assert api.client.get(f"{URL}/{first}").json()["status"] == "succeeded"
