@@ -55,8 +55,10 @@ END_SHARE = 0.3
 MOST_LEADING_ALPHA = 0.5
 """The largest alpha where the class is the leader: the proof needs f(p0) <= 1/2."""
 WIDTH = 8.0
-"""The standard deviations below the mean under p0 at which the induction begins: a count below them is hopeless, and
-its likelihood ratio would overflow much further out."""
+"""The standard deviations below the mean under p0 at which the induction begins: a count below them is hopeless."""
+MOST_EXPONENT = 600.0
+"""The largest logarithm of a likelihood ratio. Larger ones, of a few samples and a p0 very close to 1, would overflow;
+such a count is hopeless whatever the exact value."""
 MARGIN = 60
 """The counts below WIDTH that are followed as well, for small means."""
 KEPT_BYTES = 8 * 2**20
@@ -250,7 +252,8 @@ def _values(later: Counts, begin: int, end: int, n: int, p0: float, price: int) 
 def likelihood_ratio(n: int, begin: int, end: int, p0: float) -> Mass:
     """w(n, k) for k = begin, ..., end - 1: the probability of a path under Jeffreys' prior by that under p0."""
     k = np.arange(begin, end, dtype=np.float64)
-    ratio: Mass = np.exp(betaln(k + 0.5, n - k + 0.5) - log(pi) - k * log(p0) - (n - k) * log1p(-p0))
+    exponent = betaln(k + 0.5, n - k + 0.5) - log(pi) - k * log(p0) - (n - k) * log1p(-p0)
+    ratio: Mass = np.exp(np.minimum(exponent, MOST_EXPONENT))
     return ratio
 
 

@@ -23,7 +23,7 @@ CHEAP = {0.25: 1_200_000, 0.5: 650_000, 1.0: 500_000}
 
 
 @dataclass(frozen=True)
-class Kept:
+class RadiusKept:
     """The average certified radius and the samples of one price on the images of one log, by those of Certify."""
 
     setting: str
@@ -59,10 +59,10 @@ def run(options: argparse.Namespace) -> Result:
     )
 
 
-def kept_of(population: Population, method: str, sigma: float, price: int) -> Kept:
+def kept_of(population: Population, method: str, sigma: float, price: int) -> RadiusKept:
     noise = Gaussian(sigma)
     expected = cache(plan(Largest(price=price), noise, 0.0, alpha=ALPHA, beta=BETA).expected)
-    return Kept(
+    return RadiusKept(
         setting=f"{method} σ={sigma:g}",
         held_out=method in HELD_OUT,
         price=price,
@@ -86,7 +86,7 @@ def _radius(outcome: Outcome) -> float:
     return outcome.radius or 0.0
 
 
-def report(found: list[Kept]) -> Result:
+def report(found: list[RadiusKept]) -> Result:
     columns = ("setting", "price", "samples", "x Certify", "ACR", "ACR of Certify", "kept %")
     rows = [
         (
