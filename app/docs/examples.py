@@ -137,7 +137,7 @@ def served() -> ServedEnsemble:
         noise=NOISE,
         voting="soft",
         votings=("soft", "softmax", "hard"),
-        procedures=("fixed", "adaptive", "sequential"),
+        procedures=("fixed", "adaptive", "optimal", "sequential", "largest"),
         ready=True,
         workers=1,
         devices=("cpu",),

@@ -568,7 +568,7 @@ def test_images_that_the_model_cannot_take_are_named(smoothed: Smoothed) -> None
             "the fixed procedure proves the largest radius it can: leave the radius",
         ),
         ({"procedure": "sequential"}, "the sequential procedure needs a target radius"),
-        ({"radius": 0.1, "procedure": "lucky"}, "must be one of 'fixed', 'adaptive', 'sequential', got 'lucky'"),
+        ({"radius": 0.1, "procedure": "lucky"}, "'sequential', 'largest', got 'lucky'"),
         ({"radius": 0.1, "procedure": {"name": "sequential", "max_samples": 0}}, "max_samples"),
         ({"radius": 0.1, "alpha": 2}, "alpha must lie strictly between 0 and 1, got 2"),
     ],
