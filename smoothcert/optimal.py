@@ -82,6 +82,8 @@ class CurveBoundaries(Boundaries):
         ended: list[list[float]] = [[0.0] for _ in range(len(self.rungs) + 1)]
         abandoned, samples = [0.0], [0.0]
         for j, step in enumerate(self.steps.tolist()):
+            if not any(len(paths.mass) for paths in alive):
+                break
             samples.append(step * fsum(paths.total for paths in alive))
             climbed = self._climbed([paths.plus(step, p) for paths in alive], j)
             ended[-1].append(climbed.pop().total)
@@ -107,9 +109,12 @@ class CurveBoundaries(Boundaries):
         """The paths by the number of radii certified after look j, where entry a of `at_look` had certified a."""
         climbed: list[list[Counts]] = [[] for _ in range(len(self.rungs) + 1)]
         for a, paths in enumerate(at_look):
-            for b in range(a, len(self.rungs)):  # from count U of radius b on, radius b + 1 is certified too
-                climbed[b].append(paths.below(int(self.rungs[b].certify[j])))
-                paths = paths.above(int(self.rungs[b].certify[j]) - 1)
+            for b in range(a, len(self.rungs)):
+                if not len(paths.mass):
+                    break
+                u = int(self.rungs[b].certify[j])  # from here on, radius b + 1 is certified
+                climbed[b].append(paths.below(u))
+                paths = paths.above(u - 1)
             climbed[-1].append(paths)
         return [_together(each) for each in climbed]
 

@@ -8,9 +8,18 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from rich.progress import track
 
-from benchmarks.paper.samples_logs import ALPHA, BETA, HELD_OUT, LAYOUT, METHODS, SIGMAS, Population, geometric_mean
+from benchmarks.paper.samples_logs import (
+    ALPHA,
+    BETA,
+    HELD_OUT,
+    METHODS,
+    SIGMAS,
+    Population,
+    add_options,
+    each_of,
+    geometric_mean,
+)
 from benchmarks.result import Figure, Result
 from smoothcert.boundaries import Outcome
 from smoothcert.largest import Thresholds, least_proving_count
@@ -45,18 +54,21 @@ class RadiusKept:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--logs", type=Path, required=True, help=LAYOUT)
+    add_options(parser)
 
 
 def run(options: argparse.Namespace) -> Result:
-    pairs = [(method, sigma) for method in METHODS for sigma in SIGMAS]
-    return report(
-        [
-            kept_of(Population.read(options.logs, method, sigma), method, sigma, price)
-            for method, sigma in track(pairs, description="exact radii", transient=True)
-            for price in (Largest().price, CHEAP[sigma])
-        ]
-    )
+    asked = [
+        (options.logs, method, sigma, price)
+        for method in METHODS
+        for sigma in SIGMAS
+        for price in (Largest().price, CHEAP[sigma])
+    ]
+    return report(each_of(kept_of_log, asked, jobs=options.jobs))
+
+
+def kept_of_log(logs: Path, method: str, sigma: float, price: int) -> RadiusKept:
+    return kept_of(Population.read(logs, method, sigma), method, sigma, price)
 
 
 def kept_of(population: Population, method: str, sigma: float, price: int) -> RadiusKept:
