@@ -58,31 +58,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Result:
-    asked = [
-        (options.logs, method, sigma, price)
-        for method in METHODS
-        for sigma in SIGMAS
+    found = each_of(kept_at, [(options.logs, sigma) for sigma in SIGMAS], jobs=options.jobs)
+    return report([each for several in found for each in several])
+
+
+def kept_at(logs: Path, sigma: float) -> list[RadiusKept]:
+    """All logs of one sigma in one process: they have many p_A in common, which are evaluated once."""
+    return [
+        kept_of(Population.read(logs, method, sigma), method, sigma, price)
         for price in (Largest().price, CHEAP[sigma])
+        for method in METHODS
     ]
-    return report(each_of(kept_of_log, asked, jobs=options.jobs))
-
-
-def kept_of_log(logs: Path, method: str, sigma: float, price: int) -> RadiusKept:
-    return kept_of(Population.read(logs, method, sigma), method, sigma, price)
 
 
 def kept_of(population: Population, method: str, sigma: float, price: int) -> RadiusKept:
-    noise = Gaussian(sigma)
-    expected = cache(plan(Largest(price=price), noise, 0.0, alpha=ALPHA, beta=BETA).expected)
     return RadiusKept(
         setting=f"{method} σ={sigma:g}",
         held_out=method in HELD_OUT,
         price=price,
         default=price == Largest().price,
-        samples=population.mean(lambda p: expected(p).samples),
-        acr=population.mean_of_correct(lambda p: _radius(expected(p))),
-        certify_acr=population.mean_of_correct(lambda p: _radius(certify(noise).outcome(p))),
+        samples=population.mean(lambda p: expected(sigma, price, p).samples),
+        acr=population.mean_of_correct(lambda p: expected(sigma, price, p).radius or 0.0),
+        certify_acr=population.mean_of_correct(lambda p: certified_radius(sigma, p)),
     )
+
+
+@cache
+def expected(sigma: float, price: int, p: float) -> Outcome:
+    return plan(Largest(price=price), Gaussian(sigma), 0.0, alpha=ALPHA, beta=BETA).expected(p)
+
+
+@cache
+def certified_radius(sigma: float, p: float) -> float:
+    """The expected radius of Certify."""
+    return certify(Gaussian(sigma)).outcome(p).radius or 0.0
 
 
 @cache
@@ -92,10 +101,6 @@ def certify(noise: Gaussian) -> Thresholds:
     least = least_proving_count(n, ALPHA)
     one, proving = np.array([n]), np.array([least])
     return Thresholds(one, proving, np.array([-1]), ends=one, proving=proving, noise=noise, alpha=ALPHA)
-
-
-def _radius(outcome: Outcome) -> float:
-    return outcome.radius or 0.0
 
 
 def report(found: list[RadiusKept]) -> Result:
