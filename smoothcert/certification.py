@@ -35,7 +35,8 @@ class Look(Wire):
     count: Whole
     """How many of those n fell on the class."""
     p_interval: tuple[float, float]
-    """An interval for p_A (Clopper–Pearson). Each end holds at all looks together with probability 1 - alpha."""
+    """An interval for p_A (Clopper–Pearson). Each end holds at all looks together with probability 1 - alpha, if other
+    samples chose the class; if none did (n0 = 0), the interval is there to be watched."""
 
     @classmethod
     def at(

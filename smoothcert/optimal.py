@@ -55,8 +55,10 @@ END_SHARE = 0.3
 MOST_LEADING_ALPHA = 0.5
 """The largest alpha where the class is the leader: the proof needs f(p0) <= 1/2."""
 WIDTH = 8.0
-"""The standard deviations below the mean under p0 at which the induction begins: a count below them is hopeless, and
-its likelihood ratio would overflow much further out."""
+"""The standard deviations below the mean under p0 at which the induction begins: a count below them is hopeless."""
+MOST_EXPONENT = 600.0
+"""The largest logarithm of a likelihood ratio. Larger ones, of a few samples and a p0 very close to 1, would overflow;
+such a count is hopeless whatever the exact value."""
 MARGIN = 60
 """The counts below WIDTH that are followed as well, for small means."""
 KEPT_BYTES = 8 * 2**20
@@ -80,6 +82,8 @@ class CurveBoundaries(Boundaries):
         ended: list[list[float]] = [[0.0] for _ in range(len(self.rungs) + 1)]
         abandoned, samples = [0.0], [0.0]
         for j, step in enumerate(self.steps.tolist()):
+            if not any(len(paths.mass) for paths in alive):
+                break
             samples.append(step * fsum(paths.total for paths in alive))
             climbed = self._climbed([paths.plus(step, p) for paths in alive], j)
             ended[-1].append(climbed.pop().total)
@@ -105,9 +109,12 @@ class CurveBoundaries(Boundaries):
         """The paths by the number of radii certified after look j, where entry a of `at_look` had certified a."""
         climbed: list[list[Counts]] = [[] for _ in range(len(self.rungs) + 1)]
         for a, paths in enumerate(at_look):
-            for b in range(a, len(self.rungs)):  # from count U of radius b on, radius b + 1 is certified too
-                climbed[b].append(paths.below(int(self.rungs[b].certify[j])))
-                paths = paths.above(int(self.rungs[b].certify[j]) - 1)
+            for b in range(a, len(self.rungs)):
+                if not len(paths.mass):
+                    break
+                u = int(self.rungs[b].certify[j])  # from here on, radius b + 1 is certified
+                climbed[b].append(paths.below(u))
+                paths = paths.above(u - 1)
             climbed[-1].append(paths)
         return [_together(each) for each in climbed]
 
@@ -250,7 +257,8 @@ def _values(later: Counts, begin: int, end: int, n: int, p0: float, price: int) 
 def likelihood_ratio(n: int, begin: int, end: int, p0: float) -> Mass:
     """w(n, k) for k = begin, ..., end - 1: the probability of a path under Jeffreys' prior by that under p0."""
     k = np.arange(begin, end, dtype=np.float64)
-    ratio: Mass = np.exp(betaln(k + 0.5, n - k + 0.5) - log(pi) - k * log(p0) - (n - k) * log1p(-p0))
+    exponent = betaln(k + 0.5, n - k + 0.5) - log(pi) - k * log(p0) - (n - k) * log1p(-p0)
+    ratio: Mass = np.exp(np.minimum(exponent, MOST_EXPONENT))
     return ratio
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WHOLE = {"drawstyle": "steps-pre", "marker": "."}
 """How a curve over whole radii is drawn: between two of them it has the value at the larger one."""
-COLOURS = ("#6b7280", "#d97706", "#b45309", "#2563eb", "#059669", "#7c3aed")
+COLOURS = ("#6b7280", "#d97706", "#b45309", "#2563eb", "#059669", "#7c3aed", "#db2777")
 
 
 def pyplot() -> Any:
@@ -71,7 +71,7 @@ def plot_plans(plans: Mapping[str, Plan], path: Path, *, alpha: float, beta: flo
             axes.plot(p_as, limit, "k:", label="limit for any strict test", linewidth=1.2)
     axes.axvline(p0, color="#9ca3af", linewidth=0.8)
     axes.set(xlabel="p_A, the probability of the chosen class under noise", ylabel="expected samples", yscale="log")
-    axes.set(ylim=(80, 3 * top), title=f"Samples to decide radius {radius:g} (p0 = {p0:.6g}), selection included")
+    axes.set(ylim=(25, 3 * top), title=f"Samples to decide radius {radius:g} (p0 = {p0:.6g}), selection included")
     tidy(axes)
     save(figure, path)
 

@@ -139,7 +139,7 @@ def served() -> ServedEnsemble:
         noise=NOISE,
         voting="soft",
         votings=("soft", "softmax", "hard"),
-        procedures=("fixed", "adaptive", "sequential"),
+        procedures=("fixed", "adaptive", "optimal", "sequential", "largest"),
         noises=tuple(each.parameters() for each in suited(NOISE, (3, 32, 32))),
         default=True,
         ready=True,

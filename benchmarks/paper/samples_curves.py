@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rich.progress import track
-
 from benchmarks.paper.samples_logs import (
     ALPHA,
     BETA,
     HELD_OUT,
-    LAYOUT,
     METHODS,
     RATIOS,
     SIGMAS,
     Population,
+    add_options,
+    each_of,
     geometric_mean,
 )
 from benchmarks.result import Figure, Result
@@ -50,23 +49,22 @@ class Curve:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--logs", type=Path, required=True, help=LAYOUT)
+    add_options(parser)
 
 
 def run(options: argparse.Namespace) -> Result:
     asked = [
-        (method, sigma, ratios)
-        for ratios in (None, SEVEN)
+        (options.logs, method, sigma, ratios)
+        for several in (None, SEVEN)
         for method in METHODS
         for sigma in SIGMAS
-        for ratios in [ratios or RATIOS[sigma]]
+        for ratios in [several or RATIOS[sigma]]
     ]
-    return report(
-        [
-            curve_of(Population.read(options.logs, method, sigma), method, sigma, ratios)
-            for method, sigma, ratios in track(asked, description="exact curves", transient=True)
-        ]
-    )
+    return report(each_of(curve_of_log, asked, jobs=options.jobs))
+
+
+def curve_of_log(logs: Path, method: str, sigma: float, ratios: tuple[float, ...]) -> Curve:
+    return curve_of(Population.read(logs, method, sigma), method, sigma, ratios)
 
 
 def curve_of(population: Population, method: str, sigma: float, ratios: tuple[float, ...]) -> Curve:

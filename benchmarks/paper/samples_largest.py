@@ -8,9 +8,18 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from rich.progress import track
 
-from benchmarks.paper.samples_logs import ALPHA, BETA, HELD_OUT, LAYOUT, METHODS, SIGMAS, Population, geometric_mean
+from benchmarks.paper.samples_logs import (
+    ALPHA,
+    BETA,
+    HELD_OUT,
+    METHODS,
+    SIGMAS,
+    Population,
+    add_options,
+    each_of,
+    geometric_mean,
+)
 from benchmarks.result import Figure, Result
 from smoothcert.boundaries import Outcome
 from smoothcert.largest import Thresholds, least_proving_count
@@ -23,7 +32,7 @@ CHEAP = {0.25: 1_200_000, 0.5: 650_000, 1.0: 500_000}
 
 
 @dataclass(frozen=True)
-class Kept:
+class RadiusKept:
     """The average certified radius and the samples of one price on the images of one log, by those of Certify."""
 
     setting: str
@@ -45,32 +54,44 @@ class Kept:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--logs", type=Path, required=True, help=LAYOUT)
+    add_options(parser)
 
 
 def run(options: argparse.Namespace) -> Result:
-    pairs = [(method, sigma) for method in METHODS for sigma in SIGMAS]
-    return report(
-        [
-            kept_of(Population.read(options.logs, method, sigma), method, sigma, price)
-            for method, sigma in track(pairs, description="exact radii", transient=True)
-            for price in (Largest().price, CHEAP[sigma])
-        ]
-    )
+    found = each_of(kept_at, [(options.logs, sigma) for sigma in SIGMAS], jobs=options.jobs)
+    return report([each for several in found for each in several])
 
 
-def kept_of(population: Population, method: str, sigma: float, price: int) -> Kept:
-    noise = Gaussian(sigma)
-    expected = cache(plan(Largest(price=price), noise, 0.0, alpha=ALPHA, beta=BETA).expected)
-    return Kept(
+def kept_at(logs: Path, sigma: float) -> list[RadiusKept]:
+    """All logs of one sigma in one process: they have many p_A in common, which are evaluated once."""
+    return [
+        kept_of(Population.read(logs, method, sigma), method, sigma, price)
+        for price in (Largest().price, CHEAP[sigma])
+        for method in METHODS
+    ]
+
+
+def kept_of(population: Population, method: str, sigma: float, price: int) -> RadiusKept:
+    return RadiusKept(
         setting=f"{method} σ={sigma:g}",
         held_out=method in HELD_OUT,
         price=price,
         default=price == Largest().price,
-        samples=population.mean(lambda p: expected(p).samples),
-        acr=population.mean_of_correct(lambda p: _radius(expected(p))),
-        certify_acr=population.mean_of_correct(lambda p: _radius(certify(noise).outcome(p))),
+        samples=population.mean(lambda p: expected(sigma, price, p).samples),
+        acr=population.mean_of_correct(lambda p: expected(sigma, price, p).radius or 0.0),
+        certify_acr=population.mean_of_correct(lambda p: certified_radius(sigma, p)),
     )
+
+
+@cache
+def expected(sigma: float, price: int, p: float) -> Outcome:
+    return plan(Largest(price=price), Gaussian(sigma), 0.0, alpha=ALPHA, beta=BETA).expected(p)
+
+
+@cache
+def certified_radius(sigma: float, p: float) -> float:
+    """The expected radius of Certify."""
+    return certify(Gaussian(sigma)).outcome(p).radius or 0.0
 
 
 @cache
@@ -82,11 +103,7 @@ def certify(noise: Gaussian) -> Thresholds:
     return Thresholds(one, proving, np.array([-1]), ends=one, proving=proving, noise=noise, alpha=ALPHA)
 
 
-def _radius(outcome: Outcome) -> float:
-    return outcome.radius or 0.0
-
-
-def report(found: list[Kept]) -> Result:
+def report(found: list[RadiusKept]) -> Result:
     columns = ("setting", "price", "samples", "x Certify", "ACR", "ACR of Certify", "kept %")
     rows = [
         (

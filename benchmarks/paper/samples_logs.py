@@ -7,17 +7,25 @@ is turned back into the count it came from and so into p_A; an abstention counts
 
 from __future__ import annotations
 
+import argparse
 import csv
+import os
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from math import exp, fsum, log
 from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.progress import track
 
 from smoothcert.bounds import lower_bound
 from smoothcert.noise import Gaussian
+
+Answer = TypeVar("Answer")
 
 N = 100_000
 """The samples of each radius in the logs."""
@@ -67,6 +75,18 @@ RATIOS: Mapping[float, tuple[float, ...]] = {0.25: (1.0, 2.0, 3.0), 0.5: (1.0, 2
 ALPHA = BETA = 0.001
 """The levels of the logs and of every procedure that is compared on them."""
 LAYOUT = "a folder of cifar10-METHOD-SIGMA.tsv, the logs data/certify/cifar10 of a clone of eth-sri/acr-weakness"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--logs", type=Path, required=True, help=LAYOUT)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="Processes that compute side by side.")
+
+
+def each_of(function: Callable[..., Answer], asked: Sequence[tuple[Any, ...]], *, jobs: int) -> list[Answer]:
+    """The answers to all questions, in their order, computed in several processes."""
+    with ProcessPoolExecutor(jobs) as pool:
+        under_way = [pool.submit(function, *each) for each in asked]
+        return [each.result() for each in track(under_way, description="exact figures", transient=True)]
 
 
 class Population:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from smoothcert.boundaries import Boundaries
@@ -14,6 +16,7 @@ from smoothcert.noise import Noise
 from smoothcert.procedures.fixed import N
 from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, top_class
+from smoothcert.procedures.thresholds import least_certifying
 from smoothcert.sequential import MOST_SAMPLES, looks_up_to
 from smoothcert.verdict import Stage, Verdict
 
@@ -104,8 +107,13 @@ class Largest(Parameters):
         )
 
     def boundaries(self, noise: Noise, radius: float, *, alpha: float, beta: float) -> Boundaries:
-        """The counts that end a run or abandon it; they do not depend on the radius."""
-        return thresholds(noise, alpha=alpha, beta=beta, max_samples=self.max_samples, price=self.price)
+        """The counts that end a run or abandon it; only those that prove the radius depend on it."""
+        rule = thresholds(noise, alpha=alpha, beta=beta, max_samples=self.max_samples, price=self.price)
+        needed = [
+            least_certifying(noise, radius, n, alpha) if ended else n + 1
+            for n, ended in zip(rule.looks.tolist(), (rule.ends >= rule.looks).tolist(), strict=True)
+        ]
+        return replace(rule, certify=np.array(needed))
 
     @property
     def most_samples(self) -> int:

@@ -27,7 +27,7 @@ more than a point below that of CertifyAdp with its defaults."""
 MOST_RADII = 32
 """The most radii of one run; for more of them `largest` needs fewer samples."""
 MOST_BOUNDARIES = 4 * MOST_SAMPLES
-"""The largest product of `max_samples` and the number of radii: building their boundaries takes ten seconds."""
+"""The largest product of `max_samples` and the number of radii: building their boundaries takes up to ten seconds."""
 LEAST_GAP = Decimal("1e-6")
 """The least distance of two radii of one run: a certificate states six decimals."""
 
@@ -113,7 +113,6 @@ class Optimal(Parameters):
         "samples than it is worth."
     )
     budget_label: ClassVar[str] = "Most samples"
-    recommended: ClassVar[bool] = True
     exceeds_target: ClassVar[bool] = False
     limit: ClassVar[int] = MOST_SAMPLES
 
@@ -224,7 +223,9 @@ class Optimal(Parameters):
 
     @property
     def boundary_samples(self) -> int:
-        return self.max_samples * self._tests
+        """As many as for one radius, or an eighth for each: those of lost-certificate take more than eight times as
+        long."""
+        return max(self.max_samples, self.max_samples * self._tests // 8)
 
     def interval_alpha(self, alpha: float) -> float:
         """Half of each look's share of alpha, so that both ends of all intervals hold together."""

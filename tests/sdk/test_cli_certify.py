@@ -170,7 +170,10 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         ),
         (["dark.png", *QUICKLY, "--noise", "gaussian:sigma=1", "--sigma", "2"], "leave one out"),
         (["dark.png", *QUICKLY, "--voting", "loud"], "voting: Input should be 'soft', 'softmax', 'hard' or 'weighted'"),
-        (["dark.png", *QUICKLY, "--procedure", "magic"], "'fixed', 'adaptive', 'sequential', got 'magic'"),
+        (
+            ["dark.png", *QUICKLY, "--procedure", "magic"],
+            "'fixed', 'adaptive', 'optimal', 'sequential', 'largest', got 'magic'",
+        ),
         (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is not valid JSON"),
         (["dark.png", *QUICKLY, "--out", "no/such/x.json"], "cannot write no/such/x.json: does its folder exist"),
         (["dark.png", *QUICKLY, "--out", "."], "cannot write .: it is a folder"),

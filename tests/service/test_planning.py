@@ -18,7 +18,7 @@ from app.requests.admission import Settled, require_provable, settle
 from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.noise import Gaussian, RoundedGaussian
 from smoothcert.plan import plan
-from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Largest, Optimal, Sequential
 from smoothcert.published import NoiseList, PlanAnswer, ProcedureList, VerificationAnswer
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
@@ -34,7 +34,16 @@ def planned(client: httpx2.Client, player: Player, **fields: Any) -> PlanAnswer:
     return PlanAnswer.model_validate_json(answer.content)
 
 
-@pytest.mark.parametrize("procedure", [Fixed(n=1000), Adaptive(stages=(100, 500)), Sequential(max_samples=3000)])
+@pytest.mark.parametrize(
+    "procedure",
+    [
+        Fixed(n=1000),
+        Adaptive(stages=(100, 500)),
+        Sequential(max_samples=3000),
+        Optimal(max_samples=3000),
+        Largest(max_samples=3000),
+    ],
+)
 def test_a_plan_is_that_of_the_package(client: httpx2.Client, player: Player, procedure: AnyProcedure) -> None:
     answer = planned(client, player, procedure=procedure.model_dump(), alpha=0.01)
     expected = plan(procedure, RoundedGaussian(0.25), 0.25, alpha=0.01)  # what 8-bit images get
@@ -55,6 +64,7 @@ def test_a_plan_is_that_of_the_package(client: httpx2.Client, player: Player, pr
     for each in answer.expected:
         outcome = expected.expected(each.p_a)
         assert (each.certify, each.abandon, each.samples) == (outcome.certify, outcome.abandon, outcome.samples)
+        assert each.radius == outcome.radius
     assert answer.seconds is None
     assert (answer.alpha, answer.pooled, answer.look_count) == (0.01, procedure.pooled, len(expected.boundaries.looks))
 
@@ -96,7 +106,7 @@ def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     assert "nobody" in detail("unknown_ensemble", ensemble="nobody")
     assert "0.5" in detail("noise_mismatch", sigma=0.5)
     assert "'replacement', got 'magic'" in detail("invalid_request", noise="magic")
-    assert "'sequential', got 'magic'" in detail("invalid_request", procedure="magic")
+    assert "'largest', got 'magic'" in detail("invalid_request", procedure="magic")
     assert "leave one out" in detail("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
     detail("too_many_samples", image_count=10**6)
 
@@ -111,6 +121,7 @@ def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
             lambda a, b: Adaptive(stages=(a, a + b), keep_samples=True), st.integers(1, 10**4), st.integers(1, 10**5)
         ),
         st.builds(Sequential, max_samples=st.integers(1, 3000)),
+        st.builds(Optimal, max_samples=st.integers(1, 3000), n0=st.sampled_from([0, 5]), price=st.just(10**14)),
     ),
     radius=st.floats(0, 1.5),
     alpha=st.sampled_from([0.5, 0.01, 0.001, 1e-12]),
@@ -119,9 +130,34 @@ def test_what_is_refused_is_what_the_plan_calls_infeasible(procedure: Any, radiu
     """Without the boundaries, which may take seconds to compute."""
     request = CertificationRequest(noise=Gaussian(0.25), radius=radius, procedure=procedure, alpha=alpha)
     expected = plan(procedure, Gaussian(0.25), radius, alpha=alpha)
-    refused = nullcontext() if expected.feasible else pytest.raises(ProblemError, match="radius_out_of_reach")
-    with refused:
+    outcome = nullcontext() if expected.feasible else pytest.raises(ProblemError, match="radius_out_of_reach")
+    with outcome:
         require_provable(Settled(request, Question.of(request, images=1)))
+
+
+def refused(player: Player, **fields: Any) -> ProblemError:
+    request = CertificationRequest(**fields)
+    with pytest.raises(ProblemError) as found:
+        require_provable(settle(request, player.card, images=1, most_samples=10**9))
+    return found.value
+
+
+def test_several_radii_are_refused_where_none_can_be_proved(player: Player) -> None:
+    several = Optimal(radii=(0.1, 0.5, 3.0))
+    accepted = settle(CertificationRequest(procedure=several), player.card, images=1, most_samples=10**9)
+    require_provable(accepted)
+    assert accepted.question.largest_radius == 0.5
+    beyond = refused(player, procedure=Optimal(radii=(1.5, 3.0)))
+    assert (beyond.code, "is 1.5; the largest" in beyond.detail) == ("radius_out_of_reach", True)
+    both = refused(player, procedure=several, radius=0.25)
+    assert "must be left out" in both.detail
+    assert "needs a target radius" in refused(player, procedure=Optimal()).detail
+
+
+def test_a_leader_needs_an_alpha_of_at_most_one_half(player: Player) -> None:
+    assert "alpha: alpha must be at most 1/2" in refused(player, procedure=Optimal(), radius=0.25, alpha=0.6).detail
+    chosen = CertificationRequest(procedure=Optimal(n0=10), radius=0.25, alpha=0.6)
+    settle(chosen, player.card, images=1, most_samples=10**9)
 
 
 def test_what_is_settled_is_a_complete_request(player: Player) -> None:
@@ -212,7 +248,7 @@ def test_json_of_another_kind_is_no_certificate(client: httpx2.Client) -> None:
 def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> None:
     procedures = ProcedureList.model_validate_json(client.get("/v1/procedures").content)
     assert procedures == ProcedureList.known()
-    assert [each.name for each in procedures.data] == ["sequential", "adaptive", "fixed"]
+    assert [each.name for each in procedures.data] == ["sequential", "adaptive", "optimal", "fixed", "largest"]
     noises = NoiseList.model_validate_json(client.get("/v1/noises").content)
     assert [(each.name, each.norm, each.parameters, each.eight_bit) for each in noises.data] == [
         ("gaussian", "l2", ("sigma",), False),

@@ -7,6 +7,7 @@ is seeded, so a failure means that the code has changed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,18 @@ from scipy import stats
 
 from smoothcert.bounds import lower_bound
 from smoothcert.noise import Gaussian
-from smoothcert.procedures import Procedure, certify, certify_adaptive, certify_sequential, predict, run
+from smoothcert.optimal import curve
+from smoothcert.procedures import (
+    Procedure,
+    certify,
+    certify_adaptive,
+    certify_largest,
+    certify_optimal,
+    certify_sequential,
+    predict,
+    run,
+)
+from smoothcert.procedures.optimal import _certify_optimal
 from smoothcert.procedures.protocol import draw
 from smoothcert.sequential import Abandon, boundaries
 from smoothcert.verdict import Verdict
@@ -24,6 +36,7 @@ RADIUS = 1.0
 EDGE = NOISE.probability(RADIUS) - 1e-6  # just below what RADIUS needs, so every certificate is false
 ALPHA = 0.05
 RUNS = 4_000
+FEW = 1_500
 STAGES = (100, 400, 1_600, 6_400)
 
 
@@ -82,6 +95,43 @@ def peeking() -> Procedure:
         if count >= design.certify[look] / design.looks[look] * n:
             return Verdict(0, RADIUS, p0, 100 + n, "certified", (), selection)
     return Verdict(None, 0.0, None, 900, "exhausted", (), selection)
+
+
+def test_a_leader_is_falsely_certified_at_most_alpha() -> None:
+    """Mutant killed: boundaries that do not pay for the rival class, so that either of two equals may be certified."""
+
+    def certified(start: Callable[[], Procedure]) -> int:
+        return sum(verdict.top_class is not None for verdict in verdicts(start, [0.5, 0.5], FEW))
+
+    def mutant() -> Procedure:
+        unpaid = curve((0.5,), alpha=ALPHA, price=10**9, max_samples=128, leading=False)
+        return _certify_optimal((0.0,), (0.5,), 0, unpaid)
+
+    assert certified(lambda: certify_optimal(NOISE, 0.0, max_samples=128, price=10**9, alpha=ALPHA)) <= most(ALPHA, FEW)
+    assert certified(mutant) > most(ALPHA, FEW)
+
+
+def test_no_radius_of_several_is_falsely_certified_more_than_alpha() -> None:
+    """Mutant killed: three times the level. p_A lies just below what the second of three radii needs."""
+
+    def false(alpha: float) -> int:
+        start = partial(certify_optimal, NOISE, (0.5, 1.0, 1.2), max_samples=300, price=10**9, alpha=alpha)
+        return sum(verdict.radius >= RADIUS for verdict in verdicts(start, [EDGE, 1 - EDGE], FEW))
+
+    assert false(ALPHA) <= most(ALPHA, FEW)
+    assert false(3 * ALPHA) > most(ALPHA, FEW)
+
+
+def test_largest_claims_too_much_at_most_alpha() -> None:
+    """Mutant killed: three times the level."""
+    p = NOISE.probability(RADIUS)
+
+    def over_claims(alpha: float) -> int:
+        start = partial(certify_largest, NOISE, max_samples=300, price=5_000, alpha=alpha)
+        return sum(verdict.radius > RADIUS for verdict in verdicts(start, [p, 1 - p], FEW))
+
+    assert over_claims(ALPHA) <= most(ALPHA, FEW)
+    assert over_claims(3 * ALPHA) > most(ALPHA, FEW)
 
 
 def test_certify_spends_all_of_alpha_and_no_more() -> None:

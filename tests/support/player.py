@@ -15,7 +15,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.certification import Progress, Status
 from smoothcert.noise import Gaussian
 from smoothcert.problem import Failure
-from smoothcert.procedures import run
+from smoothcert.procedures import PROCEDURES, run
 from smoothcert.published import EnsembleCard
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
@@ -48,7 +48,7 @@ class Player:
             "noise": Gaussian(SIGMA),
             "voting": "soft",
             "votings": ("soft", "hard"),
-            "procedures": ("fixed", "adaptive", "sequential"),
+            "procedures": PROCEDURES.names,
         }
         self.card = EnsembleCard.model_validate({**defaults, **card})
         self.queue = bookkeeping.queue_name(self.pool)

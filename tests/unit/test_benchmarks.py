@@ -13,7 +13,8 @@ from types import ModuleType
 import pytest
 
 from benchmarks import __main__ as front
-from benchmarks.paper import samples
+from benchmarks.paper import samples, samples_curves, samples_largest, samples_logs, samples_optimal
+from benchmarks.paper.samples_logs import LoggedImage, Population
 from benchmarks.result import Figure, Result
 from smoothcert.bounds import lower_bound
 from smoothcert.noise import Gaussian
@@ -44,7 +45,7 @@ def test_samples_are_computed_and_written(logs: Path, tmp_path: Path) -> None:
     done = benchmark("samples", "--logs", logs, "--json", "--write", out)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
-    assert len(rows) == 17 * 5
+    assert len(rows) == 17 * 6
     assert {row["procedure"] for row in rows} == set(samples.PROCEDURES)
     assert all(row["false at p0"] <= 0.001 for row in rows)
     assert "| sequential strict, times fewer samples |" in (out / "samples.md").read_text()
@@ -61,19 +62,48 @@ def test_missing_logs_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [51_000, 84_000, 99_000, 99_990, 100_000])
 def test_a_radius_leads_back_to_its_count(count: int) -> None:
     radius = Gaussian(0.5).radius(lower_bound(count, 100_000, 0.001))
-    assert samples.p_a_from(radius, 0.5) == count / 100_000
+    assert samples_logs.p_a_from(radius, 0.5, 0.001) == count / 100_000
 
 
 def test_the_exact_cost_is_the_average_over_the_images() -> None:
     images = [
-        samples.LoggedImage(1.0, correct=True),
-        samples.LoggedImage(0.4, correct=False),
-        samples.LoggedImage(1.0, correct=False),
+        LoggedImage(1.0, correct=True),
+        LoggedImage(0.4, correct=False),
+        LoggedImage(1.0, correct=False),
     ]
     found = samples.cost(samples.PROCEDURES["CertifyAdp"], images, Gaussian(0.25), 0.25)
     assert found.samples == pytest.approx(200, rel=1e-6)  # all are decided in the first stage
     assert found.accuracy == pytest.approx(100 / 3)
     assert found.false_rate == pytest.approx(0, abs=1e-12)
+
+
+HARD = Population([LoggedImage(0.86, correct=True), LoggedImage(0.4, correct=False), LoggedImage(1.0, correct=True)])
+
+
+def test_the_savings_of_optimal_are_averages_over_the_images() -> None:
+    found = next(samples_optimal.savings_of(HARD, "smoothadv", 0.25))
+    assert found.held_out
+    assert 32 < 3 * found.samples["optimal"] - 6591.061024 - 64 < 40  # what is left is the hopeless image
+    assert found.accuracy["optimal"] == pytest.approx(100 * (0.999908174 + 1) / 3, rel=1e-6)
+    assert found.gain("CertifyAdp") > 2
+    assert found.two_classes >= found.samples["optimal"]
+
+
+def test_a_curve_gives_up_no_accuracy_of_certify() -> None:
+    found = samples_curves.curve_of(HARD, "macer", 0.25, (1.0, 2.0))
+    assert found.radii == (0.25, 0.5)
+    assert found.gain > 10
+    assert len(found.changes) == 2
+    assert min(found.changes) > -0.01
+
+
+def test_the_radius_that_largest_keeps_is_a_share_of_certify_s() -> None:
+    found = samples_largest.kept_of(HARD, "macer", 0.25, 3_000_000)
+    everything = samples_largest.certify(Gaussian(0.25)).outcome(1.0)
+    assert everything.radius == pytest.approx(0.952864141)
+    assert found.default
+    assert 98 < found.share < 100
+    assert 2 < found.gain < 4
 
 
 def result(value: float) -> Result:

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import CheckpointError, ClosedError
+from smoothcert.procedures import Optimal
+from smoothcert.question import Question
 from store import keys, transitions
 from store.commands import Call
 from store.record import Record
@@ -126,6 +129,15 @@ def test_samples_that_are_kept_add_up_in_the_looks(engine: Engine) -> None:
     level = 1e-18 / len(SEVERAL["stages"])
     assert seen.p_interval == (lower_bound(seen.count, seen.n, level), upper_bound(seen.count, seen.n, level))
     work.cancel()
+
+
+def test_without_a_selection_the_class_is_the_one_that_leads_now() -> None:
+    checkpoint = Checkpoint("x", ((20, 12, 0), (2, 30, 0)), (1, 4, 0), 69, ())
+    question = Question(NOISE, Optimal(), 0.1)
+    case = SimpleNamespace(index=3, question=question, handle=SimpleNamespace(checkpoint=checkpoint))
+    seen = image_progress(case)  # type: ignore[arg-type]
+    assert (seen.stage, seen.class_index, seen.samples, seen.n, seen.count) == (3, 1, 69, 69, 46)
+    assert [(look.n, look.count) for look in seen.looks] == [(32, 12), (64, 42)]
 
 
 def test_before_the_class_is_chosen_there_is_no_class(engine: Engine) -> None:

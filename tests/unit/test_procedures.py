@@ -20,6 +20,8 @@ from smoothcert.procedures import (
     PROCEDURES,
     Adaptive,
     Fixed,
+    Largest,
+    Optimal,
     Parameters,
     Procedure,
     Sequential,
@@ -237,6 +239,10 @@ EVERY = [
     Sequential(max_samples=1),
     Sequential(max_samples=1000),
     Sequential(max_samples=3000, abandon="lost-certificate"),
+    Optimal(max_samples=3000),
+    Optimal(max_samples=2000, n0=10, radii=(0.1, 0.2, 0.3)),
+    Largest(max_samples=1),
+    Largest(max_samples=2000, price=100_000),
 ]
 
 
@@ -249,14 +255,16 @@ def test_the_looks_are_counted_without_the_boundaries(procedure: Parameters) -> 
 
 @pytest.mark.parametrize("procedure", EVERY, ids=repr)
 def test_the_intervals_of_all_looks_share_alpha(procedure: Parameters) -> None:
-    shares = {"fixed": 1, "adaptive": procedure.look_count, "sequential": 2 * procedure.look_count}
-    assert procedure.interval_alpha(0.001) == pytest.approx(0.001 / shares[procedure.name], rel=1e-15)
+    shares = {"fixed": 1, "adaptive": procedure.look_count}
+    share = shares.get(procedure.name, 2 * procedure.look_count)
+    assert procedure.interval_alpha(0.001) == pytest.approx(0.001 / share, rel=1e-15)
 
 
 def test_every_choice_of_a_form_is_a_procedure_of_its_own() -> None:
     cards = ProcedureList.known().data
     labels = [variant.label for card in cards for variant in card.variants]
-    assert labels == ["sequential, strict", "sequential, lost-certificate", "adaptive", "adaptive, kept", "fixed"]
+    sequential = ["sequential, strict", "sequential, lost-certificate"]
+    assert labels == [*sequential, "adaptive", "adaptive, kept", "optimal", "fixed", "largest"]
     for card in cards:
         assert card.title
         assert card.summary.endswith(".")
@@ -289,7 +297,8 @@ def test_a_program_s_own_procedure_is_offered_with_the_words_it_has(monkeypatch:
     kinds: dict[str, type[Parameters]] = {**dict(zip(PROCEDURES.names, PROCEDURES, strict=True))}
     monkeypatch.setattr(PROCEDURES, "_kinds", {**kinds, "wordless": Wordless, "needy": Needy})
     names = [card.name for card in ProcedureList.known().data]
-    assert names == ["sequential", "adaptive", "fixed", "wordless"], "one that needs a parameter cannot be chosen"
+    known = ["sequential", "adaptive", "optimal", "fixed", "largest"]
+    assert names == [*known, "wordless"], "one that needs a parameter cannot be chosen"
     card = ProcedureList.known().data[-1]
     assert (card.title, card.summary) == ("Wordless", "Says of itself what it must, and no more.")
     assert (card.budget.help, card.budget.default) == ("The samples that bound p_A.", "100000")
