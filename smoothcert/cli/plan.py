@@ -50,9 +50,9 @@ def plan(
             raise DomainError(f"--plot takes the name of a picture (.png, .svg, .pdf), got {str(plot)!r}")
     chosen = _noise(noise, sigma)
     parameters = {"n": n, "stages": stages and _whole_numbers(stages), "max_samples": max_samples}
+    given = {name: value for name, value in parameters.items() if value is not None}
     plans = {
-        each.label: planning.plan(each, chosen, radius, alpha=alpha, beta=beta)
-        for each in _procedures({name: value for name, value in parameters.items() if value is not None})
+        each.label: planning.plan(each, chosen, radius, alpha=alpha, beta=beta) for each in _procedures(given, chosen)
     }
     p_as = p_a or _telling_p_as(chosen.probability(radius))
     if as_json:
@@ -85,13 +85,13 @@ def _end(noise: Noise) -> str:
     return "" if math.isinf(end) else f"; this noise proves none from {radius_text(end)} on"
 
 
-def _procedures(parameters: dict[str, Any]) -> Iterator[Parameters]:
-    """Every procedure in each of its variants, with the parameters that it has."""
+def _procedures(parameters: dict[str, Any], noise: Noise) -> Iterator[Parameters]:
+    """Every procedure that goes with the noise, in each of its variants, with the parameters that it has."""
     from smoothcert.procedures import PROCEDURES
 
     for kind in PROCEDURES:
         known = {name: value for name, value in parameters.items() if name in kind.model_fields}
-        if not _incomplete(kind):
+        if not _incomplete(kind) and kind.exhaustive == noise.exhaustible:
             variants: Iterable[Mapping[str, Any]] = getattr(kind, "variants", ({},))
             for variant in variants:
                 yield kind.model_validate({**variant, **known})

@@ -19,7 +19,7 @@ import smoothcert
 from smoothcert import Client
 from smoothcert.certification import Progress
 from smoothcert.client import errors
-from smoothcert.noise import Gaussian
+from smoothcert.noise import Gaussian, Noise, RoundedGaussian
 from smoothcert.verification import verify
 from tests.service import eventually
 from tests.support.questions import DARK, ENDLESS, GREY, LIGHT, QUICK, pixels
@@ -123,11 +123,16 @@ def test_everything_that_is_asked_arrives(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"sigma": 0.01}, {"noise": {"name": "gaussian", "sigma": 0.01}}, {"noise": Gaussian(0.01), "sigma": 0.01}]
+    ("given", "noise"),
+    [
+        ({"sigma": 0.01}, RoundedGaussian(0.01)),  # what the shorthand means for bytes
+        ({"noise": {"name": "gaussian", "sigma": 0.01}}, Gaussian(0.01)),
+        ({"noise": Gaussian(0.01), "sigma": 0.01}, Gaussian(0.01)),
+    ],
 )
-def test_a_noise_may_be_an_object_a_mapping_or_its_shorthand(client: Client, given: Any) -> None:
+def test_a_noise_may_be_an_object_a_mapping_or_its_shorthand(client: Client, given: Any, noise: Noise) -> None:
     certificate = client.certify(DARK, **{**QUICK, "radius": 0.005}, **given, allow_noise_mismatch=True)
-    assert certificate.noise == Gaussian(0.01)
+    assert certificate.noise == noise
     assert client.plan(**{**QUICK, "radius": 0.005}, **given, allow_noise_mismatch=True).feasible
 
 

@@ -18,7 +18,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.client.images import encode
 from smoothcert.client.picture import picture
 from smoothcert.figures import interval_text, levels_text, radius_text
-from smoothcert.noise import Gaussian, GaussianLinf, Replacement, RoundedGaussian, Uniform
+from smoothcert.noise import Gaussian, GaussianLinf, Replacement, RoundedGaussian, Splitting, Uniform
 from smoothcert.norms import perturbation
 from smoothcert.notebook import consequence, html, sentence
 from smoothcert.procedures import Adaptive, Fixed, Sequential, run
@@ -45,7 +45,7 @@ def test_the_claim_is_stated_in_words(procedure: Parameters) -> None:
     shown = certificate(procedure, class_name="ship")
     text = shown._repr_html_()
     assert "changes the answer &#x27;ship&#x27;, with 99.9 % confidence." in text
-    assert f"below {shown.radius!r} changes" in text
+    assert f"below {shown.radius!r}, with float32 taken for real numbers, changes" in text
     assert f"{shown.samples:,}" in text
     assert text.count("<div") == text.count("</div>")
     assert "probability of the class" in text
@@ -54,13 +54,22 @@ def test_the_claim_is_stated_in_words(procedure: Parameters) -> None:
 @pytest.mark.parametrize(
     ("noise", "radius", "words"),
     [
-        (Gaussian(0.25), 0.25, "of Euclidean length below 0.25"),
+        (Gaussian(0.25), 0.25, "of Euclidean length below 0.25, with float32 taken for real numbers,"),
         (RoundedGaussian(0.25), 0.25, "of Euclidean length below 0.25, among 8-bit images,"),
         (Uniform(1.0), 0.25, "whose absolute changes add up to less than 0.25, among 8-bit images,"),
         (Replacement(0.8, 2), 3.0, "that changes at most 3 values, whatever they become,"),
         (Replacement(0.8, 2), 1.0, "that changes at most 1 value, whatever it becomes,"),
-        (GaussianLinf(0.25, 3072), 0.03, "that changes each value by less than 0.03"),
-        (SimpleNamespace(norm="wasserstein", eight_bit=False), 0.1, "of wasserstein norm below 0.1"),
+        (
+            GaussianLinf(0.25, 3072),
+            0.03,
+            "that changes each value by less than 0.03, with float32 taken for real numbers,",
+        ),
+        (Splitting(1.0), 0.25, "whose absolute changes add up to at most 0.25, among 8-bit images,"),
+        (
+            SimpleNamespace(norm="wasserstein", eight_bit=False, closed=False, proviso=""),
+            0.1,
+            "of wasserstein norm below 0.1",
+        ),
     ],
 )
 def test_the_words_follow_the_noise_and_its_norm(noise: Any, radius: float, words: str) -> None:

@@ -42,12 +42,12 @@ __all__ = ["nothing_is_queued"]
         (
             {"noise": "magic"},
             "noise",
-            "must be one of 'gaussian', 'rounded-gaussian', 'gaussian-linf', 'uniform', 'replacement', got 'magic'",
+            "must be one of 'gaussian', 'rounded-gaussian', 'gaussian-linf', 'uniform', 'replacement', 'splitting', got 'magic'",
         ),
         (
             {"noise": {"name": "magic", "sigma": 1}},
             "noise",
-            "must be one of 'gaussian', 'rounded-gaussian', 'gaussian-linf', 'uniform', 'replacement', got 'magic'",
+            "must be one of 'gaussian', 'rounded-gaussian', 'gaussian-linf', 'uniform', 'replacement', 'splitting', got 'magic'",
         ),
         ({"noise": {"sigma": 0.25}}, "noise", "must have the field 'name', got {'sigma': 0.25}"),
         ({"noise": 0.25}, "noise", "must be an object, got 0.25"),
@@ -65,7 +65,7 @@ __all__ = ["nothing_is_queued"]
         ({"sigma": 0.5, "noise": {"name": "gaussian", "sigma": 0.25}}, "", "sigma 0.5 is short for Gaussian noise"),
         ({"radius": -1}, "radius", "-1"),
         ({"radius": [1]}, "radius", "[1]"),
-        ({"procedure": "magic"}, "procedure", "'sequential', 'largest', got 'magic'"),
+        ({"procedure": "magic"}, "procedure", "'sequential', 'largest', 'exact', got 'magic'"),
         ({"procedure": {"name": "adaptive", "stages": [100, 100]}}, "procedure.adaptive.stages", "[100, 100]"),
         ({"procedure": {"name": "adaptive", "stages": [200, 100]}}, "procedure.adaptive.stages", "[200, 100]"),
         ({"procedure": {"name": "adaptive", "stages": []}}, "procedure.adaptive.stages", "none"),
@@ -110,7 +110,7 @@ def test_an_unknown_ensemble_is_not_found(client: httpx2.Client, player: Player)
 def test_another_noise_than_the_ensembles_must_be_allowed(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "noise_mismatch", "0.5", "0.25", "allow_noise_mismatch", sigma=0.5)
     answer = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_noise_mismatch=True))
-    assert answer.json()["request"]["noise"] == {"sigma": 0.5, "name": "gaussian", "norm": "l2"}
+    assert answer.json()["request"]["noise"] == {"sigma": 0.5, "name": "rounded-gaussian", "norm": "l2"}
     player.play()
     refused(client, player, "noise_mismatch", "0.5", "0.25", noise={"name": "gaussian", "sigma": 0.5})
     old_name = client.post(URL, json=question(player.ensemble, sigma=0.5, allow_sigma_mismatch=True))
@@ -139,7 +139,8 @@ def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx2.
     sequential = {"name": "sequential", "max_samples": 1000}
     refused(client, player, "radius_out_of_reach", "would take", radius=0.65, procedure=sequential)
     beyond = ("7,001,66", "more than the 10,000,000")  # log(0.001) / log(Phi(1.5 / 0.25))
-    refused(client, player, "radius_out_of_reach", *beyond, radius=1.5, procedure="sequential")
+    noise = {"name": "gaussian", "sigma": 0.25}
+    refused(client, player, "radius_out_of_reach", *beyond, radius=1.5, procedure="sequential", noise=noise)
 
 
 def test_where_alpha_is_shared_less_is_in_reach(client: httpx2.Client, player: Player) -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from app.local.embedded import EmbeddedServer
 from smoothcert.certification import Certification, Progress
-from smoothcert.noise import Gaussian
+from smoothcert.noise import RoundedGaussian
 from smoothcert.problem import Failure
 from store import keys, transitions
 from tests.service import PATIENCE_S, database
@@ -41,7 +41,7 @@ def test_what_was_left_open_is_filled_in(client: httpx2.Client, player: Player) 
     certification = posted(client, player, metadata={"who": "me\n"}, labels=[2], deadline_s=100)
     assert (certification.request.ensemble, certification.request.noise, certification.request.voting) == (
         player.ensemble,
-        Gaussian(SIGMA),
+        RoundedGaussian(SIGMA),
         "soft",
     )
     assert (certification.request.metadata, certification.request.labels) == ({"who": "me\n"}, (2,))

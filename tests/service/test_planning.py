@@ -105,7 +105,7 @@ def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     assert "radius" in detail("invalid_request", radius=None)
     assert "nobody" in detail("unknown_ensemble", ensemble="nobody")
     assert "0.5" in detail("noise_mismatch", sigma=0.5)
-    assert "'replacement', got 'magic'" in detail("invalid_request", noise="magic")
+    assert "'splitting', got 'magic'" in detail("invalid_request", noise="magic")
     assert "'largest', got 'magic'" in detail("invalid_request", procedure="magic")
     assert "leave one out" in detail("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
     detail("too_many_samples", image_count=10**6)
@@ -248,7 +248,14 @@ def test_json_of_another_kind_is_no_certificate(client: httpx2.Client) -> None:
 def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> None:
     procedures = ProcedureList.model_validate_json(client.get("/v1/procedures").content)
     assert procedures == ProcedureList.known()
-    assert [each.name for each in procedures.data] == ["sequential", "adaptive", "optimal", "fixed", "largest"]
+    assert [each.name for each in procedures.data] == [
+        "sequential",
+        "adaptive",
+        "optimal",
+        "fixed",
+        "largest",
+        "exact",
+    ]
     noises = NoiseList.model_validate_json(client.get("/v1/noises").content)
     assert [(each.name, each.norm, each.parameters, each.eight_bit) for each in noises.data] == [
         ("gaussian", "l2", ("sigma",), False),
@@ -256,12 +263,13 @@ def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> Non
         ("gaussian-linf", "linf", ("sigma", "dimension"), False),
         ("uniform", "l1", ("reach",), True),
         ("replacement", "l0", ("keep", "levels"), False),
+        ("splitting", "l1", ("reach", "template"), True),
     ]
 
 
 def test_every_choice_of_a_form_can_be_planned(client: httpx2.Client, player: Player) -> None:
     for card in client.get("/v1/procedures").json()["data"]:
-        for variant in card["variants"]:
+        for variant in [] if card["exhaustive"] else card["variants"]:  # those go with other noises
             budget = [int(each) for each in card["budget"]["default"].split()]
             chosen = {"name": card["name"], **variant["parameters"]}
             chosen[card["budget"]["field"]] = budget if card["budget"]["several"] else budget[0]

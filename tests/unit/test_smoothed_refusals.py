@@ -118,7 +118,7 @@ def test_images_that_the_model_cannot_take_are_named(smoothed: Smoothed) -> None
         ({"procedure": "sequential"}, "the sequential procedure needs a target radius"),
         (
             {"radius": 0.1, "procedure": "lucky"},
-            "procedure: must be one of 'fixed', 'adaptive', 'sequential', got 'lucky'",
+            "'sequential', 'largest', 'exact', got 'lucky'",
         ),
         ({"radius": 0.1, "procedure": {"name": None}}, "'sequential', got None"),
         ({"radius": 0.1, "procedure": {"name": []}}, "'sequential', got []"),
