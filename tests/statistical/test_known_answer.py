@@ -34,7 +34,7 @@ SHAPE = (1, 4, 4)
 SIGMA = 0.25
 MARGIN = 0.3
 ALPHA = 0.05
-RUNS, FEWER = 120, 40
+RUNS, FEWER = 80, 24
 SEED = "known answer"
 PROCEDURES = [Fixed(n=600), Adaptive(stages=(60, 180, 600)), Sequential(max_samples=800)]
 
@@ -284,7 +284,7 @@ def test_a_little_less_than_the_truth_is_certified_mostly(case: Any, procedure: 
     known: Known = case()
     found = known.certificates(known.noise, procedure, radius=known.within, runs=FEWER)
     right = [each for each in found if proved_radius(each) >= known.within]
-    assert len(right) > 30
+    assert len(right) > 18
     assert all(each.class_name == "own" and verify(each) for each in right)
     assert len({(each.selection, *(stage.counts for stage in each.stages)) for each in found}) > 5
 
@@ -359,4 +359,4 @@ def test_with_consensus_the_truth_is_the_same(
             found = certify(engine, [image] * runs, question, ensemble=view, seed=SEED)
         certified[runs] = sum(certificate.decision == "certified" for certificate in found)
     assert certified[RUNS] <= most(RUNS)
-    assert certified[FEWER] > 30
+    assert certified[FEWER] > 18
