@@ -106,7 +106,7 @@ def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     assert "nobody" in detail("unknown_ensemble", ensemble="nobody")
     assert "0.5" in detail("noise_mismatch", sigma=0.5)
     assert "'splitting', got 'magic'" in detail("invalid_request", noise="magic")
-    assert "'largest', got 'magic'" in detail("invalid_request", procedure="magic")
+    assert "'largest', 'exact', got 'magic'" in detail("invalid_request", procedure="magic")
     assert "leave one out" in detail("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
     detail("too_many_samples", image_count=10**6)
 
@@ -138,13 +138,15 @@ def test_what_is_refused_is_what_the_plan_calls_infeasible(procedure: Any, radiu
 def refused(player: Player, **fields: Any) -> ProblemError:
     request = CertificationRequest(**fields)
     with pytest.raises(ProblemError) as found:
-        require_provable(settle(request, player.card, images=1, most_samples=10**9))
+        require_provable(settle(request, player.card, images=1, eight_bit=False, most_samples=10**9))
     return found.value
 
 
 def test_several_radii_are_refused_where_none_can_be_proved(player: Player) -> None:
     several = Optimal(radii=(0.1, 0.5, 3.0))
-    accepted = settle(CertificationRequest(procedure=several), player.card, images=1, most_samples=10**9)
+    accepted = settle(
+        CertificationRequest(procedure=several), player.card, images=1, eight_bit=False, most_samples=10**9
+    )
     require_provable(accepted)
     assert accepted.question.largest_radius == 0.5
     beyond = refused(player, procedure=Optimal(radii=(1.5, 3.0)))
@@ -157,7 +159,7 @@ def test_several_radii_are_refused_where_none_can_be_proved(player: Player) -> N
 def test_a_leader_needs_an_alpha_of_at_most_one_half(player: Player) -> None:
     assert "alpha: alpha must be at most 1/2" in refused(player, procedure=Optimal(), radius=0.25, alpha=0.6).detail
     chosen = CertificationRequest(procedure=Optimal(n0=10), radius=0.25, alpha=0.6)
-    settle(chosen, player.card, images=1, most_samples=10**9)
+    settle(chosen, player.card, images=1, eight_bit=False, most_samples=10**9)
 
 
 def test_what_is_settled_is_a_complete_request(player: Player) -> None:
