@@ -118,7 +118,9 @@ def test_a_procedure_that_the_page_does_not_know_describes_itself(visit: Open, s
         "sequential, lost-certificate",
         "adaptive",
         "adaptive, kept",
+        "optimal",
         "fixed: the largest radius",
+        "largest: the largest radius",
         "halves",
         "halves, first",
     ]
