@@ -43,7 +43,7 @@ from smoothcert.errors import DomainError, explain, require_count
 from smoothcert.evaluation import Judged
 from smoothcert.noise import NOISES, Noise
 from smoothcert.plan import plan
-from smoothcert.procedures import PROCEDURES, Fixed, Parameters, Sequential
+from smoothcert.procedures import PROCEDURES, Fixed, Optimal, Parameters
 from smoothcert.procedures import predict as prediction
 from smoothcert.question import Question
 from smoothcert.report import Report
@@ -127,7 +127,7 @@ class Smoothed:
 
         With probability at least 1 - alpha a certificate abstains, or the smoothed classifier gives its class
         everywhere within its radius; with `family_wise` this holds for all images together. `images` are
-        [N, C, H, W], uint8 or floating-point in [0, 1]. The procedure is `sequential` with a radius to prove, and
+        [N, C, H, W], uint8 or floating-point in [0, 1]. The procedure is `optimal` with a radius to prove, and
         `fixed`, which proves the largest radius it can, without one. The seed is random unless a run is to be
         repeated.
         """
@@ -259,7 +259,7 @@ class Smoothed:
         if not chosen.targeted:
             raise DomainError(
                 f"radius is {radius!r}, but the {chosen.name} procedure proves the largest radius it can: leave the "
-                f"radius out, or use the sequential procedure"
+                f"radius out, or use the optimal procedure"
             )
         self.noise.require_radius(radius)
         proposed = plan(chosen, self.noise, radius, alpha=question.alpha, beta=beta)
@@ -470,7 +470,7 @@ def _check_class_names(classes: Sequence[str] | int | None) -> None:
 
 def _procedure(procedure: str | Parameters | Mapping[str, Any] | None, radius: float | None) -> Parameters:
     if procedure is None:
-        return Fixed() if radius is None else Sequential()
+        return Fixed() if radius is None else Optimal()
     try:
         return PROCEDURES.validate(procedure)
     except ValidationError as error:

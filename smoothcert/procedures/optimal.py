@@ -113,6 +113,7 @@ class Optimal(Parameters):
         "samples than it is worth."
     )
     budget_label: ClassVar[str] = "Most samples"
+    recommended: ClassVar[bool] = True
     exceeds_target: ClassVar[bool] = False
     limit: ClassVar[int] = MOST_SAMPLES
 
