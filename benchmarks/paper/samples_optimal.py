@@ -143,6 +143,7 @@ def report(savings: list[Saving], drop: float) -> Result:
         Figure(
             "most samples more if there are two classes, percent",
             max(100 * (s.two_classes / s.samples["optimal"] - 1) for s in savings),
+            at_most=0.3,
         ),
     ]
     return Result(

@@ -40,7 +40,7 @@ def certify(
     allow_noise_mismatch: NoiseMismatch = False,
     alpha: Alpha = 0.001,
     beta: Beta = 0.001,
-    procedure: ProcedureText = "adaptive",
+    procedure: ProcedureText = "optimal",
     voting: VotingName = None,
     consensus: Consensus = None,
     family_wise: Annotated[

@@ -63,7 +63,7 @@ def evaluate(
     allow_noise_mismatch: NoiseMismatch = False,
     alpha: Alpha = 0.001,
     beta: Beta = 0.001,
-    procedure: ProcedureText = "adaptive",
+    procedure: ProcedureText = "optimal",
     voting: VotingName = None,
     consensus: Consensus = None,
     convert: Convert = "none",

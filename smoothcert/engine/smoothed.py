@@ -32,7 +32,7 @@ from smoothcert.errors import DomainError, explain
 from smoothcert.evaluation import Judged
 from smoothcert.noise import NOISES, Noise
 from smoothcert.plan import plan
-from smoothcert.procedures import PROCEDURES, Exact, Fixed, Parameters, Sequential
+from smoothcert.procedures import PROCEDURES, Exact, Fixed, Optimal, Parameters
 from smoothcert.procedures import predict as prediction
 from smoothcert.question import Question
 from smoothcert.report import Report
@@ -118,7 +118,7 @@ class Smoothed:
         [N, C, H, W], uint8 or floating-point in [0, 1]. Bytes get the exact noise of the same law where there is one,
         `rounded-gaussian` in place of `gaussian`.
 
-        The keywords are procedure (`sequential` with a radius to prove, and `fixed`, which proves the largest radius
+        The keywords are procedure (`optimal` with a radius to prove, and `fixed`, which proves the largest radius
         it can, without one), alpha=0.001, beta=0.001, and seed (random, unless a run is to be repeated).
         """
         batch = as_images(images)
@@ -253,7 +253,7 @@ class Smoothed:
         if not chosen.targeted:
             raise DomainError(
                 f"radius is {radius!r}, but the {chosen.name} procedure proves the largest radius it can: leave the "
-                f"radius out, or use the sequential procedure"
+                f"radius out, or use the optimal procedure"
             )
         self.noise.require_radius(radius)
         proposed = plan(chosen, self.noise, radius, alpha=question.alpha, beta=question.beta)
@@ -350,7 +350,7 @@ def _procedure(
     if procedure is None and noise.exhaustible:
         return Exact()
     if procedure is None:
-        return Fixed() if radius is None else Sequential()
+        return Fixed() if radius is None else Optimal()
     try:
         return PROCEDURES.validate(procedure)
     except ValidationError as error:

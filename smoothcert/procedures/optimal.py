@@ -25,7 +25,7 @@ PRICE = 750_000
 """The samples that one certificate is worth, by default: for no p_A is the chance to certify a radius from .05 sigma on
 more than a point below that of CertifyAdp with its defaults."""
 MOST_RADII = 32
-"""The most radii of one run; for more of them `largest` needs fewer samples."""
+"""The most radii of one run; it bounds the work of a verifier. For a curve at many radii there is `largest`."""
 MOST_BOUNDARIES = 4 * MOST_SAMPLES
 """The largest product of `max_samples` and the number of radii: building their boundaries takes up to ten seconds."""
 LEAST_GAP = Decimal("1e-6")
@@ -113,6 +113,7 @@ class Optimal(Parameters):
         "samples than it is worth."
     )
     budget_label: ClassVar[str] = "Most samples"
+    recommended: ClassVar[bool] = True
     exceeds_target: ClassVar[bool] = False
     limit: ClassVar[int] = MOST_SAMPLES
 

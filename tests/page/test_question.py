@@ -114,11 +114,13 @@ def test_a_procedure_that_the_page_does_not_know_describes_itself(visit: Open, s
     opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
     labels = opened.page.locator("[name=procedure] option").all_inner_texts()
     assert labels == [
+        "optimal",
         "sequential, strict",
         "sequential, lost-certificate",
         "adaptive",
         "adaptive, kept",
         "fixed: the largest radius",
+        "largest: the largest radius",
         "halves",
         "halves, first",
     ]

@@ -250,14 +250,8 @@ def test_json_of_another_kind_is_no_certificate(client: httpx2.Client) -> None:
 def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> None:
     procedures = ProcedureList.model_validate_json(client.get("/v1/procedures").content)
     assert procedures == ProcedureList.known()
-    assert [each.name for each in procedures.data] == [
-        "sequential",
-        "adaptive",
-        "optimal",
-        "fixed",
-        "largest",
-        "exact",
-    ]
+    names = ["optimal", "sequential", "adaptive", "fixed", "largest", "exact"]
+    assert [each.name for each in procedures.data] == names
     noises = NoiseList.model_validate_json(client.get("/v1/noises").content)
     assert [(each.name, each.norm, each.parameters, each.eight_bit) for each in noises.data] == [
         ("gaussian", "l2", ("sigma",), False),

@@ -33,9 +33,6 @@ from smoothcert.verification import verify
 from tests.support.certificates import altered, certificate_of
 
 NOISE = Gaussian(0.25)
-NEEDS_FORMAT_2 = pytest.mark.xfail(
-    strict=True, reason="verification sends the selection before the stages, and there is none where n0 = 0"
-)
 
 
 def drive(procedure: Procedure, *draws: Sequence[int]) -> int | Verdict:
@@ -326,8 +323,8 @@ def test_expected_samples_are_what_many_runs_average(procedure: Parameters, p_a:
 # --- certificates and evaluation
 
 CERTIFIED = [
-    pytest.param(Optimal(), marks=NEEDS_FORMAT_2),
-    pytest.param(Optimal(radii=(0.1, 0.25, 0.5)), marks=NEEDS_FORMAT_2),
+    Optimal(),
+    Optimal(radii=(0.1, 0.25, 0.5)),
     Optimal(n0=100),
     Optimal(n0=100, radii=(0.1, 0.25, 0.5)),
     Largest(price=100_000, max_samples=5_000),

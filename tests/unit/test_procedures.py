@@ -264,7 +264,7 @@ def test_every_choice_of_a_form_is_a_procedure_of_its_own() -> None:
     cards = ProcedureList.known().data
     labels = [variant.label for card in cards for variant in card.variants]
     sequential = ["sequential, strict", "sequential, lost-certificate"]
-    assert labels == [*sequential, "adaptive", "adaptive, kept", "optimal", "fixed", "largest", "exact"]
+    assert labels == ["optimal", *sequential, "adaptive", "adaptive, kept", "fixed", "largest", "exact"]
     for card in cards:
         assert card.title
         assert card.summary.endswith(".")
@@ -297,7 +297,7 @@ def test_a_program_s_own_procedure_is_offered_with_the_words_it_has(monkeypatch:
     kinds: dict[str, type[Parameters]] = {**dict(zip(PROCEDURES.names, PROCEDURES, strict=True))}
     monkeypatch.setattr(PROCEDURES, "_kinds", {**kinds, "wordless": Wordless, "needy": Needy})
     names = [card.name for card in ProcedureList.known().data]
-    known = ["sequential", "adaptive", "optimal", "fixed", "largest", "exact"]
+    known = ["optimal", "sequential", "adaptive", "fixed", "largest", "exact"]
     assert names == [*known, "wordless"], "one that needs a parameter cannot be chosen"
     card = ProcedureList.known().data[-1]
     assert (card.title, card.summary) == ("Wordless", "Says of itself what it must, and no more.")
