@@ -34,7 +34,7 @@ function abstention({ stop_reason, target_radius, samples }) {
   if (stop_reason === "no-class") return ["No answer: under noise the ensemble named no class at all."];
   const target = target_radius === null ? "any radius" : `radius ${target_radius}`;
   if (stop_reason === "abandoned")
-    return ["No certificate: ", strong(whole(samples)), ` samples show that ${target} can hardly be proved here.`];
+    return ["No certificate: the run was given up after ", strong(whole(samples)), ` samples, which do not prove ${target}.`];
   return ["No certificate: all ", strong(whole(samples)), ` samples were drawn, and they do not prove ${target}.`];
 }
 
