@@ -43,6 +43,7 @@ COPIES = 8
 """The bytes of memory for each byte of a file: it is unpacked, written anew, read, frozen and run."""
 ROWS = 2
 """The number of images on which the child runs a network."""
+_CHILD = ["-m", "models.confinement"]
 _LAZY = (
     "torch._dynamo.precompile_context",
     "torch._export.db.logging",
@@ -108,8 +109,8 @@ def _ask(suspects: Sequence[Suspect]) -> tuple[list[str | None], str | None]:
     # The child inherits no secret by its environment.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
     try:
-        child = subprocess.run(
-            [sys.executable, "-m", "models.confinement"],
+        child = subprocess.run(  # noqa: S603  this module, by this interpreter
+            [sys.executable, *_CHILD],
             env={**environment, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             input=lines,
             capture_output=True,
@@ -122,7 +123,13 @@ def _ask(suspects: Sequence[Suspect]) -> tuple[list[str | None], str | None]:
     if child.returncode:
         last = (child.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         return [], f"ended with exit code {child.returncode}: {last}"
-    return json.loads(child.stdout.splitlines()[-1]), None
+    try:
+        told = json.loads(child.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        told = None
+    if not isinstance(told, list) or len(told) != len(suspects):
+        return [], "ended without a verdict"
+    return told, None
 
 
 def _serve() -> None:
@@ -177,7 +184,7 @@ def _tried(suspect: Suspect) -> str | None:
         with torch.inference_mode():
             network(torch.zeros(ROWS, *suspect.input_shape))
     except Exception as error:  # whatever a foreign network raises
-        return f"it cannot take images of shape {(ROWS, *suspect.input_shape)}: {reason(error)}"
+        return f"the program cannot take images of shape {(ROWS, *suspect.input_shape)}: {reason(error)}"
     return None
 
 

@@ -15,6 +15,7 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models import confinement
 from models.addition import Addition, add
-from models.errors import ModelError, ProgramError
+from models.confinement import Suspect, try_out
+from models.description import FILE, Description, MemberFile, write
+from models.errors import ProgramError
 from models.programs import read_program
 from models.registry import load
 from smoothcert import Gaussian
 from tests.support.api import ROOT
 from tests.support.networks import tiny
-from tests.support.programs import SHAPE, edited, exported, scripted
+from tests.support.programs import SHAPE, edited, exported
 
 HARMLESS = "def forward(self, x: Tensor) -> Tensor:\n    return x.flatten(1)[:, :3]\n"
 IMAGES = torch.rand(2, *SHAPE)
@@ -330,30 +334,54 @@ def test_an_attack_is_refused_by_add_and_by_the_worker(tmp_path: Path) -> None:
     file.write_bytes(evil)
     with pytest.raises(ProgramError, match=r"evil\.pt: the TorchScript file uses the operator aten::from_file"):
         add("evil", [file], PROPERTIES, zoo=zoo)
-    file.write_bytes(scripted(tiny(0).eval()))
-    add("good", [file], PROPERTIES, zoo=zoo)
-    _swap(zoo / "good", evil)
-    with pytest.raises(ProgramError, match=r"good/evil\.pt: the TorchScript file uses the operator aten::from_file"):
-        load("good", zoo=zoo)
+    member = MemberFile(file.name, hashlib.sha256(evil).hexdigest(), len(evil))
+    folder = zoo / "evil"
+    folder.mkdir()
+    (folder / file.name).write_bytes(evil)
+    (folder / FILE).write_text(write(Description("torchscript", ("a", "b", "c"), SHAPE, Gaussian(0.25), (member,))))
+    with pytest.raises(
+        ProgramError, match=r"zoo/evil/evil\.pt: the TorchScript file uses the operator aten::from_file"
+    ):
+        load("evil", zoo=zoo)
     assert not (tmp_path / "mark").exists()
 
 
-def _swap(folder: Path, data: bytes) -> None:
-    """Put other bytes into the only member, and describe them correctly."""
-    description = (folder / "ensemble.toml").read_text()
-    description = re.sub(r'sha256 = "\w+"', f'sha256 = "{hashlib.sha256(data).hexdigest()}"', description)
-    (folder / "ensemble.toml").write_text(re.sub(r"bytes = \d+", f"bytes = {len(data)}", description))
-    (folder / "evil.pt").write_bytes(data)
+def test_a_network_that_takes_all_memory_or_always_fails_is_refused_by_the_child() -> None:
+    """It fails in the confined process, and the worker never runs it."""
+    greedy = saved(forward("x = x + x.repeat([1 << 20, 1, 40, 40]).sum()"))
+    failing = saved(forward("if x.size(0) > 0:", '    raise RuntimeError("never")'))
+    fine = saved(HARMLESS)
+    errors = try_out([Suspect("torchscript", data, SHAPE) for data in (greedy, failing, fine)])
+    message = r"the program cannot take images of shape \(2, 1, 4, 4\): "
+    assert re.match(rf"{message}.*allocate", str(errors[0]))
+    assert re.match(rf"{message}.*never", str(errors[1]))
+    assert errors[2] is None
 
 
-def test_a_network_that_takes_all_memory_or_always_fails_is_refused_by_the_child(tmp_path: Path) -> None:
-    """The member fails in the confined process, and the worker never runs it."""
-    greedy, failing = tmp_path / "greedy.pt", tmp_path / "failing.pt"
-    greedy.write_bytes(saved(forward("x = x + x.repeat([1 << 20, 1, 40, 40]).sum()")))
-    failing.write_bytes(saved(forward('if x.size(0) > 0: raise RuntimeError("never")'.replace(": ", ":\n        "))))
-    for file in (greedy, failing):
-        with pytest.raises(ModelError, match=rf"{file.name}: it cannot take images of shape \(2, 1, 4, 4\): "):
-            add("bad", [file], PROPERTIES, zoo=tmp_path / "zoo")
+def test_a_child_that_ends_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confinement, "_CHILD", ["-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"])
+    suspects = [Suspect("torchscript", saved(forward(f"x = x + {number}")), SHAPE) for number in range(2)]
+    for error in try_out(suspects):
+        assert str(error) == "the program was tried in a confined process, which was ended by SIGSEGV"
+    monkeypatch.setattr(confinement, "_CHILD", ["-c", "import time; time.sleep(60)"])
+    monkeypatch.setattr(confinement, "START_SECONDS", 0.1)
+    monkeypatch.setattr(confinement, "SECONDS", 0.1)
+    assert "which took more than 0.2 s" in str(try_out(suspects[:1]))
+    monkeypatch.setattr(confinement, "_CHILD", ["-c", "raise SystemExit('something')"])
+    monkeypatch.setattr(confinement, "START_SECONDS", 60)
+    assert "which ended with exit code 1: something" in str(try_out(suspects[:1]))
+    for answer in ("", "print('[]')", "print(1)"):
+        monkeypatch.setattr(confinement, "_CHILD", ["-c", answer])
+        assert "which ended without a verdict" in str(try_out(suspects[:1]))
+
+
+def test_a_file_that_passed_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    suspect = Suspect("torchscript", saved(forward("x = x * 2")), SHAPE)
+    monkeypatch.setattr(confinement, "_CHILD", ["-c", "print('[null]')"])
+    assert try_out([suspect]) == [None]
+    monkeypatch.setattr(confinement, "_CHILD", ["-c", "raise SystemExit('tried again')"])
+    assert try_out([suspect]) == [None]
+    assert "tried again" in str(try_out([replace(suspect, input_shape=(1, 8, 8))]))
 
 
 UNVETTED = """
