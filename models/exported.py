@@ -46,6 +46,8 @@ _ARGUMENTS = frozenset(_PLAIN_ARGUMENTS.split())
 """The kinds of arguments that are data; the others are graphs, operators, strings as lists, and foreign objects."""
 _WORD = re.compile(r"[a-zA-Z]\w*|[a-zA-Z., ]+->[a-zA-Z. ]*", re.ASCII)
 """The mode of an operator, or the equation of `einsum`."""
+_FLOAT = re.compile(r"-?Infinity|NaN")
+"""The numbers that JSON cannot hold."""
 _LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
 _POSITIONAL = {"type": "builtins.tuple", "context": "null", "children_spec": [_LEAF]}
 _KEYWORDS = {"type": "builtins.dict", "context": "[]", "children_spec": []}
@@ -176,6 +178,8 @@ _TEXTS: dict[str, tuple[Callable[[str], object], str, str]] = {
     "target": (str, "operator", "what `_vet_nodes` has let pass"),
     "expr_str": (_is_shape, "shape expression", f"numbers, symbols such as s0, {', '.join(sorted(_SHAPE_FUNCTIONS))}"),
     "as_string": (_WORD.fullmatch, "text", "a word, or an equation of einsum"),
+    "as_float": (_FLOAT.fullmatch, "number", "a number, Infinity, -Infinity or NaN"),
+    "as_floats": (_FLOAT.fullmatch, "number", "a number, Infinity, -Infinity or NaN"),
     "torch_version": (re.compile(r"[\w.+]*").fullmatch, "version", "such as 2.9.0+cpu"),
     "in_spec": (lambda text: json.loads(text) == _ONE_IN, "input", "one tensor"),
     "out_spec": (lambda text: json.loads(text) == _ONE_OUT, "output", "one tensor"),

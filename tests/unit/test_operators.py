@@ -24,10 +24,7 @@ TEXTS = {
     *("string", "substr", "t"),
 }
 """The names of the texts, lists and keys in what TorchScript does with texts, and of the messages of errors."""
-RANDOM = {
-    *operators.DROPOUTS.split(),
-    *("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu"),
-}
+RANDOM = {*operators.DROPOUTS.split(), "scaled_dot_product_attention"}
 """Listed operators that draw random numbers in training mode, in which a program is refused."""
 
 

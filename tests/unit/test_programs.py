@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from models.errors import ProgramError
 from models.programs import is_exported, is_torchscript, read_program
@@ -34,6 +36,19 @@ def test_a_program_is_the_network_it_was_made_of(kind: str, script: bytes, progr
         assert torch.allclose(form(x), tiny(0).eval()(x), atol=1e-5)
     form.network.train()
     assert torch.equal(form(x), form(x))
+
+
+class Clamped(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)[:, :3]
+        return x.masked_fill(x < 0.5, float("-inf")).clamp(max=float("inf"))
+
+
+@pytest.mark.parametrize("make", [scripted, exported])
+def test_infinite_numbers_are_numbers(make: Callable[[nn.Module], bytes]) -> None:
+    x = torch.rand(3, *SHAPE)
+    kind = "torchscript" if make is scripted else "exported"
+    assert torch.equal(read_program(kind, make(Clamped()))(x), Clamped()(x))
 
 
 def test_the_pickle_of_the_sample_inputs_is_not_executed(program: bytes, tmp_path: Path) -> None:
