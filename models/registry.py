@@ -2,7 +2,8 @@
 
 The folder `<zoo>/<name>` holds `ensemble.toml`, the files of the members, optionally a card (README.md), and nothing
 else. A member file is opened once, without following links. Its size is compared with the recorded one before it is
-read, and its sha256 before it is parsed. An ensemble is loaded whole or not at all, and no pickle is ever executed.
+read, and its sha256 before it is parsed. A member that is a program is vetted, first in a confined child process. An
+ensemble is loaded whole or not at all, and no pickle is ever executed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import EllipsisType
@@ -21,6 +22,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from models.architectures import PROGRAMS, build, load_weights
+from models.confinement import Suspect, try_out
 from models.description import FILE, MAX_BYTES, Description, MemberFile, parse, write
 from models.errors import DescriptionError, EnsembleNameError, FileError, MissingEnsembleError
 from models.programs import read_program
@@ -55,6 +57,7 @@ def load(
     folder = _folder(zoo, name)
     description = _describe(folder)
     contents = [_read_member(folder, member) for member in description.members]
+    _try_out_programs(folder, description, contents)
     members = []
     for file, data in zip(description.members, contents, strict=True):
         with blaming(folder / file.file):
@@ -182,6 +185,19 @@ def _open(path: Path) -> int:
     except OSError as error:
         reason = "a link, which may lead out of the folder" if path.is_symlink() else str(error)
         raise FileError(f"{path}: {reason}") from error
+
+
+def _try_out_programs(folder: Path, description: Description, contents: Sequence[bytes]) -> None:
+    """Have a confined child process read and run the members that are programs, before this process reads them."""
+    programs = [
+        (folder / file.file, Suspect(description.identity(file).architecture, data, description.input_shape))
+        for file, data in zip(description.members, contents, strict=True)
+        if description.identity(file).architecture in PROGRAMS
+    ]
+    for (path, _), error in zip(programs, try_out([suspect for _, suspect in programs]), strict=True):
+        with blaming(path):
+            if error is not None:
+                raise error
 
 
 def _network(description: Description, member: MemberFile, data: bytes, allowed_imports: frozenset[str]) -> nn.Module:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import pickle
 import warnings
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -27,6 +29,18 @@ def exported(network: nn.Module) -> bytes:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.export.save(torch.export.export(network, (torch.rand(2, *SHAPE),), dynamic_shapes=(batch,)), buffer)
+    return buffer.getvalue()
+
+
+def edited(data: bytes, entry: str, edit: Callable[[bytes], bytes]) -> bytes:
+    """The archive with one entry changed or added."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
+        root = old.namelist()[0].partition("/")[0]
+        contents = {name: old.read(name) for name in old.namelist()}
+        contents[f"{root}/{entry}"] = edit(contents.get(f"{root}/{entry}", b""))
+        for name, content in contents.items():
+            new.writestr(name, content)
     return buffer.getvalue()
 
 

@@ -21,6 +21,7 @@ from models.errors import (
     FileError,
     MissingEnsembleError,
     ModelError,
+    ProgramError,
     RegistryError,
 )
 from models.registry import ZOO, describe, load, names
@@ -373,9 +374,9 @@ def test_what_cannot_be_added_is_named_by_its_own_path_in_one_line(tmp_path: Pat
     file = tmp_path / "member.pt"
     file.write_bytes(scripted(tiny(0).eval()))
     properties = replace(PROPERTIES, architecture="torchscript", input_shape=(3, 4, 4))
-    with pytest.raises(MemberError) as refused:
+    with pytest.raises(ProgramError) as refused:
         add("one", [file], properties, zoo=tmp_path / "zoo")
-    assert str(refused.value).startswith(f"{file}: member one/member.pt cannot take images of shape (256, 3, 4, 4): ")
+    assert str(refused.value).startswith(f"{file}: the program cannot take images of shape (2, 3, 4, 4): ")
     assert "\n" not in str(refused.value)
     assert ".adding-" not in str(refused.value)
 
