@@ -146,7 +146,7 @@ def _noise(request: CertificationRequest, card: EnsembleCard, *, eight_bit: bool
     if card.noise and not (law.suits(card.noise) or request.allow_noise_mismatch):
         detail = f"is {law.label}, but {card.name} was trained for {card.noise.label}"
         raise invalid("noise", f"{detail}; `allow_noise_mismatch` allows it", code="noise_mismatch")
-    return law.on_bytes() if eight_bit and request.noise is None else law
+    return law.on_bytes(card.input_shape) if eight_bit and request.noise is None else law
 
 
 def _require_levels(settled: Settled, images: int) -> None:

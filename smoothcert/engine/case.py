@@ -165,6 +165,7 @@ def certify(
     *,
     ensemble: Ensemble | None = None,
     seed: str | None = None,
+    nonce: str | None = None,
 ) -> list[Certificate]:
     """The certificates of images [N, C, H, W] in [0, 1], in their order; all of them, or an error and no work left.
 
@@ -177,7 +178,7 @@ def certify(
     started: list[Case] = []
     try:
         for i, image in enumerate(images):
-            started.append(start(engine, image, question, seed=seed, index=i, ensemble=ensemble))
+            started.append(start(engine, image, question, seed=seed, nonce=nonce, index=i, ensemble=ensemble))
         return [each.result() for each in started]
     except BaseException:
         for each in started:

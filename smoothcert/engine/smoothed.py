@@ -268,10 +268,11 @@ class Smoothed:
     ) -> Generator[Certificate, None, None]:
         """Certificates in the order of the images, with at most WINDOW of them in the engine."""
         waiting: deque[Case] = deque()
-        on_bytes = replace(question, noise=question.noise.on_bytes())
         try:
             for index, (engine, image) in enumerate(self._submissions(batches)):
-                asked = on_bytes if image.dtype == torch.uint8 else question
+                exact = image.dtype == torch.uint8
+                noise = question.noise.on_bytes(tuple(image.shape)) if exact else question.noise
+                asked = replace(question, noise=noise)
                 waiting.append(start(engine, image, asked, seed=seed, index=index))
                 if len(waiting) == WINDOW:
                     yield waiting[0].result()

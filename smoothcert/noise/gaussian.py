@@ -53,12 +53,15 @@ class Gaussian(Noise):
         self.require_radius(radius)
         return float(ndtr(radius / self.sigma))
 
-    def on_bytes(self) -> Noise:
-        from smoothcert.noise import rounded_gaussian  # it imports this file
+    def on_bytes(self, shape: tuple[int, ...]) -> Noise:
+        from smoothcert.noise.rounded_gaussian import RoundedGaussian  # it imports this file
 
-        if self.sigma > rounded_gaussian.LARGEST_SIGMA:
+        try:
+            exact = RoundedGaussian(self.sigma)
+            exact.require_images(shape)
+        except DomainError:  # too large a sigma, or too many values
             return self
-        return rounded_gaussian.RoundedGaussian(self.sigma)
+        return exact
 
     def scaled(self, factor: float) -> Gaussian | None:
         sigma = self.sigma * factor

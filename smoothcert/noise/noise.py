@@ -94,8 +94,8 @@ class Noise(ABC):
         """Whether an ensemble that was trained with the noise `trained` is meant for this one."""
         return self == trained
 
-    def on_bytes(self) -> Noise:
-        """The noise to take for 8-bit images if none is named: an exact one of the same law where there is one."""
+    def on_bytes(self, shape: tuple[int, ...]) -> Noise:
+        """The noise to take for 8-bit images of this shape if none is named: an exact one of the same law, if any."""
         return self
 
     def scaled(self, factor: float) -> Noise | None:

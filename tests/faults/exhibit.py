@@ -92,10 +92,9 @@ class Reference:
         request = CertificationRequest.model_validate_json(record.request)
         question = Question.of(request, images=len(self._pixels))
         view = self._ensemble.with_(voting=request.voting or self._ensemble.voting, consensus=request.consensus)
-        return [
-            without_times(each)
-            for each in certify(self._engine, self._pixels, question, seed=record.seed, ensemble=view)
-        ]
+        drawn = {"seed": record.seed, "nonce": request.nonce}
+        found = certify(self._engine, self._pixels, question, ensemble=view, **drawn)
+        return [without_times(each) for each in found]
 
     def close(self) -> None:
         self._engine.close()

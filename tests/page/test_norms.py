@@ -103,7 +103,7 @@ ASKED = [
         "trivial",
         "gaussian",
         "0.02",
-        "of Euclidean length below 0.02 changes",
+        "of Euclidean length below 0.02, with float32 taken for real numbers, changes",
         "at every image x′ with ‖x′ − x‖₂ < 0.02.",
         "whose absolute changes add up to less than 0.02, or that changes each value by less than 0.001443.",
         "circle.ball-edge",
@@ -123,7 +123,7 @@ ASKED = [
         "trivial",
         "gaussian-linf",
         "0.004",
-        "that changes each value by less than 0.004 changes",
+        "that changes each value by less than 0.004, with float32 taken for real numbers, changes",
         "at every image x′ with |x′ᵢ − xᵢ| < 0.004 for all i, which is less than 1.02 of 255 levels.",
         "of Euclidean length below 0.055425, or whose absolute changes add up to less than 0.055425.",
         "path.ball-edge[d^='M-1-1']",
@@ -218,7 +218,7 @@ def test_the_form_offers_the_noises_that_suit_the_ensemble(visit: Open, service:
     assert inputs.evaluate_all("all => all.map(({ value }) => value)") == [str(SIGMA), str(VALUES)]
     assert opened.page.locator("[name=radius]").input_value() == "0.004"
     assert opened.text("#radius-unit") == "1.02 of 255 levels"
-    assert "float32 numbers for real numbers" in opened.text("#noise-note")
+    assert "float32 taken for real numbers" in opened.text("#noise-note")
     opened.page.wait_for_selector("#plan .feasible")
     assert not opened.page.is_visible("#mismatch")
     opened.ask(ensemble="with-uniform")

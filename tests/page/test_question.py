@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_the_plan_comes_as_one_types(here: Visit, service: PageService) -> None:
     for radius in (0.02, 0.5):
         here.ask(radius=str(radius))
-        question = {"ensemble": "trivial", "radius": radius, "procedure": "sequential"}
+        question = {"ensemble": "trivial", "radius": radius, "procedure": "optimal"}
         answer = service.client.post("/v1/plan", json=question).json()
         here.page.wait_for_selector(f"#plan :text('{answer['reason'][1:]}')")
         assert ("Can be proved" in here.text("#plan")) == answer["feasible"]

@@ -157,7 +157,7 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         (["dark.png", "--radius", "0.02"], "ensemble: must be  ...  exactly one is served"),
         (["dark.png", *QUICKLY, "--ensemble", "none"], "there is no ensemble 'none'; there are: moody, trivial"),
         (["dark.png", *QUICKLY, "--radius", "1"], "the largest that can be proved"),
-        (["dark.png", "--ensemble", "trivial"], "the adaptive procedure needs a target radius"),
+        (["dark.png", "--ensemble", "trivial"], "the optimal procedure needs a target radius"),
         (
             ["dark.png", *QUICKLY, "--sigma", "0.5"],
             "gaussian, sigma 0.02  ...  --allow-noise-mismatch allows",

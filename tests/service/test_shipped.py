@@ -24,7 +24,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.certification import Certification
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
-from smoothcert.noise import Gaussian, Replacement
+from smoothcert.noise import Replacement, RoundedGaussian
 from smoothcert.procedures import Adaptive, Sequential
 from smoothcert.question import Question
 from smoothcert.verification import verify
@@ -94,9 +94,10 @@ def test_the_line_that_it_prints_certifies_an_image(service: Serving) -> None:
 def test_the_certificate_from_http_is_that_of_the_engine(certificates: list[str]) -> None:
     over_http = [Certificate.from_json(text) for text in certificates]
     assert over_http[0].provenance is not None
-    question = Question(Gaussian(0.25), Adaptive(stages=(100, 1000)), radius=0.25)
+    question = Question(RoundedGaussian(0.25), Adaptive(stages=(100, 1000)), radius=0.25)
+    sampling = over_http[0].provenance.sampling
     with Engine(load(NAME).with_(consensus=2)) as engine:
-        in_process = certify(engine, torch.from_numpy(PIXELS), question, seed=over_http[0].provenance.sampling.seed)
+        in_process = certify(engine, torch.from_numpy(PIXELS), question, seed=sampling.seed, nonce=sampling.nonce)
     assert [without_times(each) for each in over_http] == [without_times(each) for each in in_process]
 
 
@@ -128,8 +129,8 @@ def test_real_digits_are_certified_in_l0_over_http_and_in_the_library(client: ht
     assert over_http[0].provenance is not None
     question = Question(Replacement(0.8, 2), Sequential(), radius=2)
     with Engine(load(L0).with_(consensus=2)) as engine:
-        seed = over_http[0].provenance.sampling.seed
-        in_process = certify(engine, torch.from_numpy(DIGITS.pixels), question, seed=seed)
+        sampling, digits = over_http[0].provenance.sampling, torch.from_numpy(DIGITS.pixels)
+        in_process = certify(engine, digits, question, seed=sampling.seed, nonce=sampling.nonce)
     assert [without_times(each) for each in over_http] == [without_times(each) for each in in_process]
 
 

@@ -132,7 +132,7 @@ def test_samples_that_are_kept_add_up_in_the_looks(engine: Engine) -> None:
 
 
 def test_without_a_selection_the_class_is_the_one_that_leads_now() -> None:
-    checkpoint = Checkpoint("x", ((20, 12, 0), (2, 30, 0)), (1, 4, 0), 69, ())
+    checkpoint = Checkpoint("x", ((20, 12, 0), (2, 30, 0)), (1, 4, 0), 69, (), ())
     question = Question(NOISE, Optimal(), 0.1)
     case = SimpleNamespace(index=3, question=question, handle=SimpleNamespace(checkpoint=checkpoint))
     seen = image_progress(case)  # type: ignore[arg-type]

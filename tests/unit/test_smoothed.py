@@ -20,7 +20,7 @@ from smoothcert.engine.ensemble import assemble, network_digest
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.extras import MissingExtraError
 from smoothcert.noise import RoundedGaussian, Splitting
-from smoothcert.procedures import Adaptive, Fixed, Sequential
+from smoothcert.procedures import Adaptive, Fixed, Optimal
 from smoothcert.question import Question
 from smoothcert.verification import verify
 from tests.support.smoothed import NOISE, QUICK, SHAPE, Constant, counts, images, loaded, noisy, noisy_classes, patches
@@ -73,9 +73,10 @@ def test_the_model_is_marked_as_in_memory_and_known_by_its_tensors() -> None:
     assert other.provenance.ensemble.digest != certificate.provenance.ensemble.digest  # the normalisation counts
 
 
-def test_sequential_is_the_default_with_a_radius_and_fixed_without(smoothed: Smoothed) -> None:
+def test_optimal_is_the_default_with_a_radius_and_fixed_without(smoothed: Smoothed) -> None:
     (targeted,) = smoothed.certify(images(1)[0], 0.01)
-    assert targeted.procedure == Sequential()
+    assert targeted.procedure == Optimal()
+    assert verify(targeted)
     assert smoothed._question(None, {}).procedure == Fixed()
 
 
