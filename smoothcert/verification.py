@@ -13,7 +13,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from smoothcert.certificate import BOUND, FORMATS, Certificate, Provenance, SamplingRecord, StageRecord, derived
+from smoothcert.certificate import (
+    BOUND,
+    FORMATS,
+    Certificate,
+    PartRecord,
+    Provenance,
+    SamplingRecord,
+    StageRecord,
+    derived,
+)
 from smoothcert.errors import CountsError, DomainError
 from smoothcert.verdict import Verdict, floor_radius
 
@@ -60,6 +69,8 @@ def _mismatches(certificate: Certificate) -> Iterator[Mismatch]:
         wanted = "none" if certificate.procedure.exhaustive else "one"
         yield Mismatch("alpha", f"is {certificate.alpha!r}, the {certificate.procedure.name} procedure has {wanted}")
         return
+    if shared and certificate.index >= shared.images:
+        yield Mismatch("index", f"is {certificate.index}, and alpha is shared by {shared.images} images")
     if shared and certificate.alpha is not None and not _close(certificate.alpha, shared.alpha / shared.images):
         message = f"is {certificate.alpha!r}, the family-wise share is {shared.alpha / shared.images!r}"
         yield Mismatch("alpha", message)
@@ -99,18 +110,26 @@ def _provenance_mismatches(certificate: Certificate) -> Iterator[Mismatch]:
     if not _cover([(shape.start, shape.stop) for shape in shapes], samples):
         yield Mismatch("provenance.sampling.shapes", f"do not cover the samples 0 to {samples} without gap or overlap")
     if certificate.provenance.sampling.parts is not None:
-        yield from _part_mismatches(certificate.provenance.sampling, samples)
+        yield from _part_mismatches(certificate, certificate.provenance.sampling)
 
 
-def _part_mismatches(sampling: SamplingRecord, samples: int) -> Iterator[Mismatch]:
-    field, parts = "provenance.sampling.parts", sampling.parts or ()
-    if not _cover([(part.start, part.stop) for part in parts], samples):
+def _part_mismatches(certificate: Certificate, sampling: SamplingRecord) -> Iterator[Mismatch]:
+    """Parts may only say what an interrupted run does: otherwise their streams could be chosen."""
+    field, parts, samples = "provenance.sampling.parts", sampling.parts or (), certificate.samples
+    if not _cover([(part.start, part.stop) for part in parts], samples) or any(p.start == p.stop for p in parts):
         yield Mismatch(field, f"do not cover the samples 0 to {samples} without gap or overlap")
+    if any(_machine(one) == _machine(other) for one, other in pairwise(parts)):
+        yield Mismatch(field, "name the same kind of machine twice in a row")
     streams = [part.stream for part in parts]
-    if streams[:1] != [0] or any(after - before not in (0, 1) for before, after in pairwise(streams)):
-        yield Mismatch(field, f"have the streams {streams}, which must begin with 0 and leave none out")
+    expected = [0] * len(parts) if certificate.noise.portable else [*range(len(parts))]
+    if streams != expected:
+        yield Mismatch(field, f"have the streams {streams}, with {certificate.noise.name} noise they are {expected}")
     if parts and (parts[-1].device, parts[-1].precision) != (sampling.device, sampling.precision):
         yield Mismatch(field, "end with another device or precision than the certificate states")
+
+
+def _machine(part: PartRecord) -> tuple[str, str, dict[str, str]]:
+    return part.device, part.precision, part.versions
 
 
 def _cover(ranges: list[tuple[int, int]], samples: int) -> bool:
@@ -126,6 +145,9 @@ def _noise_mismatches(certificate: Certificate, provenance: Provenance) -> Itera
     if sampling.scheme != scheme:
         message = f"is {sampling.scheme!r}, {noise.name} noise is drawn by {scheme!r} in {certificate.format}"
         yield Mismatch("provenance.sampling.scheme", message)
+    if not first and sampling.image != certificate.index:
+        message = f"is {sampling.image}, and the index of the image is {certificate.index}"
+        yield Mismatch("provenance.sampling.image", message)
     if first and not (sampling.nonce is None and sampling.parts is None):
         yield Mismatch("format", f"is {certificate.format}, which has no nonce and no parts")
     try:

@@ -16,6 +16,7 @@ from torch import Tensor
 from models.registry import ZOO, load
 from smoothcert.certificate import FORMATS, Certificate, Provenance
 from smoothcert.engine.case import start, versions
+from smoothcert.engine.checkpoint import Machine
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
@@ -69,7 +70,9 @@ def replay(
             except TimeoutError:
                 continue
         again = begun.result()
-    return Replay(again, tuple(_differences(certificate, again)), tuple(_remarks(provenance, versions(ensemble))))
+    return Replay(
+        again, tuple(_differences(certificate, again)), tuple(_remarks(provenance, versions(Machine.of(ensemble))))
+    )
 
 
 def _provenance(certificate: Certificate) -> Provenance:
@@ -94,6 +97,9 @@ def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]
     )
     if ensemble.digest != stated.digest:
         raise ReplayError(f"{stated.name} has digest {ensemble.digest} here, the certificate says {stated.digest}")
+    members = tuple(member.digest for member in ensemble.members)
+    if members != stated.members:
+        raise ReplayError(f"{stated.name} has the members {members} here, the certificate says {stated.members}")
     return ensemble
 
 
@@ -107,6 +113,8 @@ def _rows(provenance: Provenance) -> int:
 
 
 def _check_image(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> None:
+    if provenance.input.shape != ensemble.input_shape:
+        raise ReplayError(f"the certificate is about {provenance.input.shape}, images here have {ensemble.input_shape}")
     seen = Pixels.of(image, ensemble.input_shape).sha256
     if seen != provenance.input.sha256:
         raise ReplayError(

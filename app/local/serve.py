@@ -300,8 +300,10 @@ def write_seed_secret(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.touch(mode=0o600)
-            path.write_text(secrets.token_hex(32))
+            fresh = path.with_name(f"seed_secret.{os.getpid()}")
+            fresh.touch(mode=0o600)
+            fresh.write_text(secrets.token_hex(32))
+            fresh.rename(path)  # at once, so that no crash leaves an empty file
     except OSError as error:
         raise ServeError(f"cannot write the secret {path}: {error}") from error
     return path

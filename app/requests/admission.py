@@ -143,10 +143,12 @@ def _noise(request: CertificationRequest, card: EnsembleCard, *, eight_bit: bool
     law = request.noise or resolve(sigma=request.sigma) or card.noise
     if law is None:
         raise invalid("noise", f"must be given, since the noise that {card.name} was trained for is unknown")
-    if card.noise and not (law.suits(card.noise) or request.allow_noise_mismatch):
+    noise = law.on_bytes(card.input_shape) if eight_bit and request.noise is None else law
+    suits = card.noise is None or law.suits(card.noise) or noise.suits(card.noise)
+    if card.noise and not (suits or request.allow_noise_mismatch):
         detail = f"is {law.label}, but {card.name} was trained for {card.noise.label}"
         raise invalid("noise", f"{detail}; `allow_noise_mismatch` allows it", code="noise_mismatch")
-    return law.on_bytes(card.input_shape) if eight_bit and request.noise is None else law
+    return noise
 
 
 def _require_levels(settled: Settled, images: int) -> None:

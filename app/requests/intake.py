@@ -48,7 +48,7 @@ class Intake:
     def __init__(self, settings: ApiSettings, keys: Keys, bodies: Bodies, queue: Queue) -> None:
         self._settings, self._keys, self._bodies, self._queue = settings, keys, bodies, queue
         self._limits = settings.limits
-        self._seeding = Seeding.of(settings.seed_secret)
+        self.seeding = Seeding.of(settings.seed_secret)
 
     async def take(
         self, request: Request, certification: str, *, owner: str, key: str | None
@@ -65,7 +65,7 @@ class Intake:
             offer = await self._queue.offer(posted.request.ensemble)
             settled = self._settle(posted, offer.card)
             images = await self._decode(posted, settled, offer.card, share)
-            drawn, seed = await share.run(lambda: self._seeding.draw(settled.request, images))
+            drawn, seed = await share.run(lambda: self.seeding.draw(settled.request, images))
             settled = replace(settled, request=drawn)
             pixels = await share.run(lambda: npy.write(images))
             idempotency = (key, await share.run(posted.digest)) if key else None

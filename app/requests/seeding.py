@@ -10,7 +10,7 @@ import numpy as np
 
 from app.http.npy import Pixels
 from smoothcert.request import CertificationRequest
-from smoothcert.seeds import service_seed
+from smoothcert.seeds import commitment, service_seed
 
 SECRET_BYTES = 32
 """The bytes of a secret that the process draws for itself."""
@@ -24,10 +24,17 @@ class Seeding:
     """
 
     secret: bytes
+    kept: bool
+    """Whether the secret comes from a file."""
 
     @classmethod
     def of(cls, secret: bytes | None) -> Seeding:
-        return cls(secrets.token_bytes(SECRET_BYTES) if secret is None else secret)
+        return cls(secrets.token_bytes(SECRET_BYTES) if secret is None else secret, secret is not None)
+
+    @property
+    def commitment(self) -> str | None:
+        """What is published of the secret; None if it ends with the process."""
+        return commitment(self.secret) if self.kept else None
 
     def draw(self, request: CertificationRequest, images: Pixels) -> tuple[CertificationRequest, str]:
         """The request with a nonce, and its seed; `images` are the pixels [N, C, H, W] that will be certified."""

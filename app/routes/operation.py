@@ -12,7 +12,6 @@ from app.service import TheService
 from smoothcert import __version__
 from smoothcert.certificate import Certificate
 from smoothcert.published import Health, Readiness, Version
-from smoothcert.seeds import commitment
 
 router = APIRouter(tags=["operation"])
 
@@ -47,11 +46,10 @@ async def prometheus(service: TheService) -> Response:
 @router.get("/v1/version", operation_id="version")
 async def version(service: TheService) -> Response:
     """The versions of the package, the API and the certificate format, and the commitment to the seeds' secret."""
-    secret = service.settings.seed_secret
     versions = Version(
         smoothcert=__version__,
         api="1",
         certificate=Certificate.model_fields["format"].default,
-        seed_commitment=None if secret is None else commitment(secret),
+        seed_commitment=service.intake.seeding.commitment,
     )
     return Response(versions.model_dump_json(), media_type="application/json")

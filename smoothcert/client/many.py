@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ JOBS = 4
 """The jobs under way at a time: enough that a worker never waits for the client."""
 REPEAT = "remove that file to ask about those images anew, which gives each of them a second chance at a certificate"
 HANDLING = {"metadata", "priority", "deadline_s"}
-"""The fields that may change when a run goes on: no certificate depends on them."""
+"""The fields that may change when a run goes on: no claim depends on them."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class Job:
     digests: tuple[str, ...]
     key: str
     """The idempotency key under which they are sent."""
+    handling: Mapping[str, Any] = field(default_factory=dict)
+    """Its fields HANDLING: sent again, the job must be the same request."""
     certification: str = ""
 
     @property
@@ -89,7 +91,8 @@ def certify_many(
     require_known(leaving)
     request = make_request(fields, CertificationRequest)
     question = request.model_dump(mode="json", exclude=HANDLING)
-    with CertificateLedger(out, question) as ledger, JobLedger(out, question) as jobs:
+    asked = request.model_dump(mode="json", exclude=HANDLING, exclude_defaults=True)  # a later default changes nothing
+    with CertificateLedger(out, question) as ledger, JobLedger(out, asked) as jobs:
         run = DataSetRun(core, request, ledger, jobs, job_images=job_images, leaving="leave" if out else leaving)
         yield from run.certify()
 
@@ -158,16 +161,18 @@ class DataSetRun:
     def _fill(self) -> Steps[bool]:
         """Submit jobs until JOBS are under way; False if none is under way and no image is left."""
         while len(self._under_way) < JOBS and (images := (yield from self._next_images())):
+            sent_before = bool(self._sent_before)
             job = self._job_of(images)
+            request = self._request.model_copy(update=dict(job.handling))
             try:
-                accepted = yield from self._core.submit(images, self._request, leaving=self._leaving, key=job.key)
+                accepted = yield from self._core.submit(images, request, leaving=self._leaving, key=job.key)
             except ClientError as error:
                 if isinstance(error, BusyError) and self._under_way:  # there may be room when a job under way has ended
                     self._put_back.extendleft(reversed(images))
                     self._sent_before.appendleft(job)
                     break
-                if isinstance(error, InvalidRequestError):  # it was not accepted, and other images may take its place
-                    self._jobs.strike(job)
+                if isinstance(error, InvalidRequestError) and not sent_before:
+                    self._jobs.strike(job)  # it was not accepted, and other images may take its place
                 error.add_note(f"with {job}, here counted from 0")
                 raise
             self._under_way.append(replace(job, certification=accepted.id))
@@ -182,7 +187,8 @@ class DataSetRun:
             if job.digests != digests:
                 raise LedgerError(f"{self._jobs.path} has other {job}; {REPEAT}")
             return job
-        job = Job(self._begun, digests, new_key())
+        handling = self._request.model_dump(mode="json", include=HANDLING)
+        job = Job(self._begun, digests, new_key(), handling)
         self._jobs.add(job)
         return job
 
@@ -195,11 +201,11 @@ class DataSetRun:
             if self._jobs.path and isinstance(error, CertificationFailedError):
                 error.add_note(f"{self._jobs.path} names the certification {job.certification}; {REPEAT}")
             raise
-        self._under_way.popleft()
         new = slice(self._finished - job.start, None)  # an earlier run may have had the first ones
         for sha256, certificate in zip(job.digests[new], found[new], strict=True):
             self._ledger.add(sha256, certificate)
-        self._finished = job.stop
+            self._finished += 1
+        self._under_way.popleft()  # only now: a Ctrl-C in between must find the job whose lines are being written
         return found[new]
 
     def _salvage(self) -> Steps[None]:
@@ -216,6 +222,7 @@ class DataSetRun:
                 break
             if job.start + place >= self._finished:
                 self._ledger.add(job.digests[place], certificate)
+                self._finished += 1
 
     def _next_images(self) -> Steps[list[EncodedImage]]:
         """The images of the next job: those of one that was sent before, or as many as make a new one."""
@@ -266,13 +273,14 @@ class JobLedger:
         struck = {line["struck"] for line in lines if "struck" in line}
         for line in lines:
             if line.get("question") == self._question and line["key"] not in struck:
-                yield Job(int(line["start"]), tuple(map(str, line["images"])), str(line["key"]))
+                handling = line.get("handling", {})
+                yield Job(int(line["start"]), tuple(map(str, line["images"])), str(line["key"]), handling)
 
     def add(self, job: Job) -> None:
         """Append a job; it is on disk when this returns."""
         if self._ledger is not None:
-            line = {"start": job.start, "key": job.key, "question": self._question, "images": list(job.digests)}
-            self._ledger.append(line)
+            line = {"start": job.start, "key": job.key, "question": self._question, "handling": job.handling}
+            self._ledger.append({**line, "images": list(job.digests)})
 
     def strike(self, job: Job) -> None:
         """Write down that the service refused a job."""

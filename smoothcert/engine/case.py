@@ -21,8 +21,7 @@ from smoothcert.certificate import (
     SamplingRecord,
     ShapeRecord,
 )
-from smoothcert.engine.arithmetic import arithmetic
-from smoothcert.engine.checkpoint import Checkpoint
+from smoothcert.engine.checkpoint import Checkpoint, Machine
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
@@ -71,6 +70,8 @@ class Case:
 
     def _provenance(self, sampled: Sampled) -> Provenance:
         ensemble, scheme = self.ensemble, self.question.noise.scheme
+        # A run may end where it is resumed: the machine is that of the last sample.
+        machine = sampled.parts[-1].machine if sampled.parts else Machine.of(ensemble)
         return Provenance(
             ensemble=ensemble_record(ensemble),
             input=self.input,
@@ -79,12 +80,12 @@ class Case:
                 nonce=self.nonce,
                 image=self.index,
                 scheme=BOUND + scheme if self.bound else scheme,
-                device=ensemble.device.type,
-                precision=ensemble.precision,
+                device=machine.device,
+                precision=machine.precision,
                 shapes=tuple(ShapeRecord(**asdict(shape)) for shape in sampled.shapes),
                 parts=_part_records(sampled) if len(sampled.parts) > 1 else None,
             ),
-            versions=versions(ensemble),
+            versions=versions(machine),
             started_at=self.started_at,
             finished_at=sampled.ended_at,
         )
@@ -100,10 +101,9 @@ def ensemble_record(ensemble: Ensemble) -> EnsembleRecord:
     )
 
 
-def versions(ensemble: Ensemble) -> dict[str, str]:
-    """The versions of everything that the counts of this ensemble depend on here."""
-    ours = {"smoothcert": smoothcert.__version__, "python": platform.python_version()}
-    return ours | arithmetic(ensemble.device)
+def versions(machine: Machine) -> dict[str, str]:
+    """The versions of everything that counts depend on, on this machine."""
+    return {"smoothcert": smoothcert.__version__, "python": platform.python_version()} | machine.arithmetic
 
 
 def _part_records(sampled: Sampled) -> tuple[PartRecord, ...]:

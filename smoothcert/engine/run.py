@@ -224,11 +224,12 @@ class Run:
         Its noise is that of a further stream, unless every machine draws the same noise from the seed. The rest of the
         stream would not do: two machines may make different noise of the same random bits.
         """
-        last = self._parts[-1]
-        if last.machine != self._machine:
+        self._parts = [part for part in self._parts if part.start < self._counted]  # one may have counted nothing
+        if not self._parts:
+            self._parts = [Part(0, 0, self._machine)]
+        elif (last := self._parts[-1]).machine != self._machine:
             stream = last.stream if self._noisy.noise.portable else last.stream + 1
-            kept = self._parts if last.start < self._counted else self._parts[:-1]
-            self._parts = [*kept, Part(self._counted, stream, self._machine)]
+            self._parts.append(Part(self._counted, stream, self._machine))
         self._noisy = replace(self._noisy, streams=tuple((part.start, part.stream) for part in self._parts))
 
     def _put_back(self, counts: tuple[int, ...], *, complete: bool) -> None:

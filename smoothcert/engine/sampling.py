@@ -29,6 +29,8 @@ from smoothcert.noise.noise import Integers
 
 BLOCK = 32
 """The samples of a block."""
+STREAM_SHIFT = 24
+"""A stream has 2^24 blocks, which are 500 million samples; 256 streams fit into 32 bits."""
 KEPT_BYTES = 1 << 26
 """The most bytes of noise that are kept for all images together; thousands of live images would fill a device."""
 
@@ -51,7 +53,7 @@ class NoisyImage:
     def __post_init__(self) -> None:
         self._settled = self.noise.settle(self.pixels)
         self._sources = {
-            stream: BlockSource(stream_key(self.seed, self.image, stream), self.pixels.device)
+            stream: BlockSource(stream_key(self.seed, self.image), self.pixels.device, stream)
             for _, stream in self.streams
         }
 
@@ -65,7 +67,7 @@ class NoisyImage:
     def block(self, number: int, stream: int = 0) -> Tensor:
         """The noise of the samples BLOCK * number, ..., BLOCK * number + BLOCK - 1 in one of the streams."""
         shape, source = tuple(self.pixels.shape), self._sources[stream]
-        name = (self.noise, source.key, shape, self.pixels.device, number)
+        name = (self.noise, source, shape, number)
         if (kept := KEPT.take(name)) is None:
             kept = self.noise.draw(source, number, shape)
         KEPT.put(name, kept)
@@ -78,10 +80,11 @@ class BlockSource:
 
     key: bytes
     device: torch.device
+    stream: int = 0
 
     def normal(self, block: int, shape: tuple[int, ...]) -> Tensor:
         """From torch's own generator of the device."""
-        generator = torch.Generator(self.device).manual_seed(block_seed(self.key, block))
+        generator = torch.Generator(self.device).manual_seed(block_seed(self.key, block, self.stream))
         return torch.randn((BLOCK, *shape), generator=generator, device=self.device, dtype=torch.float32)
 
     def integers(self, block: int, shape: tuple[int, ...], attempt: int = 0) -> Integers:
@@ -90,7 +93,7 @@ class BlockSource:
         They are drawn on the CPU whatever the device is, so that a replay elsewhere gives the same noise.
         """
         key = int.from_bytes(self.key[:16], "big")
-        generator = np.random.Philox(counter=[0, block, attempt, 0], key=key)
+        generator = np.random.Philox(counter=[0, block, attempt, self.stream], key=key)
         raw = generator.random_raw(BLOCK * math.prod(shape)) >> np.uint64(64 - BITS)
         return raw.astype(np.int64).reshape(BLOCK, *shape)
 
@@ -155,22 +158,22 @@ def require_seed(seed: str) -> None:
         raise StreamError(f"a seed must be 1 to 256 printable ASCII characters, got {seed!r}")
 
 
-def stream_key(seed: str, image: int, stream: int = 0) -> bytes:
-    """A hash of (seed, image, stream)."""
+def stream_key(seed: str, image: int) -> bytes:
+    """A hash of (seed, image)."""
     require_seed(seed)
     if isinstance(image, bool) or not isinstance(image, int) or image < 0:
         raise StreamError(f"the index of an image must be a whole number from 0 on, got {image!r}")
-    person = f"stream {stream}".encode() if stream else b""
-    return hashlib.blake2b(f"{image}/{seed}".encode(), digest_size=32, person=person).digest()
+    return hashlib.blake2b(f"{image}/{seed}".encode(), digest_size=32).digest()
 
 
-def block_seed(key: bytes, block: int) -> int:
-    """64 bits; the low 32, all that torch's CPU generator keeps, differ for all blocks of one image.
+def block_seed(key: bytes, block: int, stream: int = 0) -> int:
+    """64 bits; the low 32, all that torch's CPU generator keeps, differ for all blocks and streams of one image.
 
     A plain 32-bit hash would give two of 4,000 blocks the same noise for one image in 500. So the block's number goes
     through a permutation (four Feistel rounds) that is keyed by the hash of (seed, image).
     """
-    left, right = divmod(block & 0xFFFFFFFF, 1 << 16)
+    number = (stream << STREAM_SHIFT | block) & 0xFFFFFFFF
+    left, right = divmod(number, 1 << 16)
     for round_ in range(4):
         text = bytes([round_]) + right.to_bytes(2, "big")
         mixed = hashlib.blake2b(text, key=key, digest_size=2).digest()

@@ -154,7 +154,7 @@ class Smoothed:
         batch, text = as_images(images), _seed(seed)
         engine = self._engine_for(batch)
         handles = [
-            engine.submit(prediction(n=n, alpha=alpha), image, self.noise, text, index=index)
+            engine.submit(prediction(n=n, alpha=alpha), image, self._noise_for(image), text, index=index)
             for index, image in enumerate(batch)
         ]
         try:
@@ -261,6 +261,10 @@ class Smoothed:
             raise DomainError(proposed.reason)
         return question
 
+    def _noise_for(self, image: Tensor) -> Noise:
+        """Bytes get the exact noise of the same law, if there is one."""
+        return self.noise.on_bytes(tuple(image.shape)) if image.dtype == torch.uint8 else self.noise
+
     # --- certifying
 
     def _certified(
@@ -270,9 +274,7 @@ class Smoothed:
         waiting: deque[Case] = deque()
         try:
             for index, (engine, image) in enumerate(self._submissions(batches)):
-                exact = image.dtype == torch.uint8
-                noise = question.noise.on_bytes(tuple(image.shape)) if exact else question.noise
-                asked = replace(question, noise=noise)
+                asked = replace(question, noise=self._noise_for(image))
                 waiting.append(start(engine, image, asked, seed=seed, index=index))
                 if len(waiting) == WINDOW:
                     yield waiting[0].result()

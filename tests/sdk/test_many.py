@@ -129,6 +129,26 @@ def test_what_was_under_way_is_not_drawn_again(rogue: Rogue, client: Client, tmp
     assert not out.with_name("out.jsonl.jobs").exists()
 
 
+def test_ctrl_c_while_certificates_are_written_leaves_a_file_that_goes_on(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next job's certificates must not be written where those of the job under way belong."""
+    out, add, calls = tmp_path / "out.jsonl", many.CertificateLedger.add, itertools.count()
+
+    def interrupted(ledger: many.CertificateLedger, sha256: str, certificate: Any) -> None:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        add(ledger, sha256, certificate)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(many.CertificateLedger, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(client.certify_many(images(8), job_images=2, out=out, **QUICK))
+    found = list(client.certify_many(images(8), job_images=2, out=out, priority="normal", metadata={"a": "b"}, **QUICK))
+    assert [each.class_index for each in found] == classes(8)
+    assert len(out.read_text().splitlines()) == 1 + 8
+
+
 def test_what_a_job_has_finished_is_kept_by_who_leaves_it(rogue: Rogue, client: Client, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
 

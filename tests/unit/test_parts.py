@@ -11,7 +11,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.engine import arithmetic as machine
 from smoothcert.engine import checkpoint as checkpoints
 from smoothcert.engine.case import start
-from smoothcert.engine.checkpoint import Checkpoint
+from smoothcert.engine.checkpoint import Checkpoint, Machine, Part
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.run import Run, Sampled
@@ -25,6 +25,7 @@ from tests.support.engines import SHAPE, draws
 
 NOISES = [Gaussian(0.25), GaussianLinf(0.25, 48), RoundedGaussian(0.25), Uniform(0.5), Replacement(0.8, 2)]
 SIZES = (70, 33, 50)
+FLOAT = Gaussian(0.25)
 BYTES = torch.arange(48, dtype=torch.uint8).reshape(SHAPE) * 5
 
 
@@ -124,8 +125,8 @@ def test_streams_are_independent_and_meet_at_any_sample() -> None:
 # --- the certificate
 
 
-def interrupted(ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch) -> Certificate:
-    question = Question(Gaussian(0.25), Fixed(n0=32, n=100))
+def interrupted(ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch, noise: Noise = FLOAT) -> Certificate:
+    question = Question(noise, Fixed(n0=32, n=100))
     with Engine(ensemble, batch=32) as engine:
         first = start(engine, BYTES, question, seed="seed")
         first.result(30)
@@ -156,7 +157,9 @@ def test_a_certificate_records_its_parts_and_verifies(ensemble: Ensemble, monkey
     [
         ({"start": 33}, "without gap or overlap"),
         ({"stop": 131}, "without gap or overlap"),
-        ({"stream": 2}, "leave none out"),
+        ({"start": 32, "stop": 32}, "without gap or overlap"),
+        ({"stream": 2}, "have the streams [0, 2], with gaussian noise they are [0, 1]"),
+        ({"stream": 0}, "have the streams [0, 0]"),
         ({"device": "cuda"}, "another device"),
     ],
 )
@@ -172,6 +175,67 @@ def test_parts_that_do_not_fit_are_found(
     changed = certificate.model_copy(update={"provenance": provenance.model_copy(update={"sampling": sampling})})
     signed = changed.model_copy(update={"digest": changed.expected_digest()})
     assert any(message in problem.message for problem in verify(signed).problems)
+
+
+def test_an_exact_noise_has_one_stream_and_parts_differ_in_their_machine(
+    ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a service could choose among streams, and every one of them would verify."""
+    certificate = interrupted(ensemble, monkeypatch, RoundedGaussian(0.25))
+    assert verify(certificate).problems == ()
+    provenance = certificate.provenance
+    assert provenance is not None
+    assert provenance.sampling.parts is not None
+    first, last = provenance.sampling.parts
+    assert (first.stream, last.stream) == (0, 0)
+    for change, message in (({"stream": 1}, "[0, 1]"), ({"versions": first.versions}, "the same kind of machine")):
+        sampling = provenance.sampling.model_copy(update={"parts": (first, last.model_copy(update=change))})
+        changed = certificate.model_copy(update={"provenance": provenance.model_copy(update={"sampling": sampling})})
+        signed = changed.model_copy(update={"digest": changed.expected_digest()})
+        assert any(message in problem.message for problem in verify(signed).problems)
+
+
+def test_the_image_of_the_noise_is_the_index_of_the_certificate(ensemble: Ensemble) -> None:
+    """Otherwise one seed would have many streams to choose from."""
+    question = Question(Gaussian(0.25), Fixed(n=100))
+    with Engine(ensemble, batch=32) as engine:
+        certificate = start(engine, BYTES, question, seed="seed", index=3).result(30)
+    changed = certificate.model_copy(update={"index": 0})
+    signed = changed.model_copy(update={"digest": changed.expected_digest()})
+    assert [problem.field for problem in verify(signed).problems] == ["provenance.sampling.image"]
+
+
+def test_a_machine_that_counted_nothing_leaves_no_trace(ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = Question(Gaussian(0.25), Fixed(n0=32, n=100))
+    with Engine(ensemble, batch=32) as engine:
+        first = start(engine, BYTES, question, seed="seed")
+        whole = first.result(30)
+        assert first.handle.checkpoint is not None
+        half = _half(first.handle.checkpoint)
+        become(monkeypatch, "second")
+        idle = replace(half, parts=(*half.parts, Part(32, 1, Machine("cpu", "float32", {"cpu": "second"}))))
+        become(monkeypatch, "third")
+        third = start(engine, BYTES, question, seed="seed", resume=idle).result(30)
+        assert verify(third).problems == ()
+        monkeypatch.undo()
+        back = start(engine, BYTES, question, seed="seed", resume=idle).result(30)
+    assert (back.selection, back.stages) == (whole.selection, whole.stages)
+    assert back.provenance is not None
+    assert back.provenance.sampling.parts is None
+
+
+def test_a_run_that_ends_where_it_is_resumed_names_the_machine_of_its_samples(
+    ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = Question(Gaussian(0.25), Fixed(n0=32, n=100))
+    with Engine(ensemble, batch=32) as engine:
+        first = start(engine, BYTES, question, seed="seed")
+        whole = first.result(30)
+        become(monkeypatch, "another kind")
+        again = start(engine, BYTES, question, seed="seed", resume=first.handle.checkpoint).result(30)
+    assert whole.provenance is not None
+    assert again.provenance is not None
+    assert again.provenance.versions == whole.provenance.versions
 
 
 def test_a_certificate_of_one_machine_has_no_parts_and_no_nonce(ensemble: Ensemble) -> None:

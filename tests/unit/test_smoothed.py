@@ -253,6 +253,20 @@ def test_bytes_get_exact_noise_and_floats_do_not(smoothed: Smoothed) -> None:
     assert [each.noise for each in certificates] == [RoundedGaussian(NOISE.sigma), NOISE]
 
 
+def test_what_is_certified_is_what_is_predicted() -> None:
+    """For bytes, too: a network that asks whether its values are k/255 tells the two noises apart."""
+
+    class OnGrid(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            on = ((x * 255 - (x * 255).round()).abs() < 1e-3).flatten(1).float().mean(1, keepdim=True) - 0.5
+            return torch.cat([on, -on], 1)
+
+    image = torch.full(SHAPE, 128, dtype=torch.uint8)
+    with Smoothed(OnGrid().eval(), NOISE) as smoothed:
+        (certificate,) = smoothed.certify(image, procedure=Fixed(n=200))
+        assert smoothed.predict(image, n=200) == [certificate.class_index] == [0]
+
+
 def test_a_noise_with_few_outcomes_is_evaluated_exactly() -> None:
     with Smoothed(patches(), Splitting(0.1)) as smoothed:
         (certificate,) = smoothed.certify(torch.full(SHAPE, 200, dtype=torch.uint8))
