@@ -47,6 +47,8 @@ ROSTER_SECONDS = 1.0
 """Seconds for which the list of workers and ensembles is reused."""
 LOOK_SECONDS = 1.0
 """Seconds after which a waiting request reads the record even without a message, since messages may be lost."""
+CANCEL_SECONDS = 1.0
+"""Seconds after which the listener is canceled again."""
 QUIET_SECONDS = 10.0
 """Seconds without a message after which the connection for messages is tested."""
 PAGE_LOOKS = 1000
@@ -148,9 +150,9 @@ class Queue:
         try:
             yield self
         finally:
-            listener.cancel()
-            with suppress(asyncio.CancelledError):
-                await listener
+            while not listener.done():  # the Redis client can swallow a cancellation while it connects
+                listener.cancel()
+                await asyncio.wait({listener}, timeout=CANCEL_SECONDS)
             await self._redis.aclose()
 
     # --- one certification
