@@ -144,8 +144,9 @@ def _noise(request: CertificationRequest, card: EnsembleCard, *, eight_bit: bool
     if law is None:
         raise invalid("noise", f"must be given, since the noise that {card.name} was trained for is unknown")
     noise = law.on_bytes(card.input_shape) if eight_bit and request.noise is None else law
-    suits = card.noise is None or law.suits(card.noise) or noise.suits(card.noise)
-    if card.noise and not (suits or request.allow_noise_mismatch):
+    if card.noise is None or request.allow_noise_mismatch:
+        return noise
+    if not (law.suits(card.noise) or noise.suits(card.noise)):
         detail = f"is {law.label}, but {card.name} was trained for {card.noise.label}"
         raise invalid("noise", f"{detail}; `allow_noise_mismatch` allows it", code="noise_mismatch")
     return noise

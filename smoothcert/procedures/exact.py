@@ -90,7 +90,7 @@ class Exact(Parameters):
         return 1
 
     def samples_needed(self, noise: Noise, radius: float, *, alpha: float) -> int | None:
-        return noise.outcomes if radius <= noise.radius(1.0) else None
+        return noise.outcomes if radius <= self.largest_radius(noise, alpha=alpha) else None
 
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:
         """For the class of the lowest index, which wins every tie."""

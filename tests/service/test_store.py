@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
@@ -24,13 +21,25 @@ from store.commands import unguarded
 from store.record import Record
 from store.statistics import SECONDS, bucket, histogram
 from store.transitions import Limits
-from tests.support.stored import MANY, POOL, QUARANTINE, QUEUE, accepted, begun, call, finishing, new, read
+from tests.support.stored import (
+    MANY,
+    POOL,
+    QUARANTINE,
+    QUEUE,
+    accepted,
+    begun,
+    call,
+    finishing,
+    new,
+    private_server,
+    read,
+)
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with tempfile.TemporaryDirectory() as folder, EmbeddedServer(Path(folder)) as server:
-        yield redis.Redis.from_url(server.url)
+    with private_server() as connected:
+        yield connected
 
 
 @pytest.fixture

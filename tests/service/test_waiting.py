@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-import redis
 
-from app.local.embedded import EmbeddedServer
 from smoothcert.problem import Failure
 from store import bookkeeping, keys, transitions, waiting
 from store.record import Record
 from store.scripts import LONG_LIST
 from store.transitions import Limits
 from store.waiting import ANONYMOUS
-from tests.support.stored import MANY, POOL, QUEUE, accepted, begun, call, finishing, new, read
+from tests.support.stored import MANY, POOL, QUEUE, accepted, begun, call, finishing, new, private_server, read
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with tempfile.TemporaryDirectory() as folder, EmbeddedServer(Path(folder)) as server:
-        yield redis.Redis.from_url(server.url)
+    with private_server() as connected:
+        yield connected
 
 
 @pytest.fixture

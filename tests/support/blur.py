@@ -35,7 +35,7 @@ class Blur(Noise):
         return min(1.0, 0.5 + radius / (2 * self.reach))
 
     def draw(self, source: Source, block: int, shape: tuple[int, ...]) -> Tensor:
-        raise NotImplementedError  # training and ranking only perturb
+        raise AssertionError("training and ranking only perturb")
 
     def apply(self, out: Tensor, settled: Tensor, drawn: Tensor) -> None:
         raise NotImplementedError

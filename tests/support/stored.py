@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import redis
+
+from app.local.embedded import EmbeddedServer
 from store import bookkeeping, keys, transitions
 from store.commands import Call
 from store.record import Record
@@ -14,6 +21,13 @@ from store.transitions import Limits
 POOL = "life"
 QUEUE, QUARANTINE = bookkeeping.queue_name(POOL), bookkeeping.quarantine_name(POOL)
 MANY = Limits(waiting=10**6, active=10**6)
+
+
+@contextmanager
+def private_server() -> Iterator[Any]:
+    """A client of a server of one's own."""
+    with tempfile.TemporaryDirectory() as folder, EmbeddedServer(Path(folder)) as server:
+        yield redis.Redis.from_url(server.url)
 
 
 def new(**other: Any) -> Record:

@@ -19,6 +19,7 @@ from smoothcert.engine.sampling import NoisyImage
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian, Splitting
 from smoothcert.noise.splitting import template_of
+from smoothcert.plan import plan
 from smoothcert.procedures import Exact, Fixed, Sequential
 from smoothcert.question import Question
 from tests.support import engines
@@ -182,3 +183,9 @@ def test_a_certificate_without_alpha_goes_through_json_and_verify() -> None:
 def test_a_procedure_that_does_not_go_with_the_noise_is_refused(question: Question, words: str) -> None:
     with pytest.raises(DomainError, match=words):
         question.start()
+
+
+def test_a_plan_reaches_as_far_as_the_largest_radius() -> None:
+    found = plan(Exact(), Splitting(1.0), 1.0)
+    assert (found.feasible, found.largest_radius, found.samples_needed, found.most_samples) == (True, 1.0, 510, 510)
+    assert not plan(Exact(), Splitting(1.0), 1.1).feasible
