@@ -18,7 +18,7 @@ from models.data import data_set
 from models.errors import TrainingError
 from models.registry import ZOO, writing
 from models.training.loop import PRESETS
-from models.training.members import METHODS, Task, train_members
+from models.training.members import METHODS, TRAINING_PRECISIONS, Task, train_members
 from smoothcert.figures import counted
 from smoothcert.noise import Noise
 
@@ -43,6 +43,10 @@ def train(
         str | None, typer.Option(help=f"{', '.join(ARCHITECTURES)}  [default: the one for the data set]")
     ] = None,
     preset: Annotated[str, typer.Option(help=", ".join(PRESETS))] = "paper",
+    precision: Annotated[
+        str,
+        typer.Option(help="of the arithmetic inside the layers: float32, or the faster bfloat16 where a CPU has it"),
+    ] = "float32",
     jobs: Annotated[int, typer.Option(help="members trained at the same time")] = 1,
     device: Device = "cpu",
     resume: Annotated[bool, typer.Option(help="go on from what --out holds, or refuse to")] = True,
@@ -53,6 +57,8 @@ def train(
     for name, value, known in (("method", method, METHODS), ("preset", preset, PRESETS)):
         if value not in known:
             raise TrainingError(f"--{name} must be one of {', '.join(known)}; got {value!r}")
+    if precision not in TRAINING_PRECISIONS:
+        raise TrainingError(f"--precision must be one of {', '.join(TRAINING_PRECISIONS)}; got {precision!r}")
     if jobs < 1:
         raise TrainingError(f"--jobs must be at least 1, got {jobs}")
     trained_under = _training_noise(noise, sigma)
@@ -64,7 +70,9 @@ def train(
         out.mkdir(parents=True, exist_ok=True)
     network = architecture or data_set(data).architecture
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    tasks = [Task(data, out, network, method, trained_under, preset, seed, threads, device) for seed in members]
+    tasks = [
+        Task(data, out, network, method, trained_under, preset, seed, threads, device, precision) for seed in members
+    ]
     if not resume:
         _require_new(tasks)
     train_members(tasks, jobs=jobs)

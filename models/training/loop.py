@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from models.data import Images
 from models.training.checkpoint import TrainingCheckpoint
 from models.training.method import Method, recorded
+from smoothcert.engine.precision import dtype_of
 from smoothcert.noise import Noise
 
 
@@ -72,6 +74,7 @@ class TrainingRecord:
     noise: Noise | None
     seed: int
     preset: str
+    precision: str
     epochs: int
     data: str
     data_digest: str
@@ -99,16 +102,21 @@ def train(
     checkpoint: Path,
     report: Callable[[TrainingProgress], None],
     device: str = "cpu",
+    precision: str = "float32",
 ) -> tuple[float, float]:
     """Train `network` in place; return the seconds spent and the accuracy under noise on the hold-out.
 
     `augment` makes a batch of pixels in [0, 1] from bytes. The training resumes from `checkpoint` if that exists.
+    `precision` is that of the arithmetic inside the layers; weights, momentum and loss stay in float32.
     """
     network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.SGD(
         network.parameters(), lr=preset.rate, momentum=0.9, nesterov=True, weight_decay=preset.weight_decay
     )
     run = {"preset": asdict(preset), "method": method.parameters(), "seed": seed, "data": images.digest}
+    if precision != "float32":  # a checkpoint that names no precision is one of float32
+        run["precision"] = precision
+    mixed = partial(torch.autocast, torch.device(device).type, dtype_of(precision), enabled=precision != "float32")
     kept = TrainingCheckpoint(checkpoint, run)
     first, spent = kept.resume(network, optimiser)
     pixels = torch.from_numpy(images.pixels).to(device)
@@ -119,7 +127,7 @@ def train(
     for epoch in range(first, preset.epochs):
         began = time.monotonic()
         torch.manual_seed(epoch_seed(seed, epoch))
-        for step, loss, right in _epoch(network, method, preset, optimiser, augment, pixels, labels, epoch):
+        for step, loss, right in _epoch(network, method, preset, optimiser, augment, pixels, labels, epoch, mixed):
             if step % 10 == 0 or step == steps:
                 seen, seconds = (epoch * steps + step) * preset.batch, spent + time.monotonic() - began
                 latest = progress(epoch, images=seen, loss=loss.item(), accuracy=right.item(), seconds=seconds)
@@ -140,6 +148,7 @@ def _epoch(
     pixels: Tensor,
     labels: Tensor,
     epoch: int,
+    mixed: Callable[[], AbstractContextManager[object]],
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Go once through the images in a random order; yield the number of each step, its loss and its accuracy."""
     network.train()
@@ -150,7 +159,8 @@ def _epoch(
         x, y = augment(pixels[rows]), labels[rows]
         for group in optimiser.param_groups:
             group["lr"] = preset.rate_at((epoch + step / steps) / preset.epochs)
-        loss, logits = method.loss(network, x, y, epoch=epoch)
+        with mixed():
+            loss, logits = method.loss(network, x, y, epoch=epoch)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()

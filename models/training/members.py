@@ -41,6 +41,9 @@ METHODS: dict[str, Callable[[Noise | None], Method]] = {
 }
 """Each takes the noise and returns the method with its published parameters; TrainingError for an unsuitable noise."""
 
+TRAINING_PRECISIONS = ("float32", "bfloat16")
+"""float16 is not among them: its small gradients vanish unless the loss is scaled."""
+
 Message = TrainingProgress | SmoothcertError
 """What the process of a member sends: its progress, or the error that ended it."""
 
@@ -58,6 +61,7 @@ class Task:
     seed: int
     threads: int
     device: str
+    precision: str = "float32"
 
     @property
     def weights(self) -> Path:
@@ -75,7 +79,8 @@ class Task:
         if not self.weights.exists():
             return False
         record, _ = read_safetensors(self.weights)
-        expected = {key: getattr(self, key) for key in ("architecture", "method", "preset", "seed")}
+        record.setdefault("precision", "float32")  # records of 0.1.0 do not name it
+        expected = {key: getattr(self, key) for key in ("architecture", "method", "preset", "precision", "seed")}
         expected |= {"sigma": None, "noise": None, **json.loads(json.dumps(recorded(self.noise)))}
         other = {key: record.get(key) for key, value in expected.items() if record.get(key) != value}
         if other:
@@ -111,6 +116,7 @@ class Task:
             checkpoint=self.checkpoint,
             report=lambda progress: messages.put((self.seed, progress)),
             device=self.device,
+            precision=self.precision,
         )
         record = TrainingRecord(
             architecture=self.architecture,
@@ -118,6 +124,7 @@ class Task:
             noise=self.noise,
             seed=self.seed,
             preset=self.preset,
+            precision=self.precision,
             epochs=preset.epochs,
             data=images.name,
             data_digest=images.digest,
