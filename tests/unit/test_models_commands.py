@@ -292,6 +292,7 @@ def test_train_names_a_folder_without_data_before_it_starts(tmp_path: Path) -> N
         (["--preset", "long"], "--preset must be one of paper, one-cycle, mnist, mnist-one-cycle; got 'long'"),
         (["--seeds", "one"], "--seeds must be like 0,1,2, got 'one'"),
         (["--seeds", "1,2,1"], "--seeds '1,2,1' has a seed twice"),
+        (["--precision", "float16"], "--precision must be one of float32, bfloat16; got 'float16'"),
         (["--jobs", "0"], "--jobs must be at least 1, got 0"),
         (["--sigma", "-0.25"], "--sigma must be zero or more and finite, got -0.25"),
         (["--sigma", "nan"], "--sigma must be zero or more and finite, got nan"),

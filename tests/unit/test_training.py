@@ -20,7 +20,7 @@ from models.data import DataError, Images, data_set
 from models.data.augmentation import crops_and_flips, unchanged
 from models.errors import TrainingError
 from models.lenet import MnistLeNet
-from models.resnet import resnet20, resnet110
+from models.resnet import CifarResNet, resnet20, resnet110
 from models.selection import Selection
 from models.training import checkpoint, members
 from models.training.augmentation import Augmentation
@@ -191,6 +191,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named(task: Task) -> None:
         ({"noise": Gaussian(0.5)}, "another run: {'preset'"),
         ({"noise": None}, "another run: {'preset'"),
         ({"architecture": "cifar-resnet110"}, "another architecture"),
+        ({"precision": "bfloat16"}, "another run: {'preset'"),
     ],
 )
 def test_a_member_does_not_go_on_from_the_checkpoint_of_another(task: Task, other: dict[str, Any], seen: str) -> None:
@@ -213,11 +214,33 @@ def test_the_weights_of_another_run_are_not_taken_for_finished_ones(task: Task) 
         ({"noise": None}, {"sigma": 0.25}),
         ({"architecture": "cifar-resnet110"}, {"architecture": "cifar-resnet20"}),
         ({"preset": "paper"}, {"preset": "tiny"}),
+        ({"precision": "bfloat16"}, {"precision": "float32"}),
     ]
     for change, seen in changes:
         with pytest.raises(TrainingError, match="holds the weights of another run") as error:
             members.train_members([replace(task, **change)], jobs=1)
         assert f"with {seen}" in str(error.value)
+
+
+def test_bfloat16_is_the_arithmetic_inside_the_layers_alone(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layers compute in bfloat16; weights, momentum and the noise of the batch stay float32."""
+    seen: list[tuple[torch.dtype, torch.dtype]] = []
+
+    def watched(network: nn.Module, x: Tensor) -> Tensor:
+        logits = resnet_forward(network, x)
+        if network.training:
+            seen.append((x.dtype, logits.dtype))
+        return logits
+
+    resnet_forward = CifarResNet.forward
+    monkeypatch.setattr(CifarResNet, "forward", watched)
+    task = replace(task, precision="bfloat16")
+    assert ending(task) is None
+    assert set(seen) == {(torch.float32, torch.bfloat16)}
+    record, weights = read_safetensors(task.weights)
+    assert record["precision"] == "bfloat16"
+    _, state = read_safetensors(task.checkpoint)
+    assert {t.dtype for t in [*weights.values(), *state.values()] if t.is_floating_point()} == {torch.float32}
 
 
 @pytest.mark.parametrize(
