@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import queue
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -141,6 +142,8 @@ def train_members(tasks: list[Task], *, jobs: int) -> None:
     context = multiprocessing.get_context("spawn")
     messages: Queue[tuple[int, Message]] = context.Queue()
     running: dict[int, SpawnProcess] = {}
+    # SIGTERM ends a process without its `finally`, and the members would train on without a parent.
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         with Board() as board:
             while waiting or running:
@@ -156,6 +159,7 @@ def train_members(tasks: list[Task], *, jobs: int) -> None:
     finally:  # the other members stop too, and resume from their checkpoints at the next call
         for process in running.values():
             process.terminate()
+        signal.signal(signal.SIGTERM, before)
 
 
 class Board:

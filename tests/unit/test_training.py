@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -226,7 +231,7 @@ def test_bfloat16_is_the_arithmetic_inside_the_layers_alone(task: Task, monkeypa
     """The layers compute in bfloat16; weights, momentum and the noise of the batch stay float32."""
     seen: list[tuple[torch.dtype, torch.dtype]] = []
 
-    def watched(network: nn.Module, x: Tensor) -> Tensor:
+    def watched(network: CifarResNet, x: Tensor) -> Tensor:
         logits = resnet_forward(network, x)
         if network.training:
             seen.append((x.dtype, logits.dtype))
@@ -241,6 +246,30 @@ def test_bfloat16_is_the_arithmetic_inside_the_layers_alone(task: Task, monkeypa
     assert record["precision"] == "bfloat16"
     _, state = read_safetensors(task.checkpoint)
     assert {t.dtype for t in [*weights.values(), *state.values()] if t.is_floating_point()} == {torch.float32}
+
+
+class Endless(Task):
+    """A member whose training tells its process and does not end."""
+
+    def run(self, messages: Any) -> None:
+        (self.out / "pid").write_text(str(os.getpid()))
+        signal.pause()
+
+
+def test_a_training_that_is_terminated_ends_its_members_too(tmp_path: Path, task: Task) -> None:
+    def terminate() -> None:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=terminate, daemon=True).start()
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit, match="143"):
+        members.train_members([Endless(**vars(task))], jobs=1)
+    assert signal.getsignal(signal.SIGTERM) is before
+    for child in multiprocessing.active_children():
+        child.join()
+        assert child.exitcode == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(
