@@ -29,8 +29,9 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# The tests start hundreds of processes, which share the compiled files that the first one writes.
 test: $(READY)
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -16,6 +16,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,10 @@ def test_a_small_archive_does_not_become_a_large_one() -> None:
     refused("torchscript", buffer.getvalue(), "grows by more than")
 
 
-PROGRAM = exported(tiny(0).eval())
+@cache
+def program() -> bytes:
+    """A harmless exported program."""
+    return exported(tiny(0).eval())
 
 
 def regraphed(edit: Callable[[Any], None]) -> bytes:
@@ -212,7 +216,7 @@ def regraphed(edit: Callable[[Any], None]) -> bytes:
         edit(tree)
         return json.dumps(tree).encode()
 
-    return edited(PROGRAM, "models/model.json", whole)
+    return edited(program(), "models/model.json", whole)
 
 
 def renamed(old: str, new: str) -> bytes:
@@ -225,7 +229,7 @@ def renamed(old: str, new: str) -> bytes:
             return [everywhere(value) for value in tree]
         return new if tree == old else tree
 
-    return edited(PROGRAM, "models/model.json", lambda content: json.dumps(everywhere(json.loads(content))).encode())
+    return edited(program(), "models/model.json", lambda content: json.dumps(everywhere(json.loads(content))).encode())
 
 
 def in_place_of_relu(target: str, *inputs: tuple[str, dict[str, Any]]) -> bytes:
