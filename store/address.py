@@ -158,6 +158,11 @@ class RedisAddress:
 class BlockingSentinelPool(AsyncSentinelPool, aioredis.BlockingConnectionPool):
     """Connections to the primary; commands beyond their number wait for one, as they do for a single server."""
 
+    async def aclose(self) -> None:
+        """Close the connections, also those to the Sentinels, which redis-py leaves open."""
+        await super().aclose()
+        await self.sentinel_manager.aclose()
+
 
 def _split(url: str) -> SplitResult:
     """The parts of a URL. The message has only its scheme, because any other part may be half of a password."""

@@ -104,12 +104,13 @@ def run(inspect: Inspection, ask: Callable[[Sequence[Command]], Sequence[Any]]) 
 
 
 def _unusable(info: Mapping[str, Any], script: Any) -> str:
-    if info.get("redis_mode") == "cluster" or info.get("cluster_enabled"):
+    mode = info.get("redis_mode") or info.get("server_mode")  # the latter is Valkey's
+    if mode == "cluster" or info.get("cluster_enabled"):
         return (
             "Redis runs as a cluster, which is not supported: a certification has keys in several slots; "
             "use one server, or a primary with replicas and Sentinels"
         )
-    if info.get("redis_mode") == "sentinel":
+    if mode == "sentinel":
         return "the address is that of a Sentinel: the URL must be redis+sentinel://HOST:PORT/SERVICE"
     if isinstance(script, NoPermissionError):
         return "the user of Redis must not run scripts: docs/operation.md has the rights that it needs"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,6 +15,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.http.errors import UnconfirmedError
+from app.redis import queue
+from app.redis.queue import Queue, Receipt
 from smoothcert.problem import Problem
 from store.address import RedisAddress
 from store.settings import RedisSettings
@@ -20,6 +25,7 @@ from tests.service import eventually
 from tests.support.api import Api, picture, problem, text
 from tests.support.pool import Pool
 from tests.support.servers import KEEPING, ServerProcess
+from tests.support.stored import MANY, new
 from tests.support.zoo import make_zoo
 
 URL = "/v1/certifications"
@@ -81,8 +87,8 @@ def _knows_all(service: dict[str, Any]) -> bool:
 def test_what_was_acknowledged_survives_the_primary_and_ends(watched: Watched, tmp_path: Path) -> None:
     settings = {name: value for name, value in watched.settings.items() if name != "redis_url"}
     url = watched.settings["redis_url"]
-    here = SimpleNamespace(url=f"redis://127.0.0.1:{watched.primary.port}")
-    pool = Pool(here, make_zoo(tmp_path / "zoo"), "default", **watched.settings, strict="true")  # type: ignore[arg-type]
+    here: Any = SimpleNamespace(url="redis://")
+    pool = Pool(here, make_zoo(tmp_path / "zoo"), "default", **watched.settings, strict="true")
     pool.redis = watched.address.client()
     try:
         worker = pool.start()
@@ -121,6 +127,31 @@ def test_what_was_acknowledged_survives_the_primary_and_ends(watched: Watched, t
             assert "Traceback" not in api.log.read_text()
     finally:
         pool.end()
+
+
+def test_a_repeated_request_is_confirmed_by_replicas_that_have_the_first_one(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """WAIT alone would count a replica for a connection that has written nothing, however far behind the replica is."""
+    replica = watched.replica.client(password=PASSWORD).info("server")["process_id"]
+
+    async def submit(key: str) -> Receipt:
+        """By a connection of its own."""
+        async with Queue(watched.address, MANY, result_ttl=60, replicas=1).listening() as made:
+            return await made.submit(new(), b"images", idempotency=(key, "digest"))
+
+    assert asyncio.run(submit("first")).outcome == "accepted"
+    assert asyncio.run(submit("first")).outcome == "replay"
+    os.kill(replica, signal.SIGSTOP)
+    monkeypatch.setattr(queue, "CONFIRM_SECONDS", 0.2)  # nothing is awaited that could come
+    try:
+        for _ in range(3):
+            with pytest.raises(UnconfirmedError, match="0 of 1 replicas"):
+                asyncio.run(submit("second"))
+    finally:
+        os.kill(replica, signal.SIGCONT)
+    monkeypatch.undo()
+    assert asyncio.run(submit("second")).outcome == "replay"
 
 
 def _refused(answer: httpx2.Response, code: str) -> Problem | None:

@@ -20,14 +20,16 @@ KEEPING = ("appendonly yes", "appendfsync always", 'save ""', "maxmemory-policy 
 class ServerProcess:
     """A server on a port of 127.0.0.1 that ends with the tests; a context in which it runs."""
 
-    def __init__(self, folder: Path, *lines: str, binary: Path | None = None, sentinel: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *lines: str, binary: Path | None = None, sentinel: bool = False, tls: bool = False
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self._binary = binary or find_binary()
         self._arguments = ["--sentinel"] if sentinel else []
         self._folder, self._file = folder, folder / "server.conf"
-        own = [f"dir {folder}", *([] if any(line.startswith("port ") for line in lines) else [f"port {self.port}"])]
-        self._file.write_text("\n".join([*own, "bind 127.0.0.1", *lines]) + "\n")
+        port = ("port 0", f"tls-port {self.port}") if tls else (f"port {self.port}",)
+        self._file.write_text("\n".join([f"dir {folder}", "bind 127.0.0.1", *port, *lines]) + "\n")
         self._process: Guarded | None = None
 
     def __enter__(self) -> ServerProcess:
