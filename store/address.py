@@ -92,25 +92,24 @@ class RedisAddress:
         """The address that a URL names; AddressError if the URL, one of its options or a file makes no sense."""
         if isinstance(where, RedisAddress):
             return where
-        parts = _split(where)
-        files = (tls or TlsFiles()).options
-        if files and tls:
+        parts, tls = _split(where), tls or TlsFiles()
+        if tls.options:
             if not parts.scheme.startswith("rediss"):
                 raise AddressError(f"certificates for Redis need a URL of TLS, rediss://, got {parts.scheme}://")
             tls.require_readable()
-        made = cls._of_parts(parts, where, files, sentinel_password)
+        if parts.scheme.endswith("+sentinel"):
+            made = cls._of_sentinels(parts, tls, sentinel_password)
+        elif parts.scheme == "unix":
+            made = cls(place=unquote(parts.path), url=where)
+        else:
+            _require_database(parts.path)
+            place = f"{parts.hostname or 'localhost'}:{parts.port or PORT}"
+            made = cls(place=place, url=where, options=tls.options)
         made._require_options(parse_qs(parts.query))
         return made
 
     @classmethod
-    def _of_parts(
-        cls, parts: SplitResult, url: str, files: Mapping[str, str], sentinel_password: str | None
-    ) -> RedisAddress:
-        if parts.scheme == "unix":
-            return cls(place=unquote(parts.path), url=url)
-        if not parts.scheme.endswith("+sentinel"):
-            _require_database(parts.path)
-            return cls(place=f"{parts.hostname or 'localhost'}:{parts.port or PORT}", url=url, options=files)
+    def _of_sentinels(cls, parts: SplitResult, tls: TlsFiles, password: str | None) -> RedisAddress:
         user, _, hosts = parts.netloc.rpartition("@")
         sentinels = tuple(_host(each) for each in hosts.split(",") if each)
         service, _, database = parts.path.strip("/").partition("/")
@@ -120,13 +119,13 @@ class RedisAddress:
                 f"redis+sentinel://one:26379,two:26379/service/0, got {len(sentinels)} hosts and the name {service!r}"
             )
         _require_database(database)
-        tls = {**files, "ssl": True} if parts.scheme.startswith("rediss") else {}
+        safe = {**tls.options, "ssl": True} if parts.scheme.startswith("rediss") else {}
         return cls(
             place=f"{unquote(service)} of {', '.join(f'{host}:{port}' for host, port in sentinels)}",
             sentinels=sentinels,
             service=unquote(service),
-            options={**_options(f"redis://{user}@/{database}?{parts.query}"), **tls},
-            sentinel_options={**tls, **({"password": sentinel_password} if sentinel_password else {})},
+            options={**_options(f"redis://{user}@/{database}?{parts.query}"), **safe},
+            sentinel_options={**safe, **({"password": password} if password else {})},
         )
 
     def _require_options(self, named: Mapping[str, object]) -> None:

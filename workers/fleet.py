@@ -39,6 +39,8 @@ def serve() -> None:
     log_as_json()
     devices = settings.device_list
     if len(devices) > 1:
+        # Once before the fleet starts: each of its processes would be refused, and started again for ever.
+        RedisConnection(settings.redis).require_usable(strict=settings.strict)
         Fleet(devices).supervise()
     else:
         serve_device(settings, *devices)

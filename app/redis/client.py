@@ -7,6 +7,7 @@ from typing import Any
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as DisconnectedError
+from redis.exceptions import ReadOnlyError
 
 from store.address import RedisAddress
 
@@ -19,11 +20,15 @@ CONNECTIONS = 64
 
 
 def connected(address: RedisAddress) -> Any:
-    """A client, which connects when it is first used. A command that meets a dead connection is sent a second time."""
+    """A client, which connects when it is first used.
+
+    A command is sent a second time, by a new connection, if the first one is dead or leads to a replica: the address
+    may belong to another server by now.
+    """
     return address.async_client(
         max_connections=CONNECTIONS,
         timeout=ANSWER_SECONDS,
         socket_connect_timeout=CONNECT_SECONDS,
         socket_timeout=ANSWER_SECONDS,
-        retry=Retry(NoBackoff(), 1, supported_errors=(DisconnectedError,)),
+        retry=Retry(NoBackoff(), 1, supported_errors=(DisconnectedError, ReadOnlyError)),
     )

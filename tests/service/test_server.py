@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,14 +16,18 @@ import pytest
 import redis
 
 from app.redis.client import connected
+from app.redis.queue import Queue
+from store import keys
 from store.inspection import UnusableServerError
+from store.record import Record
 from store.settings import RedisSettings
 from tests.service import PATIENCE_S, eventually, free_port
-from tests.support import nursery
+from tests.support import nursery, stored
 from tests.support.api import Api, picture, text
 from tests.support.player import Player
 from tests.support.pool import Pool
 from tests.support.servers import KEEPING, Authority, ServerProcess, tls_binary
+from tests.support.stored import MANY
 from tests.support.zoo import ALLOWED, make_zoo
 from workers.connection import RedisConnection
 
@@ -110,8 +115,11 @@ def test_a_server_that_does_not_let_us_in_is_one_sentence(
         RedisConnection(url).require_usable(strict=False)
 
 
-def test_a_worker_with_a_wrong_password_ends_with_a_sentence(careless: ServerProcess, tmp_path: Path) -> None:
-    held = {"zoo": str(make_zoo(tmp_path / "zoo")), "allowed_imports": ",".join(ALLOWED)}
+@pytest.mark.parametrize("devices", ["cpu", "cpu,cpu"])
+def test_workers_with_a_wrong_password_end_with_a_sentence(
+    careless: ServerProcess, tmp_path: Path, devices: str
+) -> None:
+    held = {"devices": devices, "zoo": str(make_zoo(tmp_path / "zoo")), "allowed_imports": ",".join(ALLOWED)}
     said = refusal(tmp_path, "workers", redis_url=f"redis://:not-{SECRET}@127.0.0.1:{careless.port}/0", **held)
     assert said.startswith(f"error: Redis at 127.0.0.1:{careless.port} does not accept the user and the password")
 
@@ -146,6 +154,31 @@ def test_a_server_that_hides_everything_is_unverified(tmp_path: Path) -> None:
             told = {check["name"]: check["status"] for check in api.client.get("/readyz").json()["redis"]}
     assert told.pop("scripts") == "ok"
     assert told == dict.fromkeys(["role", "version", "append_only_file", "fsync", "eviction", "clock"], "unverified")
+
+
+def test_the_api_leaves_a_server_that_became_a_replica_for_the_one_at_its_address(tmp_path: Path) -> None:
+    sockets = [tmp_path / name for name in ("old.sock", "new.sock")]
+    link = tmp_path / "link.sock"
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(ServerProcess(tmp_path / path.stem, *KEEPING, f"unixsocket {path}")) for path in sockets
+        ]
+        old, new = (server.client() for server in servers)
+        link.symlink_to(sockets[0])
+
+        async def submitted() -> list[Record]:
+            async with Queue(f"unix://{link}", MANY, result_ttl=60).listening() as queue:
+                records = [stored.new(), stored.new()]
+                assert (await queue.submit(records[0], b"images")).outcome == "accepted"
+                old.replicaof("127.0.0.1", 1)
+                link.unlink()
+                link.symlink_to(sockets[1])
+                assert (await queue.submit(records[1], b"images")).outcome == "accepted"
+                return records
+
+        first, second = asyncio.run(submitted())
+        assert [old.exists(keys.record(each.id)) for each in (first, second)] == [1, 0]
+        assert [new.exists(keys.record(each.id)) for each in (first, second)] == [0, 1]
 
 
 # --- TLS
