@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from app.http.errors import UnconfirmedError
+from app.local.embedded import EmbeddedServer
 from app.redis import queue
 from app.redis.queue import Queue, Receipt
 from smoothcert.problem import Problem
@@ -23,7 +24,7 @@ from store.address import RedisAddress
 from store.settings import RedisSettings
 from tests.service import eventually
 from tests.support.api import Api, picture, problem, text
-from tests.support.pool import Pool
+from tests.support.pool import Pool, flat, without_times
 from tests.support.servers import KEEPING, ServerProcess
 from tests.support.stored import MANY, new
 from tests.support.zoo import make_zoo
@@ -152,6 +153,43 @@ def test_a_repeated_request_is_confirmed_by_replicas_that_have_the_first_one(
         os.kill(replica, signal.SIGCONT)
     monkeypatch.undo()
     assert asyncio.run(submit("second")).outcome == "replay"
+
+
+def test_results_that_are_lost_with_a_primary_are_made_again(tmp_path: Path) -> None:
+    """The server becomes what a replica was that had not received the end, while the worker goes on."""
+    with EmbeddedServer(tmp_path / "server") as server:
+        pool = Pool(server, make_zoo(tmp_path / "zoo"), "default", dead_after_s=2)
+        try:
+            pool.start()
+            fixed = {"procedure": {"name": "fixed", "n": 10_000}, "radius": None}
+            certification = pool.submit(flat(0.503), "moody", **fixed)
+            eventually(lambda: pool.record(certification).samples_saved, "a checkpoint")
+            replica = _dumped(pool.redis)
+            assert pool.record(certification).status == "running"
+            assert pool.ended(certification).status == "succeeded"
+            before = pool.certificates(certification)
+            with pool.redis.pipeline() as pipeline:
+                pipeline.flushall()
+                for key, ttl, value in replica:
+                    pipeline.restore(key, max(ttl, 0), value)
+                pipeline.execute()
+            assert pool.record(certification).status == "running"
+            assert pool.ended(certification).status == "succeeded"
+            assert [*map(without_times, pool.certificates(certification))] == [*map(without_times, before)]
+        finally:
+            pool.end()
+
+
+def _dumped(client: Any) -> list[tuple[bytes, int, bytes]]:
+    """Every key with its time to live and its value, at one moment."""
+    names = list(client.scan_iter())
+    with client.pipeline() as pipeline:
+        for name in names:
+            pipeline.pttl(name)
+            pipeline.dump(name)
+        answers = pipeline.execute()
+    every = zip(names, answers[::2], answers[1::2], strict=True)
+    return [(name, ttl, value) for name, ttl, value in every if value is not None]
 
 
 def _refused(answer: httpx2.Response, code: str) -> Problem | None:
