@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from app.http.protocol import BoundedProtocol
 from app.main import create_app
 from app.settings import ApiSettings
 from smoothcert.errors import explain
+from store.inspection import UnusableServerError
 
 GRACE_SECONDS = 10
 """Seconds that requests under way have when the process ends."""
@@ -71,12 +73,17 @@ def serve() -> int:
         _require_safe(settings)
         app = create_app(settings)
     except ValidationError as error:
-        return _refuse(explain(error))
+        return _refuse(explain(error, whole=""))
     except ValueError as error:
         return _refuse(str(error))
     logs.configure()
     if not settings.keys:
         logger.warning("no API keys are set up: everyone who reaches %s can use the service", settings.host)
+    try:
+        inspector = app.state.service.queue.inspector
+        asyncio.run(inspector.require_usable(settings.redis, strict=settings.strict))
+    except UnusableServerError as error:
+        return _refuse(str(error))
     server = ApiServer(app, settings)
     server.run()
     return 0 if server.started else 1

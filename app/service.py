@@ -35,10 +35,11 @@ class Service:
         """The parts as the settings describe them; none of them connects to Redis yet."""
         keys = settings.keys
         queue = Queue(
-            settings.redis_address,
+            settings.redis,
             settings.limits,
             result_ttl=settings.result_ttl,
             default_ensemble=settings.default_ensemble,
+            replicas=settings.wait_replicas,
         )
         bodies = Bodies(settings.bodies_mb * 1_000_000)
         return cls(

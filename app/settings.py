@@ -73,6 +73,8 @@ class ApiSettings(RedisSettings):
     """Most requests of one key in a second, averaged over a few; 0 for any number."""
     deadline_s: Annotated[float, Field(ge=0, le=7 * 86_400)] = 86_400.0
     """The deadline of certifications that name none, in seconds; 0 for none."""
+    wait_replicas: Annotated[int, Field(ge=0, le=16)] = 0
+    """The replicas of Redis that must have a certification before it counts as accepted (WAIT)."""
     result_ttl: Count = 86_400
     """Seconds for which a certification that was canceled before it began is kept; workers have their own setting."""
 

@@ -83,6 +83,7 @@ KINDS: dict[str, ProblemKind] = {
     "head_too_large": ProblemKind(431, "The head of the request is too large"),
     "internal": ProblemKind(500, "Internal error"),
     "unavailable": ProblemKind(503, "The service is not available"),
+    "unconfirmed": ProblemKind(503, "The replicas do not confirm the certification"),
     "overloaded": ProblemKind(503, "The service is overloaded"),
     "storage_full": ProblemKind(503, "The service has no room for new work"),
     "not_ready": ProblemKind(503, "The service is not ready"),

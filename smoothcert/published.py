@@ -297,8 +297,19 @@ class Health(Wire):
     status: Literal["ok"]
 
 
+class RedisCheck(Wire):
+    """One thing that the service expects of its Redis."""
+
+    name: str
+    status: Literal["ok", "warning", "unverified"]
+    """`unverified` where the server does not tell."""
+    detail: str
+
+
 class Readiness(Wire):
     """Redis answers and workers are alive."""
 
     status: Literal["ready"]
     workers: Whole
+    redis: tuple[RedisCheck, ...] = ()
+    """What was found of Redis: whether it keeps what it acknowledges, its version and its clock."""

@@ -27,6 +27,9 @@ RATES = "smoothcert:rates"
 FAILURES = "smoothcert:failures"
 """A sorted set of addresses, scored by the time until which their allowance of wrong keys is spent."""
 
+CONFIRMED = "smoothcert:confirmed"
+"""A text that is written after what replicas must confirm."""
+
 
 def changed(certification: str) -> str:
     """The channel on which the status of a certification is published whenever its record changes."""

@@ -148,7 +148,7 @@ ACCEPT = (
     + _PLACES
     + _USED
     + """
--- KEYS: idempotency key or '-', record, RQ's list, active set, bytes, samples.
+-- KEYS: idempotency key or, without one, the record; record, RQ's list, active set, bytes, samples.
 -- ARGV: what is asked, as JSON: owner, id, size, budget, digest, now, limits, names; commands
 local asked = cjson.decode(ARGV[1])
 local limits, owner = asked.limits, asked.owner
@@ -156,7 +156,7 @@ local function place() return tostring(placing(asked.names, owner)(asked.id, KEY
 -- 1. The same call came before, and its answer was lost.
 if redis.call('EXISTS', KEYS[2]) == 1 then return {'accepted', place()} end
 -- 2. The idempotency key was used: for the same request, which may have been deleted since, or for another one.
-local before = KEYS[1] ~= '-' and used(KEYS[1], asked.digest, asked.names.records)
+local before = asked.digest ~= '' and used(KEYS[1], asked.digest, asked.names.records)
 if before then return before end
 -- 3. The limits of the owner, then those of the queue.
 local active = redis.call('ZCOUNT', KEYS[4], asked.now, '+inf')

@@ -1,25 +1,20 @@
-"""The settings that the API and the workers share: where Redis is."""
+"""The settings that the API and the workers share: where Redis is, and what is demanded of it."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-SCHEMES = ("redis", "rediss", "unix")
-"""The schemes of a URL that redis-py accepts."""
+from store.address import RedisAddress, TlsFiles
 
 
-def _require_scheme(url: str) -> str:
-    """The error names only the scheme: what follows may contain a password."""
-    if (scheme := urlsplit(url).scheme) not in SCHEMES:
-        raise ValueError(
-            f"the URL of Redis must begin with redis://, rediss:// or unix://; got the scheme {scheme[:20]!r}"
-        )
+def _require_url(url: str) -> str:
+    RedisAddress.of(url)
     return url
 
 
@@ -41,21 +36,45 @@ def secret_file(what: str) -> AfterValidator:
 class RedisSettings(BaseSettings):
     """Each field is read from the environment variable SMOOTHCERT_ and its name in capitals."""
 
-    model_config = SettingsConfigDict(env_prefix="SMOOTHCERT_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="SMOOTHCERT_", extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    redis_url: Annotated[str, AfterValidator(_require_scheme), Field(repr=False)] = "redis://127.0.0.1:6379/0"
+    redis_url: Annotated[str, AfterValidator(_require_url), Field(repr=False)] = "redis://127.0.0.1:6379/0"
+    """`store/address.py` has its forms."""
     redis_password_file: Annotated[Path, secret_file("password")] | None = None
     """A mounted secret; it takes the place of a password in the URL."""
+    redis_sentinel_password_file: Annotated[Path, secret_file("password of the Sentinels")] | None = None
+    """A mounted secret; Sentinels are asked without a password if there is none."""
+    redis_ca_file: Path | None = None
+    """The certificates of the authorities that sign the server's; the operating system's if there are none."""
+    redis_certificate_file: Path | None = None
+    """Our own certificate, for a server that asks for one."""
+    redis_key_file: Path | None = None
+    """The key of that certificate."""
+    strict: bool = False
+    """Refuse to start with a Redis that may lose what it has acknowledged, instead of warning."""
+
+    @model_validator(mode="after")
+    def _require_address(self) -> Self:
+        _ = self.redis
+        return self
 
     @property
     def redis_address(self) -> str:
-        """The URL with its password, as `redis.from_url` takes it."""
+        """The URL with its password."""
         if self.redis_password_file is None:
             return self.redis_url
         password = quote(self.redis_password_file.read_text().strip(), safe="")
         parts = urlsplit(self.redis_url)
         user, _, host = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:{password}@{host}"))
+
+    @property
+    def redis(self) -> RedisAddress:
+        """Makes the clients."""
+        tls = TlsFiles(self.redis_ca_file, self.redis_certificate_file, self.redis_key_file)
+        file = self.redis_sentinel_password_file
+        password = None if file is None else file.read_text().strip()
+        return RedisAddress.of(self.redis_address, tls=tls, sentinel_password=password)
 
 
 def listed(text: str) -> list[str]:

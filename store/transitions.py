@@ -102,7 +102,7 @@ def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[
         "names": waiting.names(record.pool),
     }
     read_keys = (
-        key or "-",
+        key or keys.record(record.id),  # every key is one of ours: a user of Redis may have no other
         keys.record(record.id),
         bookkeeping.waiting_key(queue),
         keys.active(record.owner),

@@ -13,8 +13,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from store import keys
+from store import inspection, keys
+from store.address import RedisAddress
 from store.commands import Call, Command, answered, unguarded
+from store.inspection import ServerReport, UnusableServerError
 from store.record import Record
 
 logger = logging.getLogger(__name__)
@@ -53,11 +55,36 @@ AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, Refused
 class RedisConnection:
     """A connection to Redis that any thread may use."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, where: RedisAddress | str) -> None:
+        self._address = RedisAddress.of(where)
         # It gives up at once, so that each caller decides how to wait for Redis.
-        self.client: Any = redis.Redis.from_url(
-            url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=2, socket_timeout=20
-        )
+        self.client = self._address.client(retry=Retry(NoBackoff(), 0), socket_connect_timeout=2, socket_timeout=20)
+
+    def require_usable(self, *, strict: bool) -> None:
+        """Wait for the server and inspect it. UnusableServerError if the service cannot or must not work with it."""
+        report = until_answered(self._inspect)
+        for check in report.warnings:
+            logger.warning("Redis: %s", check.detail)
+        report.require_usable(strict=strict)
+
+    def _inspect(self) -> ServerReport:
+        try:
+            return inspection.run(inspection.inspection(), self._answers)
+        except redis.exceptions.RedisError as error:
+            if reason := inspection.refusal(error, self._address.place):
+                raise UnusableServerError(reason) from error
+            raise
+
+    def _answers(self, commands: Sequence[Command]) -> list[Any]:
+        """The answers to commands, in which an error is an exception, unless the server is away."""
+        pipeline = self.client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = pipeline.execute(raise_on_error=False)
+        for answer in answers:
+            if isinstance(answer, AWAY):
+                raise answer
+        return answers
 
     def run(self, commands: Iterable[Command]) -> list[Any]:
         """The answers to commands, in one round trip."""

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from smoothcert.errors import explain
 from store.logs import log_as_json
-from workers.connection import RedisConnection
+from workers.connection import RedisConnection, until_answered
 from workers.errors import WorkerError
 from workers.holdings import Holdings
 from workers.settings import WorkerSettings
@@ -35,10 +35,12 @@ def serve() -> None:
     try:
         settings = WorkerSettings()
     except ValidationError as error:
-        raise WorkerError(f"the settings are wrong: {explain(error)}") from error
+        raise WorkerError(f"the settings are wrong: {explain(error, whole='')}") from error
     log_as_json()
     devices = settings.device_list
     if len(devices) > 1:
+        # Once before the fleet starts: each of its processes would be refused, and started again for ever.
+        RedisConnection(settings.redis).require_usable(strict=settings.strict)
         Fleet(devices).supervise()
     else:
         serve_device(settings, *devices)
@@ -48,7 +50,9 @@ def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
     """Run a worker for one device in this process."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    CertificationWorker(RedisConnection(settings.redis_address), settings, Holdings.load(settings, device)).serve()
+    holdings, redis = Holdings.load(settings, device), RedisConnection(settings.redis)
+    redis.require_usable(strict=settings.strict)
+    until_answered(lambda: CertificationWorker(redis, settings, holdings)).serve()
 
 
 class Fleet:

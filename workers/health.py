@@ -26,11 +26,12 @@ def check() -> None:
 
 def _alive() -> list[str]:
     try:
-        address = RedisSettings().redis_address
-        with redis.Redis.from_url(address, socket_connect_timeout=ANSWER_S, socket_timeout=ANSWER_S) as client:
-            names: list[bytes] = client.zrangebyscore(keys.WORKERS, time.time(), "+inf")
+        address = RedisSettings().redis
     except ValidationError as error:
-        raise HealthError(f"the settings are wrong: {explain(error)}") from error
+        raise HealthError(f"the settings are wrong: {explain(error, whole='')}") from error
+    try:
+        with address.client(socket_connect_timeout=ANSWER_S, socket_timeout=ANSWER_S) as client:
+            names: list[bytes] = client.zrangebyscore(keys.WORKERS, time.time(), "+inf")
     except redis.exceptions.RedisError as error:
         raise HealthError(f"Redis does not say which workers are alive: {error}") from error
     return [name.decode() for name in names]

@@ -32,6 +32,7 @@ from smoothcert.published import (
     PlanAnswer,
     ProcedureList,
     Readiness,
+    RedisCheck,
     Seconds,
     ServedEnsemble,
     VerificationAnswer,
@@ -195,7 +196,11 @@ def document() -> dict[str, Any]:
         ),
         "certificate": certificate(),
         "healthy": Health(status="ok"),
-        "ready": Readiness(status="ready", workers=1),
+        "ready": Readiness(
+            status="ready",
+            workers=1,
+            redis=(RedisCheck(name="eviction", status="ok", detail="A full server deletes nothing."),),
+        ),
         "version": Version(
             smoothcert=__version__, api="1", certificate=FORMATS[-1], seed_commitment=commitment(b"an example")
         ),

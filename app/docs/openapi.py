@@ -122,6 +122,7 @@ OPERATIONS: dict[str, Operation] = {
             "too_many_certifications",
             "storage_full",
             "unavailable",
+            "unconfirmed",
         ),
         parameters=(headers.PREFER, headers.IDEMPOTENCY_KEY, NPY_REQUEST),
         takes=PostedRequest,

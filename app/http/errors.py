@@ -2,6 +2,7 @@
 
 ProblemError                 a problem with a code from smoothcert.problem.KINDS
 ├── UnavailableError         Redis does not answer; 503
+├── UnconfirmedError         replicas of Redis do not confirm what was written; 503
 └── StorageFullError         Redis has no room for new work; 503 (app/redis/memory.py)
 """
 
@@ -55,6 +56,17 @@ class UnavailableError(ProblemError):
 
     def __init__(self) -> None:
         super().__init__("unavailable", "the queue does not answer; try again in a moment", retry_after=1)
+
+
+class UnconfirmedError(ProblemError):
+    """Too few replicas have a certification: it may be lost with the server, so it does not count as accepted."""
+
+    def __init__(self, confirmed: int, wanted: int) -> None:
+        detail = (
+            f"{confirmed} of {wanted} replicas have confirmed the certification, which may run or be lost; "
+            "send it again with the same Idempotency-Key"
+        )
+        super().__init__("unconfirmed", detail, retry_after=1)
 
 
 def invalid(field: str, message: str, *, code: str = "invalid_request") -> ProblemError:

@@ -18,31 +18,25 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as DisconnectedError
 from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError
 
-from app.http.errors import ProblemError, UnavailableError
+from app.http.errors import ProblemError, UnavailableError, UnconfirmedError
 from app.redis.changes import Changes, Watch
+from app.redis.client import connected
 from app.redis.cursor import Cursor
+from app.redis.inspector import Inspector
 from app.redis.memory import Memory, StorageFullError
 from app.redis.roster import Roster
 from smoothcert.certification import Status
+from smoothcert.published import RedisCheck
 from store import allowances, bookkeeping, keys, transitions, waiting
+from store.address import RedisAddress
 from store.allowances import Allowance
-from store.commands import Call
+from store.commands import Call, answered
 from store.presence import Offer, Presence
 from store.record import Record
 from store.transitions import Limits
 
-CONNECT_SECONDS = 1.0
-"""Seconds within which Redis must accept a connection."""
-ANSWER_SECONDS = 5.0
-"""Seconds within which Redis must answer. It answers after a write to disk, which may take seconds on a shared one."""
-CONNECTIONS = 64
-"""The number of connections to Redis; further commands wait for one."""
 ROSTER_SECONDS = 1.0
 """Seconds for which the list of workers and ensembles is reused."""
 LOOK_SECONDS = 1.0
@@ -61,6 +55,8 @@ PIECE_BYTES = 1_000_000
 """The bytes of certificates that are read at a time, about a millisecond of Redis."""
 LARGEST_PIECE = 500
 """The number of certificates that are read at a time, however small they are."""
+CONFIRM_SECONDS = 2.0
+"""Seconds that replicas have to confirm a certification; less than those for an answer."""
 MEMORY_SECONDS = 1.0
 """Seconds for which the measure of Redis' memory is reused."""
 TIES = 16
@@ -125,16 +121,19 @@ class Statistics:
 class Queue:
     """The certifications in Redis; `listening` is a context in which their changes are received."""
 
-    def __init__(self, url: str, limits: Limits, *, result_ttl: int, default_ensemble: str = "") -> None:
-        pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=CONNECTIONS,
-            timeout=ANSWER_SECONDS,
-            socket_connect_timeout=CONNECT_SECONDS,
-            socket_timeout=ANSWER_SECONDS,
-            retry=Retry(NoBackoff(), 1, supported_errors=(DisconnectedError,)),
-        )
-        self._redis: Any = Redis.from_pool(pool)  # its annotations allow text where it gives bytes
+    def __init__(
+        self,
+        where: RedisAddress | str,
+        limits: Limits,
+        *,
+        result_ttl: int,
+        default_ensemble: str = "",
+        replicas: int = 0,
+    ) -> None:
+        """`replicas` is the number that must have confirmed a certification before it counts as accepted."""
+        self._redis = connected(RedisAddress.of(where))
+        self.inspector = Inspector(replicas=replicas)
+        self._replicas = replicas
         self._limits, self._result_ttl, self._default_ensemble = limits, result_ttl, default_ensemble
         self.changes = Changes()
         self._roster = Roster((), ())
@@ -170,7 +169,7 @@ class Queue:
             (await self._measure_memory()).require_room(len(images))
             outcome, value = await self._accept(call)
         except StorageFullError:
-            outcome, value = await self._eval(transitions.replay(known)) if known else ("new", "")
+            outcome, value = await self._written(transitions.replay(known)) if known else ("new", "")
             if outcome == "new":
                 raise
         if outcome in ("replay", "gone", "conflict"):
@@ -179,11 +178,29 @@ class Queue:
 
     async def _accept(self, call: Call) -> tuple[Any, str]:
         try:
-            return await self._eval(call)
+            return await self._written(call)
         except UnavailableError as error:
             if isinstance(error.__cause__, OutOfMemoryError):
                 raise StorageFullError(self._memory) from error
             raise
+
+    async def _written(self, call: Call) -> tuple[Any, str]:
+        """The answer of a script for new work once enough replicas have what it wrote; UnconfirmedError if too few do.
+
+        WAIT waits for the writes of its own connection. A request that is repeated writes nothing, so there is a write
+        of ours between the two: replicas which have that one have all earlier ones.
+        """
+        if not self._replicas:
+            return await self._eval(call)
+        with _answering():
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                pipeline.eval(*call.arguments)
+                pipeline.eval(*answered(("SET", keys.CONFIRMED, time.time())).arguments)
+                pipeline.wait(self._replicas, int(CONFIRM_SECONDS * 1000))
+                (first, second), _, confirmed = await pipeline.execute()
+        if confirmed < self._replicas and first in (b"accepted", b"replay"):
+            raise UnconfirmedError(confirmed, self._replicas)
+        return first.decode(), second.decode()
 
     async def _measure_memory(self) -> Memory:
         if time.monotonic() - self._memory_at > MEMORY_SECONDS:
@@ -387,6 +404,11 @@ class Queue:
         with _answering():
             call = allowances.come_back(pool, room=room, pause=pause, spread=spread)
             return float(await self._redis.eval(*call.arguments))
+
+    async def checks(self) -> tuple[RedisCheck, ...]:
+        """What was found of the server lately."""
+        with _answering():
+            return await self.inspector.checks(self._redis)
 
     async def endings(self, pool: str) -> list[float]:
         """The times at which the last certifications of a pool ended, the newest first."""

@@ -26,11 +26,12 @@ async def health() -> Response:
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", operation_id="readiness")
 async def readiness(service: TheService) -> Response:
-    """Whether Redis answers and at least one worker is alive."""
+    """Whether Redis answers and at least one worker is alive, and whether Redis keeps what it acknowledges."""
     workers = len((await service.queue.roster(fresh=True)).workers)
     if not workers:
         raise ProblemError("not_ready", "no worker is alive; requests wait until one is", retry_after=1)
-    return Response(Readiness(status="ready", workers=workers).model_dump_json(), media_type="application/json")
+    ready = Readiness(status="ready", workers=workers, redis=await service.queue.checks())
+    return Response(ready.model_dump_json(), media_type="application/json")
 
 
 @router.get("/metrics", operation_id="metrics", dependencies=[AUTHORISED])

@@ -301,7 +301,7 @@ class BusyError(AnswerError):
 class ServerError(AnswerError):
     """The service failed, or it is not available."""
 
-    codes = ("internal", "unavailable", "not_ready")
+    codes = ("internal", "unavailable", "unconfirmed", "not_ready")
 
 
 def _tree(root: type[Kind]) -> Iterator[type[Kind]]:

@@ -76,7 +76,7 @@ def test_what_is_wrong_is_one_sentence(pool: Pool, tmp_path: Path) -> None:
     ("url", "address"),
     [
         ("redis://redis:6379/0", "redis://:a%2Fb%40c@redis:6379/0"),
-        ("rediss://name:old@redis/1?timeout=3", "rediss://name:a%2Fb%40c@redis/1?timeout=3"),
+        ("rediss://name:old@redis/1?socket_timeout=3", "rediss://name:a%2Fb%40c@redis/1?socket_timeout=3"),
         ("unix:///run/redis.sock?db=2", "unix://:a%2Fb%40c@/run/redis.sock?db=2"),
     ],
 )

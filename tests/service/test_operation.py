@@ -140,7 +140,9 @@ def test_ready_means_a_live_worker(valkey: EmbeddedServer, tmp_path: Path) -> No
         worker = Player(url)
         worker.announce()
         answer = api.client.get("/readyz")
-        assert (answer.status_code, answer.json()) == (200, {"status": "ready", "workers": 1})
+        told = answer.json()
+        assert {check["status"] for check in told.pop("redis")} == {"ok"}
+        assert (answer.status_code, told) == (200, {"status": "ready", "workers": 1})
         worker.leave()
         problem(api.client.get("/readyz"), "not_ready")
 

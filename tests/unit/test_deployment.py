@@ -168,6 +168,11 @@ def test_every_variable_that_is_set_is_a_setting_of_that_process() -> None:
         assert {name.removeprefix("SMOOTHCERT_").lower() for name in variables} <= set(known[process]), process
 
 
+def test_a_redis_that_forgets_is_refused_at_the_start() -> None:
+    redis = [variables for _, variables in environments() if "SMOOTHCERT_REDIS_URL" in variables]
+    assert [variables.get("SMOOTHCERT_STRICT") for variables in redis] == ["true"] * 4  # compose and Kubernetes
+
+
 def test_a_process_is_given_the_time_that_it_takes_to_leave() -> None:
     name = "SMOOTHCERT_DRAIN_S"
     drain = {process: variables[name] for process, variables in environments() if name in variables}
