@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -27,7 +27,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.queue.listening():
+        async with service.queue.listening(), service.courier.running() if service.courier else nullcontext():
             yield
         service.close()
 

@@ -14,6 +14,7 @@ from app.metrics import RequestMetrics
 from app.redis.queue import Queue
 from app.requests.intake import Intake
 from app.settings import ApiSettings
+from app.webhooks.courier import Courier
 from store.presence import Offer
 
 
@@ -29,6 +30,8 @@ class Service:
     authenticator: Authenticator
     planner: BoundedExecutor
     verifier: BoundedExecutor
+    courier: Courier | None
+    """Delivers webhooks; None if the settings allow none."""
 
     @classmethod
     def of(cls, settings: ApiSettings) -> Service:
@@ -50,6 +53,7 @@ class Service:
             authenticator=Authenticator(keys, queue, rate=settings.rate),
             planner=BoundedExecutor(),
             verifier=BoundedExecutor(),
+            courier=_courier(settings, queue),
         )
 
     async def offer(self, name: str | None) -> Offer:
@@ -61,6 +65,13 @@ class Service:
         self.planner.close()
         self.verifier.close()
         self.bodies.close()
+
+
+def _courier(settings: ApiSettings, queue: Queue) -> Courier | None:
+    secret = settings.webhook_secret
+    if secret is None or not settings.receivers:
+        return None
+    return Courier(queue, settings.receivers, secret, settings.webhook_pauses)
 
 
 async def _service(request: Request) -> Service:

@@ -27,6 +27,9 @@ RATES = "smoothcert:rates"
 FAILURES = "smoothcert:failures"
 """A sorted set of addresses, scored by the time until which their allowance of wrong keys is spent."""
 
+DELIVERIES = "smoothcert:deliveries"
+"""A sorted set of certifications whose end is to be told to a webhook, scored by when to try next."""
+
 
 def changed(certification: str) -> str:
     """The channel on which the status of a certification is published whenever its record changes."""
@@ -111,3 +114,8 @@ def finished(pool: str) -> str:
 def executions(queue: str) -> str:
     """A sorted set of `certification:execution`, scored by when its heartbeat expires: what the janitor judges by."""
     return f"smoothcert:executions:{queue}"
+
+
+def delivery(certification: str) -> str:
+    """A hash of what a webhook is to be told about the end of a certification."""
+    return f"smoothcert:delivery:{certification}"

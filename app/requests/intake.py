@@ -47,7 +47,7 @@ class Intake:
 
     def __init__(self, settings: ApiSettings, keys: Keys, bodies: Bodies, queue: Queue) -> None:
         self._settings, self._keys, self._bodies, self._queue = settings, keys, bodies, queue
-        self._limits = settings.limits
+        self._limits, self._receivers = settings.limits, settings.receivers
         self.seeding = Seeding.of(settings.seed_secret)
 
     async def take(
@@ -62,6 +62,7 @@ class Intake:
             posted = await submission.read(request, self._settings, share)
             high = posted.request.priority == "high"
             admission.require_right(high, self._keys, owner)
+            admission.require_receiver(posted.request.webhook, self._receivers)
             offer = await self._queue.offer(posted.request.ensemble)
             settled = self._settle(posted, offer.card)
             images = await self._decode(posted, settled, offer.card, share)
@@ -169,6 +170,7 @@ class Intake:
             created_at=now,
             expires_at=now + LONGEST_WAIT,
             deadline_at=now + deadline if deadline else 0.0,
+            webhook=settled.request.webhook or "",
         )
 
 
