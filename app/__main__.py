@@ -22,6 +22,7 @@ from app.main import create_app
 from app.settings import ApiSettings
 from app.webhooks.signature import owner_secret
 from smoothcert.errors import explain
+from store.tracing import traces_of
 
 GRACE_SECONDS = 10
 """Seconds that requests under way have when the process ends."""
@@ -71,7 +72,7 @@ def serve() -> int:
     try:
         settings = ApiSettings()
         _require_safe(settings)
-        app = create_app(settings)
+        app = create_app(settings, traces_of(settings, "smoothcert-api"))
     except ValidationError as error:
         return _refuse(explain(error))
     except ValueError as error:

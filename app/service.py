@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
@@ -16,6 +16,9 @@ from app.requests.intake import Intake
 from app.settings import ApiSettings
 from app.webhooks.courier import Courier
 from store.presence import Offer
+
+if TYPE_CHECKING:
+    from store.traces import Traces
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Service:
     """Delivers webhooks; None if the settings allow none."""
 
     @classmethod
-    def of(cls, settings: ApiSettings) -> Service:
+    def of(cls, settings: ApiSettings, traces: Traces | None = None) -> Service:
         """The parts as the settings describe them; none of them connects to Redis yet."""
         keys = settings.keys
         queue = Queue(
@@ -49,7 +52,7 @@ class Service:
             queue=queue,
             request_metrics=RequestMetrics(),
             bodies=bodies,
-            intake=Intake(settings, keys, bodies, queue),
+            intake=Intake(settings, keys, bodies, queue, traces),
             authenticator=Authenticator(keys, queue, rate=settings.rate),
             planner=BoundedExecutor(),
             verifier=BoundedExecutor(),

@@ -1,4 +1,4 @@
-"""The settings that the API and the workers share: where Redis is."""
+"""The settings that the API and the workers share: where Redis is, and where traces go."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ class RedisSettings(BaseSettings):
     redis_url: Annotated[str, AfterValidator(_require_scheme), Field(repr=False)] = "redis://127.0.0.1:6379/0"
     redis_password_file: Annotated[Path, secret_file("password")] | None = None
     """A mounted secret; it takes the place of a password in the URL."""
+    otlp_endpoint: Annotated[str, Field(pattern=r"^(https?://[!-~]+)?$")] = ""
+    """The address of an OpenTelemetry collector, for traces over HTTP; none if empty."""
 
     @property
     def redis_address(self) -> str:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from smoothcert.errors import explain
 from store.logs import log_as_json
+from store.tracing import traces_of
 from workers.connection import RedisConnection
 from workers.errors import WorkerError
 from workers.holdings import Holdings
@@ -48,7 +49,11 @@ def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
     """Run a worker for one device in this process."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    CertificationWorker(RedisConnection(settings.redis_address), settings, Holdings.load(settings, device)).serve()
+    traces = traces_of(settings, "smoothcert-worker")
+    holdings = Holdings.load(settings, device)
+    CertificationWorker(RedisConnection(settings.redis_address), settings, holdings, traces).serve()
+    if traces is not None:
+        traces.close()
 
 
 class Fleet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
@@ -28,6 +29,9 @@ from store.presence import Offer
 from store.record import Record
 from store.transitions import LONGEST_WAIT
 
+if TYPE_CHECKING:
+    from store.traces import Traces
+
 CERTIFICATE_BYTES, CLASS_BYTES = 2000, 10
 """The bytes that a certificate is expected to take in Redis, and those that each class of the ensemble adds."""
 
@@ -45,8 +49,11 @@ def new_id() -> str:
 class Intake:
     """Takes requests in: reads them, checks them, and puts them into the queue."""
 
-    def __init__(self, settings: ApiSettings, keys: Keys, bodies: Bodies, queue: Queue) -> None:
+    def __init__(
+        self, settings: ApiSettings, keys: Keys, bodies: Bodies, queue: Queue, traces: Traces | None = None
+    ) -> None:
         self._settings, self._keys, self._bodies, self._queue = settings, keys, bodies, queue
+        self._traces = traces
         self._limits, self._receivers = settings.limits, settings.receivers
         self.seeding = Seeding.of(settings.seed_secret)
 
@@ -171,6 +178,7 @@ class Intake:
             expires_at=now + LONGEST_WAIT,
             deadline_at=now + deadline if deadline else 0.0,
             webhook=settled.request.webhook or "",
+            traceparent=self._traces.traceparent() if self._traces else "",
         )
 
 
