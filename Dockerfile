@@ -11,16 +11,16 @@ FROM base AS packages
 # An index that has CPU builds of torch makes the worker's image some gigabytes smaller; the versions stay the same.
 ARG PIP_EXTRA_INDEX_URL
 ENV PIP_CACHE_DIR=/var/cache/pip PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_QUIET=1
-COPY pyproject.toml constraints.txt ./
+COPY deploy/lock constraints.txt ./
 RUN --mount=type=cache,target=/var/cache/pip python -m venv /venv && python -m pip install pip
-RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
-    > requirements.txt
 
 FROM packages AS api-packages
-RUN --mount=type=cache,target=/var/cache/pip pip install --requirement requirements.txt --group api
+RUN --mount=type=cache,target=/var/cache/pip pip install --require-hashes --requirement api.txt
 
 FROM packages AS worker-packages
-RUN --mount=type=cache,target=/var/cache/pip pip install --requirement requirements.txt --group worker
+RUN --mount=type=cache,target=/var/cache/pip pip install --require-hashes --requirement worker.txt
+# No hash can be demanded of these, since which build it is, of which index, is the choice above.
+RUN --mount=type=cache,target=/var/cache/pip pip install torch torchvision
 
 # Readable by all whatever the umask of the clone was; compiled, since nothing can be compiled later.
 FROM base AS sources
@@ -34,8 +34,20 @@ RUN chmod -R u=rwX,go=rX . && python -m compileall -q .
 FROM base AS service
 ENV SMOOTHCERT_CACHE=/tmp/smoothcert
 USER 10001:10001
+# docker build --build-arg REVISION=$(git rev-parse HEAD) --build-arg CREATED=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+ARG VERSION=0.2.0
+ARG REVISION=unknown
+ARG CREATED=unknown
+LABEL org.opencontainers.image.vendor="smoothcert" \
+    org.opencontainers.image.licenses="MIT" \
+    org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm" \
+    org.opencontainers.image.version="$VERSION" \
+    org.opencontainers.image.revision="$REVISION" \
+    org.opencontainers.image.created="$CREATED"
 
 FROM service AS api
+LABEL org.opencontainers.image.title="smoothcert-api" \
+    org.opencontainers.image.description="The HTTP API of smoothcert: certified robustness by randomized smoothing"
 COPY --from=api-packages /venv /venv
 COPY --from=sources /srv/smoothcert smoothcert
 COPY --from=sources /srv/store store
@@ -48,6 +60,8 @@ HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --start-interval=1s \
 CMD ["python", "-m", "app"]
 
 FROM service AS worker
+LABEL org.opencontainers.image.title="smoothcert-worker" \
+    org.opencontainers.image.description="A worker of smoothcert, with torch and the shipped ensembles"
 COPY --from=worker-packages /venv /venv
 COPY --from=sources /srv/smoothcert smoothcert
 COPY --from=sources /srv/store store

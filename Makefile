@@ -3,13 +3,15 @@
 # make check   format, lint and types
 # make test    all of it: environment, then every test
 # make faults  every fault on purpose, and the table of what was lost; about fifteen minutes
+# make lock    the packages of the images with their hashes, in deploy/lock; minutes, and it needs a network
+# make sbom    what the images are made of, in the form of CycloneDX, in dist
 # make audit   known weaknesses of the pinned packages; asks the index of packages, so it needs a network
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup serve check test format faults audit clean
+.PHONY: setup serve check test format faults lock sbom audit clean
 
 setup: $(READY)
 
@@ -18,7 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo 'making $(VENV): torch and the other packages take some minutes'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable '.[cli,client,plot,torch]' --group api --group worker --group embedded --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable '.[cli,client,plot,torch]' --group api --group worker --group traces --group embedded --group dev
 	touch $(READY)
 
 serve: $(READY)
@@ -40,6 +42,27 @@ format: $(READY)
 faults: $(READY)
 	$(BIN)/python -m tests.faults
 
+lock:
+	$(PYTHON) -m venv .lock
+	.lock/bin/python -m pip install --quiet pip-tools==7.6.2
+	for image in api worker; do \
+	  $(PYTHON) deploy/lock/requirements.py $$image traces > .lock/$$image.in && \
+	  .lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --constraint constraints.txt --no-header --no-annotate --strip-extras \
+	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file deploy/lock/$$image.txt .lock/$$image.in || exit 1; \
+	done
+
+# torch and torchvision are not in the lock (deploy/lock/requirements.py says why), but in the images.
+sbom:
+	$(PYTHON) -m venv .lock
+	.lock/bin/python -m pip install --quiet cyclonedx-bom==7.5.0
+	mkdir -p dist
+	cp deploy/lock/api.txt deploy/lock/worker.txt .lock
+	grep -E '^(torch|torchvision)==' constraints.txt >> .lock/worker.txt
+	for image in api worker; do \
+	  .lock/bin/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
+	    --output-file dist/sbom-$$image.json .lock/$$image.txt || exit 1; \
+	done
+
 audit:
 	$(PYTHON) -m venv .audit
 	.audit/bin/python -m pip install --quiet pip-audit
@@ -47,4 +70,4 @@ audit:
 	  || { echo 'audit: a package has a known weakness, or (with "not found") the index could not be asked: see above'; exit 1; }
 
 clean:
-	rm -rf $(VENV) .audit dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .audit .lock dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,5 @@
-"""The command `python -m app`: it serves the API, makes an API key (`key NAME`) or prints the HTTP reference."""
+"""The command `python -m app`: it serves the API, makes an API key (`key NAME`), prints the secret that signs the
+webhooks of a key (`webhook NAME`), or prints the HTTP reference."""
 
 from __future__ import annotations
 
@@ -20,8 +21,10 @@ from app.http.authentication import Keys, KeysError
 from app.http.protocol import BoundedProtocol
 from app.main import create_app
 from app.settings import ApiSettings
+from app.webhooks.signature import owner_secret
 from smoothcert.errors import explain
 from store.inspection import UnusableServerError
+from store.tracing import traces_of
 
 GRACE_SECONDS = 10
 """Seconds that requests under way have when the process ends."""
@@ -71,7 +74,7 @@ def serve() -> int:
     try:
         settings = ApiSettings()
         _require_safe(settings)
-        app = create_app(settings)
+        app = create_app(settings, traces_of(settings, "smoothcert-api"))
     except ValidationError as error:
         return _refuse(explain(error, whole=""))
     except ValueError as error:
@@ -110,6 +113,18 @@ def make_key(name: str) -> int:
     return 0
 
 
+def show_webhook_secret(name: str) -> int:
+    """Print the secret that signs the webhooks of a key."""
+    try:
+        secret = ApiSettings().webhook_secret
+    except ValidationError as error:
+        return _refuse(explain(error))
+    if secret is None:
+        return _refuse("set SMOOTHCERT_WEBHOOK_SECRET_FILE to the secret of the service first")
+    print(owner_secret(secret, name))
+    return 0
+
+
 def _refuse(reason: str) -> int:
     print(f"smoothcert: {reason}", file=sys.stderr)
     return 1
@@ -122,10 +137,12 @@ def main(arguments: Sequence[str]) -> int:
             return serve()
         case ["key", name]:
             return make_key(name)
+        case ["webhook", name]:
+            return show_webhook_secret(name)
         case ["reference"]:
             print(markdown(openapi.document(create_app(ApiSettings()))))
             return 0
-    return _refuse("usage: python -m app [key NAME | reference]") + 1
+    return _refuse("usage: python -m app [key NAME | webhook NAME | reference]") + 1
 
 
 if __name__ == "__main__":

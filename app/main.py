@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 from starlette.middleware.cors import CORSMiddleware
 
 from app.docs import openapi
 from app.http import errors
-from app.http.middleware import ExchangeMiddleware
+from app.http.middleware import PROBES, ExchangeMiddleware
 from app.http.origin import OriginCheck
 from app.routes import certifications, ensembles, operation, pages, planning, procedures, verification
 from app.service import Service
 from app.settings import ApiSettings
+
+if TYPE_CHECKING:
+    from store.traces import Traces
 
 ROUTERS = (certifications, ensembles, procedures, planning, verification, operation, pages)
 EXPOSED = ("Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After", "X-Request-ID")
 """Response headers that a page of an allowed origin may read."""
 
 
-def create_app(settings: ApiSettings) -> FastAPI:
+def create_app(settings: ApiSettings, traces: Traces | None = None) -> FastAPI:
     """The application. It connects to Redis at the first request, so it also starts without Redis."""
-    service = Service.of(settings)
+    service = Service.of(settings, traces)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.queue.listening():
+        async with service.queue.listening(), service.courier.running() if service.courier else nullcontext():
             yield
         service.close()
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
 
     app = FastAPI(
         title=openapi.TITLE,
@@ -37,6 +45,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
         lifespan=lifespan,
         openapi_url=None,  # routes/pages.py serves our own document
         redirect_slashes=False,
+        telemetry=_telemetry(traces),
     )
     app.state.service, app.state.authenticator = service, service.authenticator
     errors.install(app)
@@ -54,3 +63,13 @@ def create_app(settings: ApiSettings) -> FastAPI:
         app.add_middleware(OriginCheck, names=settings.names, origins=settings.origins)
     app.add_middleware(ExchangeMiddleware, metrics=service.request_metrics)  # the last one added is the outermost
     return app
+
+
+def _telemetry(traces: Traces | None) -> TelemetryConfig:
+    """FastAPI makes the spans of requests; it must not look for exporters or metrics of its own."""
+    config: TelemetryConfig = {"auto_configure": False, "metrics": False, "logs": False, "operation_spans": False}
+    config["tracing"] = traces is not None
+    if traces is not None:
+        config["tracer_provider"] = traces.provider
+        config["exclude"] = lambda scope: scope["path"] in PROBES
+    return config

@@ -27,6 +27,7 @@ _COUNTERS = {
     "certificates": ("decision", "Certificates."),
     "samples": ("", "Noise samples of finished certificates."),
     "evaluations": ("", "Forward passes of members for finished certificates."),
+    "webhooks": ("outcome", "Attempts to deliver a webhook."),
 }
 _HISTOGRAMS = {
     "duration": "Seconds from the request to the end of a certification.",
@@ -93,6 +94,7 @@ def _histograms(counters: Mapping[str, float]) -> Iterator[Metric]:
 def _gauges(statistics: Statistics) -> Iterator[Metric]:
     workers, now = statistics.roster.workers, time.time()
     yield _gauge("queue_depth", "Certifications that wait in the queue.", statistics.waiting, "pool")
+    yield _gauge("webhooks_waiting", "Webhooks that are not delivered yet.", {"": float(statistics.deliveries)})
     for name, description, values in (
         (
             "worker_heartbeat_age_seconds",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
@@ -14,7 +14,11 @@ from app.metrics import RequestMetrics
 from app.redis.queue import Queue
 from app.requests.intake import Intake
 from app.settings import ApiSettings
+from app.webhooks.courier import Courier
 from store.presence import Offer
+
+if TYPE_CHECKING:
+    from store.traces import Traces
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,11 @@ class Service:
     authenticator: Authenticator
     planner: BoundedExecutor
     verifier: BoundedExecutor
+    courier: Courier | None
+    """Delivers webhooks; None if the settings allow none."""
 
     @classmethod
-    def of(cls, settings: ApiSettings) -> Service:
+    def of(cls, settings: ApiSettings, traces: Traces | None = None) -> Service:
         """The parts as the settings describe them; none of them connects to Redis yet."""
         keys = settings.keys
         queue = Queue(
@@ -47,10 +53,11 @@ class Service:
             queue=queue,
             request_metrics=RequestMetrics(),
             bodies=bodies,
-            intake=Intake(settings, keys, bodies, queue),
+            intake=Intake(settings, keys, bodies, queue, traces),
             authenticator=Authenticator(keys, queue, rate=settings.rate),
             planner=BoundedExecutor(),
             verifier=BoundedExecutor(),
+            courier=_courier(settings, queue),
         )
 
     async def offer(self, name: str | None) -> Offer:
@@ -62,6 +69,13 @@ class Service:
         self.planner.close()
         self.verifier.close()
         self.bodies.close()
+
+
+def _courier(settings: ApiSettings, queue: Queue) -> Courier | None:
+    secret = settings.webhook_secret
+    if secret is None or not settings.receivers:
+        return None
+    return Courier(queue, settings.receivers, secret, settings.webhook_pauses)
 
 
 async def _service(request: Request) -> Service:

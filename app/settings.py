@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from app.http.authentication import Keys
+from app.webhooks.receivers import Receivers
 from store.settings import RedisSettings, listed, secret_file
 from store.transitions import UNLIMITED, Limits
 
@@ -16,6 +17,24 @@ MEGABYTE = 1_000_000
 
 Count = Annotated[int, Field(ge=1)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
+
+MOST_PAUSES_S = 5 * 86_400
+"""The longest that a webhook may be tried, in seconds: it is forgotten after a week (`store.deliveries`)."""
+
+
+def pauses(text: str) -> list[float]:
+    """Numbers of seconds that are separated by commas."""
+    return [float(each) for each in listed(text)]
+
+
+def _require_pauses(text: str) -> str:
+    try:
+        found = pauses(text)
+    except ValueError as error:
+        raise ValueError(f"must be numbers of seconds, separated by commas: {error}") from error
+    if not all(each > 0 for each in found) or sum(found) > MOST_PAUSES_S:
+        raise ValueError(f"must be positive numbers of seconds, together at most {MOST_PAUSES_S:,}; got {text!r}")
+    return text
 
 
 class ApiSettings(RedisSettings):
@@ -77,6 +96,35 @@ class ApiSettings(RedisSettings):
     """The replicas of Redis that must have a certification before it counts as accepted (WAIT)."""
     result_ttl: Count = 86_400
     """Seconds for which a certification that was canceled before it began is kept; workers have their own setting."""
+
+    webhook_hosts: str = ""
+    """Hosts to which webhooks may be sent, by https, or origins such as http://host:8080; none if empty."""
+    webhook_networks: str = ""
+    """Networks such as 10.1.0.0/16 of addresses that are not public, to which webhooks may be sent all the same."""
+    webhook_secret_file: Annotated[Path, secret_file("secret")] | None = None
+    """A mounted file with the secret from which the secret of each key is made that signs its webhooks."""
+    webhook_retry_s: Annotated[str, AfterValidator(_require_pauses)] = "5,300,1800,7200,18000,36000,50400"
+    """Seconds between two attempts to deliver a webhook, separated by commas; after the last it is given up."""
+
+    @model_validator(mode="after")
+    def _require_webhooks(self) -> Self:
+        if self.receivers and self.webhook_secret_file is None:
+            raise ValueError("webhook_hosts needs webhook_secret_file: webhooks are signed")
+        return self
+
+    @property
+    def receivers(self) -> Receivers:
+        """The receivers of webhooks."""
+        return Receivers.read(listed(self.webhook_hosts), listed(self.webhook_networks))
+
+    @property
+    def webhook_secret(self) -> bytes | None:
+        """The content of the file, without white space at its ends."""
+        return None if self.webhook_secret_file is None else self.webhook_secret_file.read_bytes().strip()
+
+    @property
+    def webhook_pauses(self) -> list[float]:
+        return pauses(self.webhook_retry_s)
 
     @property
     def seed_secret(self) -> bytes | None:

@@ -86,6 +86,9 @@ class CertificationRequest(BaseModel):
     """A request with `high` is taken before all others that wait; where there are keys, a key needs the right to it."""
     deadline_s: Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
     """The certification fails if it has not ended after so many seconds; the service has a default, usually a day."""
+    webhook: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]{1,500}$")] | None = None
+    """An address that is sent a signed message (Standard Webhooks) once the certification has ended, at least once. The
+    service must allow the host; most services allow none."""
 
     @model_validator(mode="after")
     def _settle_sigma(self) -> Self:

@@ -29,6 +29,8 @@ FAILURES = "smoothcert:failures"
 
 CONFIRMED = "smoothcert:confirmed"
 """A text that is written after what replicas must confirm."""
+DELIVERIES = "smoothcert:deliveries"
+"""A sorted set of certifications whose end is to be told to a webhook, scored by when to try next."""
 
 
 def changed(certification: str) -> str:
@@ -114,3 +116,8 @@ def finished(pool: str) -> str:
 def executions(queue: str) -> str:
     """A sorted set of `certification:execution`, scored by when its heartbeat expires: what the janitor judges by."""
     return f"smoothcert:executions:{queue}"
+
+
+def delivery(certification: str) -> str:
+    """A hash of what a webhook is to be told about the end of a certification."""
+    return f"smoothcert:delivery:{certification}"

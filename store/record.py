@@ -41,6 +41,10 @@ class Record:
     """The most samples that it may draw."""
     idempotency: str = ""
     """The key in Redis of its Idempotency-Key, which expires with it."""
+    webhook: str = ""
+    """The address that is told about its end."""
+    traceparent: str = ""
+    """The W3C trace context of the request, where traces are on."""
     started_at: float = 0.0
     finished_at: float = 0.0
     deadline_at: float = 0.0

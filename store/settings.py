@@ -1,4 +1,4 @@
-"""The settings that the API and the workers share: where Redis is, and what is demanded of it."""
+"""The settings that the API and the workers share: where Redis is, what is demanded of it, and where traces go."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ class RedisSettings(BaseSettings):
     """The key of that certificate."""
     strict: bool = False
     """Refuse to start with a Redis that may lose what it has acknowledged, instead of warning."""
+    otlp_endpoint: Annotated[str, Field(pattern=r"^(https?://[!-~]+)?$")] = ""
+    """The address of an OpenTelemetry collector, for traces over HTTP; none if empty."""
 
     @model_validator(mode="after")
     def _require_address(self) -> Self:

@@ -22,7 +22,7 @@ from itertools import chain
 
 from smoothcert.certification import Status
 from smoothcert.problem import Failure
-from store import bookkeeping, keys, waiting
+from store import bookkeeping, deliveries, keys, waiting
 from store.commands import Argument, Call, Command, guarded, packed
 from store.record import Record
 from store.scripts import ACCEPT, RECOUNT, REPLAY
@@ -370,6 +370,8 @@ def _ended(
     ]
     if record.idempotency:
         commands.append(("EXPIRE", record.idempotency, 2 * ttl))
+    if record.webhook:
+        commands += deliveries.enqueue(record, status, now=now, error=error)
     return commands
 
 

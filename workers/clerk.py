@@ -134,6 +134,7 @@ class Clerk:
                 logger.info("%s, %d certificates", work.status, len(work.finished), extra=extra)
             else:  # another process has ended it, or the call was sent a second time
                 logger.warning("was %s already, the result is dropped", status or "deleted", extra=extra)
+            work.end_trace(work.status if written else "lost")
         self._drop(works)
 
     def _report(self) -> None:
@@ -187,6 +188,7 @@ class Clerk:
         """Drop a certification that is no longer ours: we were thought dead, or another process has ended it."""
         logger.warning("is %s elsewhere, dropped", status or "deleted", extra={"certification_id": work.record.id})
         self._drop([work])
+        work.end_trace("lost")
         work.cancel()
 
     def _drop(self, works: Iterable[Work]) -> None:
@@ -211,6 +213,7 @@ class Clerk:
         self._drop(works)
         for work in works:
             logger.info("handed back", extra={"certification_id": work.record.id})
+            work.end_trace("handed-back")
             work.cancel()
 
     def _certificates_of(self, work: Work) -> Call:

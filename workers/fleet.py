@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from smoothcert.errors import explain
 from store.logs import log_as_json
+from store.tracing import traces_of
 from workers.connection import RedisConnection, until_answered
 from workers.errors import WorkerError
 from workers.holdings import Holdings
@@ -50,9 +51,12 @@ def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
     """Run a worker for one device in this process."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    traces = traces_of(settings, "smoothcert-worker")
     holdings, redis = Holdings.load(settings, device), RedisConnection(settings.redis)
     redis.require_usable(strict=settings.strict)
-    until_answered(lambda: CertificationWorker(redis, settings, holdings)).serve()
+    until_answered(lambda: CertificationWorker(redis, settings, holdings, traces)).serve()
+    if traces is not None:
+        traces.close()
 
 
 class Fleet:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smoothcert.certificate import Certificate
 from smoothcert.certification import Progress, Status
@@ -18,6 +18,9 @@ from smoothcert.problem import Failure
 from store.record import Record
 from store.statistics import bucket
 from workers.progress import image_progress
+
+if TYPE_CHECKING:
+    from store.traces import Stretch
 
 SHOWN = 32
 """The most images under way whose progress is reported: more would fill the record and no screen."""
@@ -69,6 +72,8 @@ class Work:
     """The samples of each image at its last checkpoint."""
     samples_saved: int = 0
     saved_at: float = field(default_factory=time.monotonic)
+    stretch: Stretch | None = None
+    """Its span, where traces are on."""
 
     @property
     def suspect(self) -> bool:
@@ -168,6 +173,11 @@ class Work:
             evaluations=self.evaluations,
             images=tuple(image_progress(each) for each in list(self.live.values())[:SHOWN]),
         )
+
+    def end_trace(self, outcome: str) -> None:
+        """End its span, where traces are on."""
+        if self.stretch is not None:
+            self.stretch.end(outcome, samples=self.samples, evaluations=self.evaluations)
 
     def tally(self, now: float) -> dict[str, float]:
         """What its end adds to the statistics."""

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
@@ -42,6 +42,9 @@ from workers.janitor import Janitor
 from workers.jobs import Stored, certify
 from workers.settings import WorkerSettings
 from workers.work import Work
+
+if TYPE_CHECKING:
+    from store.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +66,10 @@ CRASHED = 70
 class CertificationWorker(SimpleWorker):
     """A worker that registers, beats and takes commands like one of RQ's, and executes jobs in its own way."""
 
-    def __init__(self, redis: RedisConnection, settings: WorkerSettings, holdings: Holdings) -> None:
-        self.redis, self.settings, self.holdings = redis, settings, holdings
+    def __init__(
+        self, redis: RedisConnection, settings: WorkerSettings, holdings: Holdings, traces: Traces | None = None
+    ) -> None:
+        self.redis, self.settings, self.holdings, self.traces = redis, settings, holdings, traces
         self.queue, self.quarantine = (
             bookkeeping.queue_name(settings.pool),
             bookkeeping.quarantine_name(settings.pool),
@@ -185,6 +190,8 @@ class CertificationWorker(SimpleWorker):
     def _keep_alive(self, record: Record, execution: str, now: float) -> Work:
         """Give a certification a heartbeat; this comes before anything that takes time."""
         work = Work(replace(record, started_at=record.started_at or now, worker=self.name), execution)
+        if self.traces is not None:
+            work.stretch = self.traces.begin(work.record, now=now)
         self.clerk.take(work)
         return work
 

@@ -116,6 +116,8 @@ class Statistics:
     counters: Mapping[str, float]
     waiting: Mapping[str, int]
     roster: Roster
+    deliveries: int = 0
+    """The number of webhooks that have not been delivered."""
 
 
 class Queue:
@@ -421,14 +423,21 @@ class Queue:
         with _answering():
             async with self._redis.pipeline(transaction=False) as pipeline:
                 pipeline.hgetall(keys.STATISTICS)
+                pipeline.zcard(keys.DELIVERIES)
                 for pool in pools:
                     pipeline.llen(bookkeeping.waiting_key(bookkeeping.queue_name(pool)))
                     pipeline.llen(bookkeeping.waiting_key(bookkeeping.quarantine_name(pool)))
-                counters, *lengths = await pipeline.execute()
+                counters, undelivered, *lengths = await pipeline.execute()
         waiting = dict(zip(pools, map(sum, zip(lengths[::2], lengths[1::2], strict=True)), strict=True))
-        return Statistics({name.decode(): float(value) for name, value in counters.items()}, waiting, roster)
+        counted = {name.decode(): float(value) for name, value in counters.items()}
+        return Statistics(counted, waiting, roster, undelivered)
 
     # --- Redis
+
+    async def ask(self, call: Call) -> Any:
+        """The answer of a script."""
+        with _answering():
+            return await self._redis.eval(*call.arguments)
 
     async def _eval(self, call: Call) -> tuple[Any, str]:
         with _answering():

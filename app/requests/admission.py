@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.http.authentication import Keys
 from app.http.errors import ProblemError, invalid
+from app.webhooks.receivers import ReceiverError, Receivers
 from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
 from smoothcert.figures import radius_text
 from smoothcert.noise import Noise, resolve
@@ -70,6 +71,15 @@ def require_right(high: bool, keys: Keys, owner: str) -> None:
     """Refuse priority to a key that does not have the right to it."""
     if high and not keys.may_hurry(owner):
         raise ProblemError("not_permitted", f"priority: must be 'normal', since {owner} has no right to 'high'")
+
+
+def require_receiver(webhook: str | None, receivers: Receivers) -> None:
+    """Refuse a webhook to an address that the operator does not allow."""
+    if webhook is not None:
+        try:
+            receivers.require(webhook)
+        except ReceiverError as error:
+            raise invalid("webhook", str(error)) from None
 
 
 def _require_images(noise: Noise, card: EnsembleCard) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
@@ -28,6 +29,9 @@ from store.presence import Offer
 from store.record import Record
 from store.transitions import LONGEST_WAIT
 
+if TYPE_CHECKING:
+    from store.traces import Traces
+
 CERTIFICATE_BYTES, CLASS_BYTES = 2000, 10
 """The bytes that a certificate is expected to take in Redis, and those that each class of the ensemble adds."""
 
@@ -45,9 +49,12 @@ def new_id() -> str:
 class Intake:
     """Takes requests in: reads them, checks them, and puts them into the queue."""
 
-    def __init__(self, settings: ApiSettings, keys: Keys, bodies: Bodies, queue: Queue) -> None:
+    def __init__(
+        self, settings: ApiSettings, keys: Keys, bodies: Bodies, queue: Queue, traces: Traces | None = None
+    ) -> None:
         self._settings, self._keys, self._bodies, self._queue = settings, keys, bodies, queue
-        self._limits = settings.limits
+        self._traces = traces
+        self._limits, self._receivers = settings.limits, settings.receivers
         self.seeding = Seeding.of(settings.seed_secret)
 
     async def take(
@@ -62,6 +69,7 @@ class Intake:
             posted = await submission.read(request, self._settings, share)
             high = posted.request.priority == "high"
             admission.require_right(high, self._keys, owner)
+            admission.require_receiver(posted.request.webhook, self._receivers)
             offer = await self._queue.offer(posted.request.ensemble)
             settled = self._settle(posted, offer.card)
             images = await self._decode(posted, settled, offer.card, share)
@@ -169,6 +177,8 @@ class Intake:
             created_at=now,
             expires_at=now + LONGEST_WAIT,
             deadline_at=now + deadline if deadline else 0.0,
+            webhook=settled.request.webhook or "",
+            traceparent=self._traces.traceparent() if self._traces else "",
         )
 
 

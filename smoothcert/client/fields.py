@@ -38,6 +38,7 @@ class RequestFields(TypedDict, total=False):
     nonce: str | None
     priority: Literal["normal", "high"]
     deadline_s: float | None
+    webhook: str | None
 
 
 def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> Request:

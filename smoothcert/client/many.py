@@ -46,7 +46,7 @@ JOB_BYTES = 8_000_000
 JOBS = 4
 """The jobs under way at a time: enough that a worker never waits for the client."""
 REPEAT = "remove that file to ask about those images anew, which gives each of them a second chance at a certificate"
-HANDLING = {"metadata", "priority", "deadline_s"}
+HANDLING = {"metadata", "priority", "deadline_s", "webhook"}
 """The fields that may change when a run goes on: no claim depends on them."""
 
 

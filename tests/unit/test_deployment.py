@@ -17,6 +17,7 @@ import yaml
 from app.__main__ import GRACE_SECONDS
 from app.http.authentication import Keys, digest
 from app.settings import ApiSettings
+from smoothcert import __version__
 from store import bookkeeping
 from workers.settings import WorkerSettings
 from workers.worker import FAREWELL_S
@@ -73,14 +74,33 @@ def test_an_image_runs_without_a_shell_as_somebody_else_than_root_and_tells_its_
 def test_the_image_of_the_api_takes_nothing_from_the_workers() -> None:
     copied = " ".join(rest for instruction, rest in lineage("api") if instruction == "COPY")
     assert "worker" not in copied
-    assert "--group api" in str(stages()["api-packages"])
+    assert "--requirement api.txt" in str(stages()["api-packages"])
 
 
 def test_packages_are_installed_before_the_sources_are_looked_at_and_as_the_constraints_say() -> None:
     for target in ("api", "worker"):
         steps = lineage(f"{target}-packages")
-        assert [rest for instruction, rest in steps if instruction == "COPY"] == ["pyproject.toml constraints.txt ./"]
+        assert [rest for instruction, rest in steps if instruction == "COPY"] == ["deploy/lock constraints.txt ./"]
         assert any("PIP_CONSTRAINT=constraints.txt" in rest for _, rest in steps)
+
+
+def test_only_builds_that_one_chooses_are_installed_without_their_hashes() -> None:
+    for target, chosen in (("api", ""), ("worker", "torch torchvision")):
+        runs = [rest for instruction, rest in stages()[f"{target}-packages"] if instruction == "RUN"]
+        installs = [rest.partition("pip install ")[2] for rest in runs]
+        assert installs == list(filter(None, [f"--require-hashes --requirement {target}.txt", chosen]))
+
+
+@pytest.mark.parametrize("target", ["api", "worker"])
+def test_an_image_says_what_it_is(target: str) -> None:
+    text = " ".join(rest for instruction, rest in lineage(target) if instruction == "LABEL")
+    labels = dict(re.findall(r'org\.opencontainers\.image\.([a-z.]+)="([^"]*)"', text))
+    assert labels["title"] == f"smoothcert-{target}"
+    assert set(labels) >= {"description", "licenses", "version", "revision", "created", "base.name"}
+    assert labels["base.name"].endswith(stages()["base"][0][1].split()[0])
+    arguments = dict(rest.split("=") for instruction, rest in stages()["service"] if instruction == "ARG")
+    assert labels["version"] == "$VERSION"
+    assert arguments["VERSION"] == __version__
 
 
 def test_building_needs_no_other_image_than_that_of_python() -> None:

@@ -1,0 +1,1 @@
+"""Signed messages to the receivers that requests name."""
