@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -12,16 +12,18 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from smoothcert import notebook
 from smoothcert.canonical import digest
+from smoothcert.counts import SampleCounts, named_places
 from smoothcert.errors import MOST, CertificateError, explain, shown
 from smoothcert.frozen import Frozen
 from smoothcert.noise import AnyNoise
 from smoothcert.procedures import AnyProcedure
-from smoothcert.procedures.parameters import WholeNumber
+from smoothcert.procedures.parameters import Parameters, WholeNumber
 from smoothcert.question import ALPHA, FamilyWise, Question
 from smoothcert.verdict import StageOutcome, StopReason, Verdict, floor_radius
 
 FORMATS = ("smoothcert/certificate/1", "smoothcert/certificate/2")
-"""The formats that can be read; new certificates have the last. In the first, noise follows from the seed alone."""
+"""The formats that can be read; new certificates have the last. In the first, noise follows from the seed alone, and
+counts have an entry for every class."""
 BOUND = "question/"
 """The beginning of a scheme whose noise is bound to the question, so that another question has other noise."""
 
@@ -37,8 +39,9 @@ Real = Annotated[float, Field(allow_inf_nan=False)]
 class StageRecord(Frozen):
     """One look at the counts and its outcome: a `Stage` of the verdict."""
 
-    counts: tuple[Count, ...]
-    """The class counts of the samples drawn for this stage; the last entry counts samples without a class."""
+    counts: SampleCounts
+    """The samples drawn for this stage by class; `other` counts those of all classes that are not named, and of none.
+    Certificates of format 1 have a list of all classes, with a last entry for no class."""
     n: Count
     """The samples that the decision rests on: more than were drawn if the procedure keeps earlier ones."""
     count: Count
@@ -155,8 +158,8 @@ class Certificate(Frozen):
     evaluations: Count | None = None
     """The number of forward passes of members: K for a sample with consensus, k for one without."""
     stop_reason: StopReason
-    selection: tuple[Count, ...]
-    """The class counts of the samples that chose the class; the last entry counts samples without a class."""
+    selection: SampleCounts
+    """The samples that chose the class, by class, in the form of the counts of a stage; empty where there were none."""
     stages: tuple[StageRecord, ...]
     provenance: Provenance | None = None
     digest: str = ""
@@ -167,7 +170,8 @@ class Certificate(Frozen):
     @classmethod
     def of(cls, verdict: Verdict, **fields: Any) -> Certificate:
         """The certificate of a verdict, with the fields that the verdict does not determine."""
-        unsigned = cls(**derived(verdict), **fields)
+        written = fields.get("format", FORMATS[-1])
+        unsigned = cls(**derived(verdict, fields["procedure"], written), **fields)
         return unsigned.model_copy(update={"digest": unsigned.expected_digest()})
 
     @property
@@ -176,6 +180,14 @@ class Certificate(Frozen):
         return Question(
             self.noise, self.procedure, self.target_radius, self.alpha or ALPHA, self.beta, self.family_wise
         )
+
+    @property
+    def counts(self) -> SampleCounts:
+        """All samples by class, those of the selection included.
+
+        In an ensemble of more than ten classes, rare ones may be counted under `other`.
+        """
+        return sum((stage.counts for stage in self.stages), start=self.selection)
 
     def expected_digest(self) -> str:
         """The digest of the fields as they are now."""
@@ -234,15 +246,29 @@ def _differences(written: Any, read: Any, place: str = "") -> Iterator[str]:
         yield place
 
 
-def derived(verdict: Verdict) -> dict[str, Any]:
-    """The fields of a certificate that follow from its verdict."""
+def derived(
+    verdict: Verdict, procedure: Parameters, written: str, labels: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """The fields of a certificate of this format that follow from its verdict.
+
+    `labels` are the classes that the entries of the verdict's counts stand for, where that is not all of them.
+    """
+    top, draws = verdict.top_class, (verdict.selection, *(stage.counts for stage in verdict.stages))
+    if written == FORMATS[0]:
+        counts = [SampleCounts.listing(each) for each in draws]
+    else:
+        named = None if procedure.rivals else named_places(draws[0], draws[1:])
+        counts = [SampleCounts.of(each, named=named, labels=labels) for each in draws]
     return {
-        "decision": "abstain" if verdict.top_class is None else "certified",
-        "class_index": verdict.top_class,
+        "decision": "abstain" if top is None else "certified",
+        "class_index": labels[top] if labels and top is not None else top,
         "radius": floor_radius(verdict.radius),
         "p_lower": verdict.p_lower,
         "samples": verdict.samples,
         "stop_reason": verdict.stop_reason,
-        "selection": verdict.selection,
-        "stages": tuple(StageRecord(**vars(stage)) for stage in verdict.stages),
+        "selection": counts[0],
+        "stages": tuple(
+            StageRecord(**{**vars(stage), "counts": stated})
+            for stage, stated in zip(verdict.stages, counts[1:], strict=True)
+        ),
     }

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-
 from smoothcert.certificate import (
     BOUND,
     FORMATS,
@@ -23,6 +21,7 @@ from smoothcert.certificate import (
     StageRecord,
     derived,
 )
+from smoothcert.counts import SampleCounts
 from smoothcert.errors import CountsError, DomainError
 from smoothcert.verdict import Verdict, floor_radius
 
@@ -78,15 +77,20 @@ def _mismatches(certificate: Certificate) -> Iterator[Mismatch]:
         message = f"is {certificate.target_radius!r}, a {certificate.procedure.name} procedure has none"
         yield Mismatch("target_radius", message)
     yield from _provenance_mismatches(certificate)
+    if misplaced := [*_misplaced(certificate)]:
+        yield from misplaced
+        return
+    labels = _labels(certificate)
     try:
-        verdict = _replay(certificate)
+        verdict = _replay(certificate, labels)
     except _ContradictionError as found:
         yield found.mismatch
         return
     except DomainError as error:
         yield Mismatch("procedure", str(error))
         return
-    for name, value in derived(verdict).items():
+    counted = None if certificate.format == FORMATS[0] else labels
+    for name, value in derived(verdict, certificate.procedure, certificate.format, counted).items():
         if name == "stages":
             yield from _compare_stages(certificate.stages, value)
         elif name == "radius" and not _floors_to(certificate.radius, verdict.radius):
@@ -161,16 +165,46 @@ class _ContradictionError(Exception):
         self.mismatch = Mismatch(field, message)
 
 
-def _replay(certificate: Certificate) -> Verdict:
-    """Run the procedure on the recorded counts."""
+def _recorded(certificate: Certificate) -> list[tuple[str, SampleCounts]]:
+    stages = [(f"stages[{i}].counts", stage.counts) for i, stage in enumerate(certificate.stages)]
+    return [("selection", certificate.selection), *stages]
+
+
+def _misplaced(certificate: Certificate) -> Iterator[Mismatch]:
+    """Counts in the form of another format, or of another number of classes than the first."""
+    listed, recorded = certificate.format == FORMATS[0], _recorded(certificate)
+    for field, counts in recorded:
+        if listed != (counts.classes is not None):
+            yield Mismatch(field, f"must be {'a list' if listed else 'an object'} in {certificate.format}")
+    drawn = recorded if certificate.procedure.n0 else recorded[1:]
+    if not certificate.procedure.n0 and certificate.selection.classes:
+        yield Mismatch("selection", "must be empty, the procedure chooses the class without samples of its own")
+    for field, counts in drawn[1:]:
+        if counts.classes != drawn[0][1].classes:
+            yield Mismatch(field, f"counts {counts.classes} classes, {drawn[0][0]} counts {drawn[0][1].classes}")
+
+
+def _labels(certificate: Certificate) -> list[int]:
+    """The classes that the procedure is told of, in increasing order.
+
+    All others have no samples of their own, and a procedure cannot tell how many there are. The first class is always
+    among them: of equals the lowest wins, so `exact` asks whether a class comes before the one that leads.
+    """
+    counts = [each for _, each in _recorded(certificate)]
+    if certificate.format == FORMATS[0]:
+        return [*range(max(each.classes or 0 for each in counts))]
+    return sorted({0}.union(*counts))
+
+
+def _replay(certificate: Certificate, labels: list[int]) -> Verdict:
+    """Run the procedure on the recorded counts of these classes."""
     procedure = certificate.question.start()
     first = 0 if certificate.procedure.n0 else 1  # a procedure may choose the class without samples of its own
-    recorded = [("selection", certificate.selection)]
-    recorded += [(f"stages[{i}].counts", stage.counts) for i, stage in enumerate(certificate.stages)]
+    recorded = _recorded(certificate)
     wanted = next(procedure)
     for i, (field, counts) in enumerate(recorded[first:], first):
         try:
-            wanted = procedure.send(np.array(counts, dtype=np.int64))
+            wanted = procedure.send(counts.array(labels))
         except CountsError as error:
             raise _ContradictionError(field, str(error)) from error
         except StopIteration as end:

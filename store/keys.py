@@ -59,8 +59,13 @@ def arrivals(certification: str) -> str:
 
 
 def checkpoints(certification: str) -> str:
-    """A hash of the checkpoints of the images under way, as JSON, by their place."""
+    """A hash of the checkpoints of the images under way without their draws, as JSON, by their place."""
     return f"smoothcert:checkpoints:{certification}"
+
+
+def draws(certification: str) -> str:
+    """A hash of the complete draws of the images under way, as JSON, by `place/number`."""
+    return f"smoothcert:draws:{certification}"
 
 
 def owned(owner: str) -> str:

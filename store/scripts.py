@@ -31,7 +31,7 @@ end
 _RUN = (
     _LISTS
     + """
--- Commands of our own, beside those of the server; `store.waiting` makes them.
+-- Commands of our own, beside those of the server; `store.waiting` and `store.transitions` make them.
 local own = {}
 own['smoothcert.enter'] = function(lane, turns, owner, id, score, list)
   if redis.call('ZADD', lane, 'NX', score, id) == 0 then return end
@@ -44,6 +44,13 @@ end
 own['smoothcert.leave'] = function(lane, id, list)
   redis.call('ZREM', lane, id)
   hide(list, id)
+end
+-- Forget the draws of images. They are numbered without a gap.
+own['smoothcert.undraw'] = function(draws, ...)
+  for _, place in ipairs({...}) do
+    local number = 0
+    while redis.call('HDEL', draws, place .. '/' .. number) == 1 do number = number + 1 end
+  end
 end
 -- Run the commands that `packed` put into ARGV from the place `at` on.
 local function run(at)

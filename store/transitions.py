@@ -19,10 +19,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
+from typing import TypeVar
 
 from smoothcert.certification import Status
 from smoothcert.problem import Failure
 from store import bookkeeping, deliveries, keys, waiting
+from store.checkpoints import SavedCheckpoint, draw_field
 from store.commands import Argument, Call, Command, guarded, packed
 from store.record import Record
 from store.scripts import ACCEPT, RECOUNT, REPLAY
@@ -61,6 +63,9 @@ class Limits:
     """The most bytes that all certifications that wait or are under way may hold."""
     owner_bytes: int = UNLIMITED
     """The most bytes that those of one owner may hold."""
+
+
+_Text = TypeVar("_Text", str, SavedCheckpoint)
 
 
 def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[str, str] | None, high: bool) -> Call:
@@ -157,7 +162,7 @@ def save(
     *,
     progress: str | None = None,
     samples: int | None = None,
-    checkpoints: Mapping[int, str] | None = None,
+    checkpoints: Mapping[int, SavedCheckpoint] | None = None,
     certificates: Mapping[int, str] | None = None,
     done: int = 0,
 ) -> Call:
@@ -226,7 +231,7 @@ def _give_up(record: Record, execution: str, failure: Failure) -> Call:
     return _held(record, execution, commands)
 
 
-def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapping[int, str]) -> Call:
+def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapping[int, SavedCheckpoint]) -> Call:
     """A worker that shuts down gives a certification back; another worker goes on from the checkpoints."""
     if too_large := _too_large({}, checkpoints):
         return _give_up(record, execution, too_large)
@@ -312,7 +317,7 @@ def delete(record: Record) -> Call:
 
     Its Idempotency-Key stays until it would have expired, so that a repeated request does not draw anew.
     """
-    removed = (keys.record, keys.images, keys.certificates, keys.arrivals, keys.checkpoints)
+    removed = (keys.record, keys.images, keys.certificates, keys.arrivals, keys.checkpoints, keys.draws)
     commands: list[Command] = [
         ("UNLINK", *(key(record.id) for key in removed)),
         ("ZREM", keys.owned(record.owner), record.id),
@@ -377,10 +382,10 @@ def _ended(
 
 def _freed(certification: str) -> list[Command]:
     """What nobody needs any more once a certification has ended."""
-    return [("UNLINK", keys.images(certification), keys.checkpoints(certification))]
+    return [("UNLINK", keys.images(certification), keys.checkpoints(certification), keys.draws(certification))]
 
 
-def _too_large(certificates: Mapping[int, str], checkpoints: Mapping[int, str]) -> Failure | None:
+def _too_large(certificates: Mapping[int, str], checkpoints: Mapping[int, SavedCheckpoint]) -> Failure | None:
     """The failure of a certification of which one text is larger than the server takes."""
     for name, texts in (("certificate", certificates), ("checkpoint", checkpoints)):
         for index, text in texts.items():
@@ -393,7 +398,7 @@ def _too_large(certificates: Mapping[int, str], checkpoints: Mapping[int, str]) 
 def _pieces(
     record: Record,
     execution: str,
-    checkpoints: Mapping[int, str],
+    checkpoints: Mapping[int, SavedCheckpoint],
     certificates: Mapping[int, str],
     *,
     done: int,
@@ -409,8 +414,9 @@ def _pieces(
     return first, saved[-1] if saved else []
 
 
-def _split(texts: Mapping[int, str]) -> Iterator[dict[int, str]]:
-    piece: dict[int, str] = {}
+def _split(texts: Mapping[int, _Text]) -> Iterator[dict[int, _Text]]:
+    """Pieces of some images each. What belongs to one image stays together, so that all of it is saved or nothing."""
+    piece: dict[int, _Text] = {}
     size = 0
     for index, text in texts.items():
         if piece and (size + len(text) > PIECE_BYTES or len(piece) == PIECE_ENTRIES):
@@ -422,10 +428,14 @@ def _split(texts: Mapping[int, str]) -> Iterator[dict[int, str]]:
         yield piece
 
 
-def _checkpoints(certification: str, checkpoints: Mapping[int, str]) -> list[Command]:
+def _checkpoints(certification: str, checkpoints: Mapping[int, SavedCheckpoint]) -> list[Command]:
+    drawn = [(draw_field(place, n), text) for place, each in checkpoints.items() for n, text in each.draws.items()]
+    pieces = [drawn[at : at + PIECE_ENTRIES] for at in range(0, len(drawn), PIECE_ENTRIES)]
     return [
-        ("HSET", keys.checkpoints(certification), *_pairs(checkpoints)),
+        ("HSET", keys.checkpoints(certification), *_pairs({place: each.rest for place, each in checkpoints.items()})),
         ("EXPIRE", keys.checkpoints(certification), LONGEST_WAIT),
+        *(("HSET", keys.draws(certification), *chain.from_iterable(piece)) for piece in pieces),
+        ("EXPIRE", keys.draws(certification), LONGEST_WAIT),
     ]
 
 
@@ -437,6 +447,7 @@ def _certificates(certification: str, certificates: Mapping[int, str], *, done: 
         ("ZADD", keys.arrivals(certification), "NX", *chain.from_iterable((done, index) for index in certificates)),
         ("EXPIRE", keys.arrivals(certification), ttl),
         ("HDEL", keys.checkpoints(certification), *map(str, certificates)),
+        ("smoothcert.undraw", keys.draws(certification), *map(str, certificates)),
         ("HSET", keys.record(certification), "done", done),  # set and not increased, since a call may come twice
     ]
 
@@ -476,7 +487,7 @@ def _changed(certification: str, status: str) -> Command:
     return ("PUBLISH", keys.changed(certification), status)
 
 
-def _pairs(mapping: Mapping[str, Argument] | Mapping[int, str]) -> Iterable[Argument]:
+def _pairs(mapping: Mapping[str, Argument] | Mapping[int, str] | Mapping[int, str | bytes]) -> Iterable[Argument]:
     for name, value in mapping.items():
         yield str(name)
         yield value

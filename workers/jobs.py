@@ -18,9 +18,11 @@ from smoothcert.engine.case import Case, start
 from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import CheckpointError, ClosedError
+from smoothcert.engine.pixels import Pixels
 from smoothcert.problem import Failure
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
+from store.checkpoints import SavedCheckpoint
 from store.record import Record
 from workers.errors import HoldingsError, ImagesLostError, LateError
 from workers.holdings import Holdings
@@ -36,8 +38,8 @@ class Stored:
     record: Record
     images: bytes | None
     """One npy file."""
-    checkpoints: Mapping[int, bytes]
-    """Checkpoints as JSON, by the place of their image."""
+    checkpoints: Mapping[int, SavedCheckpoint]
+    """Checkpoints by the place of their image."""
     certificates: Mapping[int, bytes]
     """Finished certificates as JSON, by the place of their image."""
 
@@ -61,14 +63,14 @@ def certify(
                 begin = partial(
                     start,
                     engine,
-                    image,
+                    Pixels.owned(image, ensemble.input_shape),
                     question,
                     seed=record.seed,
                     nonce=request.nonce,
                     index=index,
                     ensemble=ensemble,
                 )
-                live[index] = _resumed(begin, stored.checkpoints.get(index), record.id)
+                live[index] = _resumed(begin, work, index, stored.checkpoints.get(index))
     except HoldingsError as error:
         work.fail(Failure(code="ensemble_changed", detail=str(error)))
     except ClosedError:
@@ -92,16 +94,20 @@ def _require_time(record: Record) -> None:
         raise LateError("the deadline passed before a worker could begin")
 
 
-def _resumed(begin: Callable[..., Case], checkpoint: bytes | None, certification: str) -> Case:
+def _resumed(begin: Callable[..., Case], work: Work, index: int, saved: SavedCheckpoint | None) -> Case:
     """Go on from the checkpoint; from the beginning if there is none, or if it is damaged or of an older version.
 
     Whether a checkpoint is damaged does not depend on its counts, so the certificate is as good.
     """
-    if checkpoint is not None:
+    if saved is not None:
         try:
-            return begin(resume=Checkpoint.from_json(checkpoint))
+            checkpoint = Checkpoint.from_json(saved.rest, saved.draws)
+            case = begin(resume=checkpoint)
         except CheckpointError as error:
-            logger.warning("the checkpoint cannot be used: %s", error, extra={"certification_id": certification})
+            logger.warning("the checkpoint cannot be used: %s", error, extra={"certification_id": work.record.id})
+        else:
+            work.saved[index] = checkpoint
+            return case
     return begin()
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from itertools import accumulate
 
 from smoothcert.certification import ImageProgress, Look
+from smoothcert.counts import SampleCounts
 from smoothcert.engine.case import Case
 
 
@@ -20,10 +21,10 @@ def image_progress(case: Case) -> ImageProgress:
     if case.question.procedure.n0:
         selection, *draws = checkpoint.draws
     else:  # no samples choose the class: it is the one that leads now
-        selection, draws = tuple(map(sum, zip(*checkpoint.draws, strict=True))), [*checkpoint.draws]
-    top = selection.index(max(selection[:-1]))
+        selection, draws = sum(checkpoint.draws, start=SampleCounts()), [*checkpoint.draws]
+    top = selection.leading or 0
     # one entry for each look taken, and a last one for the samples on their way to the next
-    sizes = [*map(sum, draws), sum(checkpoint.partial)]
+    sizes = [*(draw.total for draw in draws), checkpoint.partial.total]
     counts = [*(draw[top] for draw in draws), checkpoint.partial[top]]
     n, count = sum(sizes), sum(counts)
     if case.question.procedure.pooled:

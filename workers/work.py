@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from smoothcert.certificate import Certificate
 from smoothcert.certification import Progress, Status
 from smoothcert.engine.case import Case
+from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.errors import ClosedError, RunCanceledError
 from smoothcert.engine.run import RunProgress
 from smoothcert.problem import Failure
+from store.checkpoints import SavedCheckpoint
 from store.record import Record
 from store.statistics import bucket
 from workers.progress import image_progress
@@ -68,8 +70,8 @@ class Work:
     canceled: bool = False
     reported: Progress | None = None
     """The progress that was last sent to Redis."""
-    saved: dict[int, int] = field(default_factory=dict)
-    """The samples of each image at its last checkpoint."""
+    saved: dict[int, Checkpoint] = field(default_factory=dict)
+    """The checkpoint of each image that Redis has."""
     samples_saved: int = 0
     saved_at: float = field(default_factory=time.monotonic)
     stretch: Stretch | None = None
@@ -137,6 +139,7 @@ class Work:
     def absorb(self, index: int) -> None:
         """Keep the certificate of an image that has ended, or the reason why there is none."""
         ended = self.live.pop(index)
+        self.saved.pop(index, None)
         try:
             finished = FinishedImage.of(ended.result())
         except RunCanceledError:
@@ -150,14 +153,15 @@ class Work:
             self.finished[index] = finished
             self.unsaved[index] = finished.text
 
-    def checkpoints(self) -> dict[int, str]:
-        """The checkpoints, as JSON, of the images that have come further since the last call."""
+    def checkpoints(self) -> dict[int, SavedCheckpoint]:
+        """What is new of the checkpoints of the images that have come further since the last call."""
         found = {}
         for index, each in self.live.items():
-            checkpoint = each.handle.checkpoint
-            if checkpoint is not None and checkpoint.samples > self.saved.get(index, 0):
-                self.saved[index] = checkpoint.samples
-                found[index] = checkpoint.to_json()
+            checkpoint, last = each.handle.checkpoint, self.saved.get(index)
+            if checkpoint is not None and checkpoint.samples > (last.samples if last else 0):
+                self.saved[index] = checkpoint
+                new = range(len(last.draws) if last else 0, len(checkpoint.draws))
+                found[index] = SavedCheckpoint(checkpoint.rest_json(), {n: checkpoint.draw_json(n) for n in new})
         return found
 
     def report_again(self) -> None:

@@ -30,7 +30,7 @@ from rq.serializers import JSONSerializer
 
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
-from store import bookkeeping, keys, presence, transitions, waiting
+from store import bookkeeping, checkpoints, keys, presence, transitions, waiting
 from store.commands import Command
 from store.presence import Presence
 from store.record import Record
@@ -388,17 +388,19 @@ def _reading(certification: str) -> list[Command]:
         ("HGETALL", keys.record(certification)),
         ("GET", keys.images(certification)),
         ("HGETALL", keys.checkpoints(certification)),
+        ("HGETALL", keys.draws(certification)),
         ("HGETALL", keys.certificates(certification)),
     ]
 
 
 def _taken(certification: str, answers: list[Any]) -> TakenJob:
     """From the answers to the commands of `_reading`."""
-    job, data, images, checkpoints, certificates = answers
+    job, data, images, rests, draws, certificates = answers
     try:
         record = Record.read(data)
-        by_place = [{int(place): text for place, text in each.items()} for each in (checkpoints, certificates)]
+        saved = checkpoints.read(rests, draws)
+        finished = {int(place): text for place, text in certificates.items()}
     except (ValueError, TypeError) as error:
         logger.error("the record cannot be read: %s", error, extra={"certification_id": certification})
         return TakenJob(certification, job, None)
-    return TakenJob(certification, job, None if record is None else Stored(record, images, *by_place))
+    return TakenJob(certification, job, None if record is None else Stored(record, images, saved, finished))

@@ -11,10 +11,19 @@ const strong = (text) => element("strong", {}, text);
 // The class that the selection chose, or that leads where there was none, also for an abstention; null where no sample
 // had a class.
 export function chosenClass({ selection, stages }) {
-  const drawn = selection.length ? [selection] : stages.map(({ counts }) => counts);
-  const counts = drawn.reduce((sum, each) => sum.map((count, i) => count + each[i])).slice(0, -1);
-  const most = Math.max(...counts);
-  return most > 0 ? counts.indexOf(most) : null;
+  const sum = {};
+  for (const drawn of samplesIn(selection) ? [selection] : stages.map(({ counts }) => counts)) {
+    const classes = Array.isArray(drawn) ? drawn.slice(0, -1) : drawn;
+    for (const [index, count] of Object.entries(classes)) sum[index] = (sum[index] ?? 0) + count;
+  }
+  delete sum.other;
+  const most = Math.max(0, ...Object.values(sum));
+  return most > 0 ? Number(Object.keys(sum).find((index) => sum[index] === most)) : null;
+}
+
+// All samples of a draw; its counts are an object of classes and `other`, or in format 1 a list of all classes and none.
+export function samplesIn(counts) {
+  return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
 export function claim(certificate) {

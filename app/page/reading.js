@@ -1,6 +1,7 @@
 // What a chart shows of one image: the boundaries of its procedure, and the counts with their intervals for p_A. All
 // intervals come from the server.
 
+import { samplesIn } from "./claims.js";
 import { confidence } from "./words.js";
 
 const NOTHING = { n: 0, count: 0 };
@@ -48,7 +49,7 @@ export function imageReading({ plan, certificate, verified, underWay, ended, of 
 
 // Whether a look counts all samples so far, as the stages of a certificate show it.
 function isPooled(certificate) {
-  return !certificate?.stages.every(({ n, counts }) => n === counts.reduce((sum, each) => sum + each, 0));
+  return !certificate?.stages.every(({ n, counts }) => n === samplesIn(counts));
 }
 
 // The looks taken so far. Those of a certificate have the intervals that were seen on the way until it is verified.

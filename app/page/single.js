@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { ball } from "./ball.js";
 import { changesAt } from "./changes.js";
 import { Chart } from "./chart.js";
-import { chosenClass, claim, meaning } from "./claims.js";
+import { chosenClass, claim, meaning, samplesIn } from "./claims.js";
 import { columns, download, element, figure, fill, say } from "./dom.js";
 import { imageOf, picture } from "./images.js";
 import { isEightBit } from "./noise.js";
@@ -166,7 +166,7 @@ function pictured({ radius, noise }, shape, url) {
 
 function atLength({ stages, samples, procedure, digest, provenance, selection }) {
   const shown = Object.entries(COLUMNS).filter(([key]) => stages.some((stage) => stage[key] !== null));
-  const drawn = selection.reduce((sum, each) => sum + each, 0);
+  const drawn = samplesIn(selection);
   const facts = {
     "class chosen from": `${whole(drawn)} samples of their own`,
     "samples in all": whole(samples),

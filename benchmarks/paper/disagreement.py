@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from benchmarks.paper.setting import Evaluated
 from smoothcert.certificate import Certificate
+from smoothcert.counts import SampleCounts
 from smoothcert.evaluation import disagreements
 
 
@@ -65,13 +64,8 @@ def disagreement(one: Evaluated, other: Evaluated, radius: float, alike: Sequenc
 
 def estimate(certificates: Sequence[Certificate]) -> float:
     """The share of the most frequent class in all samples of these certificates, which are about one image."""
-    drawn = [
-        counts
-        for each in longest(certificates)
-        for counts in (each.selection, *(stage.counts for stage in each.stages))
-    ]
-    total = np.sum(drawn, axis=0)
-    return float(total[:-1].max() / total.sum())  # the last entry counts samples without a class
+    drawn = sum((each.counts for each in longest(certificates)), start=SampleCounts())
+    return max(drawn.values(), default=0) / drawn.total
 
 
 def longest(certificates: Sequence[Certificate]) -> list[Certificate]:

@@ -118,7 +118,7 @@ class Tape:
         self.evaluations = 0
         """The forward passes made since the tape was opened."""
         self.path = tapes.folder / f"{index:06}.tape"
-        self._noisy = NoisyImage(tapes.noise, self.pixels.values.to(ensemble.device), tapes.seed, index)
+        self._noisy = NoisyImage(tapes.noise, self.pixels.stored.to(ensemble.device), tapes.seed, index)
         self._no_class = len(ensemble.classes)  # the index that stands for "no class"
         self._classes = self._load()
         self._saved_at, self._changed = time.monotonic(), False

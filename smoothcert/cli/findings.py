@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from smoothcert.certificate import Certificate
 from smoothcert.diagnosis import Diagnosis, Finding
 from smoothcert.evaluation import Judged, certified_accuracy
 from smoothcert.figures import radius_text
@@ -33,9 +32,12 @@ class UnderNoise:
 
     @property
     def accuracy(self) -> float:
-        """The share of all noisy samples that are classified as the label says."""
-        drawn = [(_counts(each.certificate), each.label) for each in self.judged]
-        return sum(counts[label] for counts, label in drawn) / sum(sum(counts) for counts, _ in drawn)
+        """The share of all noisy samples that are classified as the label says.
+
+        A certificate of many classes does not name the rare ones, so a label that hardly occurs counts as never seen.
+        """
+        drawn = [(each.certificate.counts, each.label) for each in self.judged]
+        return sum(counts[label] for counts, label in drawn) / sum(counts.total for counts, _ in drawn)
 
 
 def diagnose_served(
@@ -102,7 +104,7 @@ def _radii(noise: Noise) -> list[float]:
 
 def _answers(stated: UnderNoise, classes: Sequence[str]) -> Finding:
     """Whether the ensemble gives all images the same class, although their labels differ."""
-    answers = Counter(_most_frequent(each.certificate) for each in stated.judged)
+    answers = Counter(each.certificate.counts.leading or 0 for each in stated.judged)
     ((top, count),) = answers.most_common(1)
     share, labels = count / len(stated.judged), len({each.label for each in stated.judged})
     value = {"class": classes[top], "share": share, "labels": labels}
@@ -116,17 +118,6 @@ def _answers(stated: UnderNoise, classes: Sequence[str]) -> Finding:
         f"An ensemble that answers the same for all images often gets wrongly normalised pixels. {EXAMINE_THE_MODEL}"
     )
     return Finding("most frequent answer", value, sentence, advice)
-
-
-def _counts(certificate: Certificate) -> list[int]:
-    """The counts of all samples by class; the last entry is for no class."""
-    drawn = [certificate.selection, *(stage.counts for stage in certificate.stages)]
-    return [sum(column) for column in zip(*drawn, strict=True)]
-
-
-def _most_frequent(certificate: Certificate) -> int:
-    counts = _counts(certificate)[:-1]
-    return counts.index(max(counts))
 
 
 def _percent(share: float) -> str:

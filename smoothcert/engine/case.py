@@ -123,7 +123,7 @@ def _part_records(sampled: Sampled) -> tuple[PartRecord, ...]:
 
 def start(
     engine: Engine,
-    image: Tensor,
+    image: Tensor | Pixels,
     question: Question,
     *,
     seed: str,
@@ -141,7 +141,7 @@ def start(
     """
     require_seed(seed)
     chosen = ensemble or engine.ensemble
-    pixels = Pixels.of(image, chosen.input_shape)
+    pixels = image if isinstance(image, Pixels) else Pixels.of(image, chosen.input_shape)
     own = bound_seed(seed, question, ensemble_record(chosen), pixels.sha256) if bound else seed
     began = datetime.now(UTC)
     handle = engine.submit(

@@ -8,9 +8,11 @@ only the undecided ones would get it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from smoothcert.canonical import digest
+from smoothcert.counts import SampleCounts
 from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import CheckpointError
@@ -55,12 +57,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The counts of complete draws, and how far the draw under way has come."""
+    """The counts of complete draws, and how far the draw under way has come.
+
+    A complete draw never changes, so it is saved once, apart from the rest: `rest_json` has everything but the draws.
+    """
 
     of: str
     """The `fingerprint` of the run: no other run may go on from here."""
-    draws: tuple[tuple[int, ...], ...]
-    partial: tuple[int, ...]
+    draws: tuple[SampleCounts, ...]
+    partial: SampleCounts
     evaluations: int
     shapes: tuple[Shape, ...]
     parts: tuple[Part, ...]
@@ -68,19 +73,31 @@ class Checkpoint:
     @property
     def samples(self) -> int:
         """The samples counted so far."""
-        return sum(map(sum, self.draws)) + sum(self.partial)
+        return sum(draw.total for draw in self.draws) + self.partial.total
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
+    def draw_json(self, number: int) -> str:
+        return json.dumps(self.draws[number].written(), separators=(",", ":"))
+
+    def rest_json(self) -> str:
+        rest = {
+            "of": self.of,
+            "draws": len(self.draws),
+            "partial": self.partial.written(),
+            "evaluations": self.evaluations,
+            "shapes": [asdict(shape) for shape in self.shapes],
+            "parts": [asdict(part) for part in self.parts],
+        }
+        return json.dumps(rest, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Checkpoint:
+    def from_json(cls, rest: str | bytes, draws: Mapping[int, str | bytes]) -> Checkpoint:
+        """The checkpoint with this rest, which says how many draws belong to it; others are left out."""
         try:
-            fields = json.loads(text)
+            fields = json.loads(rest)
             return cls(
                 fields["of"],
-                tuple(tuple(map(int, draw)) for draw in fields["draws"]),
-                tuple(map(int, fields["partial"])),
+                tuple(SampleCounts.read(json.loads(draws[number])) for number in range(fields["draws"])),
+                SampleCounts.read(fields["partial"]),
                 int(fields["evaluations"]),
                 tuple(Shape(**shape) for shape in fields["shapes"]),
                 tuple(Part(part["start"], part["stream"], Machine(**part["machine"])) for part in fields["parts"]),

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from smoothcert.counts import SampleCounts
 from smoothcert.engine.checkpoint import Checkpoint, Machine, Part, Shape, fingerprint
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import CheckpointError
@@ -36,8 +37,8 @@ class RunProgress:
     samples: int
     """Samples counted, from the first on without a gap."""
     evaluations: int
-    counts: tuple[int, ...]
-    """Class counts of the draw under way."""
+    counts: SampleCounts
+    """The samples of the draw under way."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Handle:
         self._future.set_running_or_notify_cancel()  # it ends by `cancel` below, never by the future's own
         self._canceled = threading.Event()
         self._checkpoint: Checkpoint | None = None
-        self._progress = RunProgress(0, 0, 0, ())
+        self._progress = RunProgress(0, 0, 0, SampleCounts())
 
     def result(self, timeout: float | None = None) -> Sampled:
         """Wait for the end; raises the error that ended the run otherwise."""
@@ -144,11 +145,11 @@ class Run:
     ) -> None:
         self.handle = Handle()
         self._procedure = procedure
-        self._noisy = NoisyImage(noise, pixels.values.to(ensemble.device), seed, index, streams)
+        self._noisy = NoisyImage(noise, pixels.stored.to(ensemble.device), seed, index, streams)
         self._machine = Machine.of(ensemble)
         self._parts = [Part(start, stream, self._machine) for start, stream in streams]
         self._of = fingerprint(pixels, noise, seed, index, ensemble)
-        self._draws: list[tuple[int, ...]] = []
+        self._draws: list[SampleCounts] = []
         self._counts: ClassCounts = np.zeros(len(ensemble.classes) + 1, np.int64)  # of the draw under way
         self._evaluations = 0
         self._shapes: list[Shape] = []
@@ -232,12 +233,13 @@ class Run:
             self._parts.append(Part(self._counted, stream, self._machine))
         self._noisy = replace(self._noisy, streams=tuple((part.start, part.stream) for part in self._parts))
 
-    def _put_back(self, counts: tuple[int, ...], *, complete: bool) -> None:
-        total = sum(counts)
+    def _put_back(self, counts: SampleCounts, *, complete: bool) -> None:
+        total = counts.total
         fits = total == self._wanted if complete else total < self._wanted
-        if self.ended or len(counts) != len(self._counts) or min(counts) < 0 or not fits:
-            raise CheckpointError(f"counts {list(counts)} where the procedure asks for {self._wanted} samples")
-        self._counts[:] = counts
+        classes = range(len(self._counts) - 1)
+        if self.ended or not fits or any(each not in classes or count < 0 for each, count in counts.pairs):
+            raise CheckpointError(f"counts {counts.written()} where the procedure asks for {self._wanted} samples")
+        self._counts[:] = counts.array(classes)
         self._dispatched = self._counted = self._begun + total
 
     def _add(self, segment: Segment) -> None:
@@ -253,7 +255,7 @@ class Run:
 
     def _complete_draw(self) -> None:
         counts, self._counts = self._counts, np.zeros_like(self._counts)
-        self._draws.append(tuple(counts.tolist()))
+        self._draws.append(SampleCounts.occurring(counts))
         self._begun = self._counted
         self._drive(counts)
 
@@ -275,7 +277,7 @@ class Run:
         return Sampled(verdict, self._evaluations, tuple(self._shapes), tuple(self._parts), datetime.now(UTC))
 
     def _publish(self) -> None:
-        partial = tuple(self._counts.tolist())
+        partial = SampleCounts.occurring(self._counts)
         self.handle._progress = RunProgress(len(self._draws), self._counted, self._evaluations, partial)
         self.handle._checkpoint = Checkpoint(
             self._of, tuple(self._draws), partial, self._evaluations, tuple(self._shapes), tuple(self._parts)

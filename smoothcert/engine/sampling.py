@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.engine.errors import StreamError
+from smoothcert.engine.pixels import floats
 from smoothcert.noise import Noise
 from smoothcert.noise.grid import BITS
 from smoothcert.noise.noise import Integers
@@ -32,7 +33,8 @@ BLOCK = 32
 STREAM_SHIFT = 24
 """A stream has 2^24 blocks, which are 500 million samples; 256 streams fit into 32 bits."""
 KEPT_BYTES = 1 << 26
-"""The most bytes of noise that are kept for all images together; thousands of live images would fill a device."""
+"""The most bytes of noise, and of pixels made ready for it, that are kept for all images together; thousands of live
+images would fill a device."""
 
 
 Streams = tuple[tuple[int, int], ...]
@@ -45,13 +47,14 @@ class NoisyImage:
 
     noise: Noise
     pixels: Tensor
-    """[C, H, W] on the device where the samples are drawn."""
+    """[C, H, W] on the device where the samples are drawn: bytes, or float32."""
     seed: str
     image: int
     streams: Streams = ((0, 0),)
 
     def __post_init__(self) -> None:
-        self._settled = self.noise.settle(self.pixels)
+        self._settle()  # refuses pixels that the noise does not take
+        self._name = object()
         self._sources = {
             stream: BlockSource(stream_key(self.seed, self.image), self.pixels.device, stream)
             for _, stream in self.streams
@@ -59,10 +62,21 @@ class NoisyImage:
 
     def sample(self, out: Tensor, start: int) -> None:
         """Write the noisy images of the samples start, start + 1, ... into the rows of `out`."""
+        settled = self._settled()
         for stream, begin, end in _spans(self.streams, start, start + len(out)):
             for block, first, last, row in _pieces(begin, end - begin):
                 at = begin - start + row
-                self.noise.apply(out[at : at + last - first], self._settled, self.block(block, stream)[first:last])
+                self.noise.apply(out[at : at + last - first], settled, self.block(block, stream)[first:last])
+
+    def _settle(self) -> Tensor:
+        return self.noise.settle(floats(self.pixels))
+
+    def _settled(self) -> Tensor:
+        """What the noise perturbs; it takes several times the memory of bytes, so it is not held by every image."""
+        if (kept := KEPT.take(self._name)) is None:
+            kept = self._settle()
+        KEPT.put(self._name, kept)
+        return kept
 
     def block(self, number: int, stream: int = 0) -> Tensor:
         """The noise of the samples BLOCK * number, ..., BLOCK * number + BLOCK - 1 in one of the streams."""
@@ -102,7 +116,7 @@ class BlockSource:
 
 
 class Kept:
-    """The blocks that were used last: two draws of an image in a row often share one."""
+    """The blocks, and pixels, that were used last: two draws of an image in a row often share one."""
 
     def __init__(self, most_bytes: int) -> None:
         self.bytes, self._most = 0, most_bytes

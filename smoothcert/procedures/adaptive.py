@@ -97,6 +97,7 @@ class Adaptive(Parameters):
     """`certify_adaptive` by name, with its parameters."""
 
     budget: ClassVar[str] = "stages"
+    rivals: ClassVar[bool] = False
     title: ClassVar[str] = "Adaptive"
     summary: ClassVar[str] = "Proves the target radius in stages, so that most images need few samples (CertifyAdp)."
     budget_label: ClassVar[str] = "Stages"

@@ -45,6 +45,7 @@ class Fixed(Parameters):
     """`certify` by name, with its parameters."""
 
     budget: ClassVar[str] = "n"
+    rivals: ClassVar[bool] = False
     title: ClassVar[str] = "Fixed"
     summary: ClassVar[str] = "Draws a fixed number of samples and proves the largest radius that they allow."
 

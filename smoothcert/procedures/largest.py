@@ -75,6 +75,7 @@ class Largest(Parameters):
     """`certify_largest` by name, with its parameters."""
 
     budget: ClassVar[str] = "max_samples"
+    rivals: ClassVar[bool] = False
     title: ClassVar[str] = "Largest"
     summary: ClassVar[str] = (
         "Proves the largest radius that is worth its samples, with about half of the samples of fixed."

@@ -107,6 +107,7 @@ class Optimal(Parameters):
     """`certify_optimal` by name, with its parameters."""
 
     budget: ClassVar[str] = "max_samples"
+    rivals: ClassVar[bool] = False
     title: ClassVar[str] = "Optimal"
     summary: ClassVar[str] = (
         "Proves the target radius by an exact sequential test that gives up where a certificate would cost more "

@@ -40,6 +40,8 @@ class Parameters(Frozen, ABC):
     """Whether it evaluates all outcomes of a noise, so that alpha and beta mean nothing to it."""
     exceeds_target: ClassVar[bool] = True
     """Whether the proved radius may be larger than the target."""
+    rivals: ClassVar[bool] = True
+    """Whether a decision may depend on classes that never lead; if not, certificates count most of those together."""
     limit: ClassVar[int] = MOST
     """The largest number of samples that a look may rest on."""
 

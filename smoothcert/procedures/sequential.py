@@ -70,6 +70,7 @@ class Sequential(Parameters):
     """`certify_sequential` by name, with its parameters."""
 
     budget: ClassVar[str] = "max_samples"
+    rivals: ClassVar[bool] = False
     title: ClassVar[str] = "Sequential"
     summary: ClassVar[str] = (
         "Proves the target radius by an exact sequential test, with a half or a third of the samples of adaptive."

@@ -13,6 +13,7 @@ import redis
 from app.local.embedded import EmbeddedServer
 from app.redis.memory import SHARE
 from store import keys, transitions
+from store.checkpoints import SavedCheckpoint
 from store.record import Record
 from tests.service import eventually
 from tests.support.api import Api, problem, question
@@ -70,7 +71,8 @@ def test_what_was_accepted_ends_and_makes_room(client: Any) -> None:
     client.config_set("maxmemory", 1)
     for record in records[:2]:
         execution = begun(client, record)
-        assert call(client, transitions.save(read(client, record), execution, checkpoints={0: "x" * SIZE}))[0] == 1
+        large = {0: SavedCheckpoint("x" * SIZE)}
+        assert call(client, transitions.save(read(client, record), execution, checkpoints=large))[0] == 1
         assert call(client, finishing(read(client, record), execution))[0] == 1
         assert call(client, transitions.delete(read(client, record)))[0] == 1
     assert call(client, transitions.cancel_waiting(read(client, records[2]), now=time.time(), ttl=60))[0] == 1

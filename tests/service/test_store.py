@@ -17,6 +17,7 @@ from rq.serializers import JSONSerializer
 from app.local.embedded import EmbeddedServer
 from smoothcert.problem import Failure
 from store import bookkeeping, keys, transitions, waiting
+from store.checkpoints import SavedCheckpoint
 from store.commands import unguarded
 from store.record import Record
 from store.statistics import SECONDS, bucket, histogram
@@ -34,6 +35,8 @@ from tests.support.stored import (
     private_server,
     read,
 )
+
+SAVED = {0: SavedCheckpoint("c", {0: "d"})}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +121,7 @@ def test_the_first_final_status_wins(empty: Any) -> None:
     for late in (
         finishing(record, execution, "failed"),
         transitions.save(record, execution, progress="late", certificates={1: "late"}, done=2),
-        transitions.hand_back(record, execution, samples=1, checkpoints={0: "late"}),
+        transitions.hand_back(record, execution, samples=1, checkpoints={0: SavedCheckpoint("late")}),
         transitions.bury(read(empty, record), blamed=True, now=1.0, ttl=1),
         transitions.cancel_running(read(empty, record)),
         transitions.cancel_waiting(read(empty, record), now=1.0, ttl=1),
@@ -167,7 +170,7 @@ def test_deaths_do_not_count_for_who_came_further_or_is_not_to_blame(empty: Any)
     record = accepted(empty)
     for samples in (10, 20, 30):
         execution = begun(empty, record)
-        call(empty, transitions.save(read(empty, record), execution, samples=samples, checkpoints={0: "c"}))
+        call(empty, transitions.save(read(empty, record), execution, samples=samples, checkpoints=SAVED))
         call(empty, transitions.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
         assert (read(empty, record).status, read(empty, record).deaths) == ("queued", 0)
     for _ in range(3):
@@ -181,7 +184,7 @@ def test_nobody_outlives_workers_for_ever(empty: Any) -> None:
     for burials in range(transitions.MOST_BURIALS):
         assert (read(empty, record).status, read(empty, record).burials) == ("queued", burials)
         execution = begun(empty, record)
-        call(empty, transitions.save(read(empty, record), execution, samples=burials + 1, checkpoints={0: "c"}))
+        call(empty, transitions.save(read(empty, record), execution, samples=burials + 1, checkpoints=SAVED))
         call(empty, transitions.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
     seen = read(empty, record)
     assert seen.status == "failed"
@@ -280,7 +283,7 @@ class Life(RuleBasedStateMachine):
     @rule(work=running, samples=st.integers(1, 100))
     def save(self, work: tuple[Record, str], samples: int) -> None:
         record, execution = work
-        call(self.client, transitions.save(record, execution, samples=samples, checkpoints={0: "c"}, progress="{}"))
+        call(self.client, transitions.save(record, execution, samples=samples, checkpoints=SAVED, progress="{}"))
 
     @rule(work=running, status=st.sampled_from(["succeeded", "failed", "canceled"]))
     def finish(self, work: tuple[Record, str], status: str) -> None:
@@ -341,7 +344,7 @@ class Life(RuleBasedStateMachine):
                 assert (places, started, active) == ([], [], False)
                 assert self.final.setdefault(record.id, now.status) == now.status
                 assert self.client.ttl(keys.record(record.id)) > 0
-                assert not self.client.exists(keys.images(record.id), keys.checkpoints(record.id))
+                assert not self.client.exists(*(key(record.id) for key in (keys.images, keys.checkpoints, keys.draws)))
             elif now.status == "queued":
                 assert (places, started, active) == ([now.queue], [], True)
             else:

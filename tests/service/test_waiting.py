@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from smoothcert.problem import Failure
-from store import bookkeeping, keys, transitions, waiting
+from store import bookkeeping, checkpoints, keys, transitions, waiting
+from store.checkpoints import SavedCheckpoint
 from store.record import Record
 from store.scripts import LONG_LIST
 from store.transitions import Limits
@@ -218,6 +219,32 @@ def test_many_certificates_are_written_in_pieces(empty: Any, monkeypatch: pytest
     assert (read(empty, record).status, read(empty, record).done) == ("succeeded", 6)
 
 
+def test_a_draw_is_written_once_and_goes_with_its_image(empty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What belongs to one image is never in two calls: a worker that dies between them would leave half of it."""
+    monkeypatch.setattr(transitions, "PIECE_BYTES", 10)
+    monkeypatch.setattr(transitions, "PIECE_ENTRIES", 2)
+    record = accepted(empty, images=2)
+    execution = begun(empty, record)
+    first = {place: SavedCheckpoint(f"r{place}", {n: f"{place}-{n}" for n in range(3)}) for place in (0, 1)}
+    made = transitions.save(read(empty, record), execution, checkpoints=first, samples=1)
+    assert len(made.first) == 1
+    for part in (*made.first, made):
+        call(empty, part)
+    second = {0: SavedCheckpoint("new", {3: "0-3"})}
+    later = transitions.save(read(empty, record), execution, checkpoints=second, samples=2)
+    assert "0-2" not in str(later.arguments)
+    call(empty, later)
+    call(empty, later)  # a call that comes twice counts once
+    found = checkpoints.read(empty.hgetall(keys.checkpoints(record.id)), empty.hgetall(keys.draws(record.id)))
+    assert found[0] == SavedCheckpoint(b"new", {n: f"0-{n}".encode() for n in range(4)})
+    assert found[1] == SavedCheckpoint(b"r1", {n: f"1-{n}".encode() for n in range(3)})
+    call(empty, transitions.save(read(empty, record), execution, certificates={0: "{}"}, done=1))
+    assert sorted(empty.hkeys(keys.draws(record.id))) == [b"1/0", b"1/1", b"1/2"]
+    assert empty.hkeys(keys.checkpoints(record.id)) == [b"1"]
+    call(empty, finishing(read(empty, record), execution, certificates={1: "{}"}, done=2))
+    assert not empty.exists(keys.checkpoints(record.id), keys.draws(record.id))
+
+
 @pytest.mark.parametrize("what", ["certificates", "checkpoints", "end", "handed back"])
 def test_a_text_that_is_too_large_fails_its_certification(
     empty: Any, monkeypatch: pytest.MonkeyPatch, what: str
@@ -225,16 +252,18 @@ def test_a_text_that_is_too_large_fails_its_certification(
     monkeypatch.setattr(transitions, "MOST_BYTES", 100)
     record = accepted(empty)
     execution, huge = begun(empty, record), {1: "x" * 101}
+    large = {1: SavedCheckpoint("x", {7: "x" * 100})}
     made = {
         "certificates": lambda: transitions.save(read(empty, record), execution, certificates=huge, done=1),
-        "checkpoints": lambda: transitions.save(read(empty, record), execution, checkpoints=huge, samples=1),
+        "checkpoints": lambda: transitions.save(read(empty, record), execution, checkpoints=large, samples=1),
         "end": lambda: finishing(read(empty, record), execution, certificates=huge),
-        "handed back": lambda: transitions.hand_back(read(empty, record), execution, samples=1, checkpoints=huge),
+        "handed back": lambda: transitions.hand_back(read(empty, record), execution, samples=1, checkpoints=large),
     }[what]()
     assert call(empty, made) == (1, "running")
     ended = read(empty, record)
     assert ended.status == "failed"
     assert Failure.model_validate_json(ended.error).code == "result_too_large"
     assert empty.hget(keys.STATISTICS, "certifications:failed") == b"1"
-    assert not empty.exists(keys.images(record.id), keys.checkpoints(record.id), bookkeeping.started_key(QUEUE))
+    assert not empty.exists(*(key(record.id) for key in (keys.images, keys.checkpoints, keys.draws)))
+    assert not empty.exists(bookkeeping.started_key(QUEUE))
     assert empty.zcard(keys.executions(QUEUE)) == 0

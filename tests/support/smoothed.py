@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from smoothcert.certificate import Certificate
+from smoothcert.counts import SampleCounts
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.procedures import Sequential
 from tests.support.engines import NOISE, SHAPE, Patches, images
@@ -36,7 +37,7 @@ def noisy_classes(smoothed: Smoothed, batch: Tensor) -> Tensor:
     return smoothed._ensemble_for(batch).classify(noisy(batch)).classes
 
 
-def counts(certificate: Certificate) -> list[tuple[int, ...]]:
+def counts(certificate: Certificate) -> list[SampleCounts]:
     return [certificate.selection, *(stage.counts for stage in certificate.stages)]
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from smoothcert.counts import SampleCounts
 from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, assemble
@@ -106,11 +107,12 @@ def test_a_checkpoint_of_another_certification_is_refused(three: Ensemble) -> No
 @pytest.mark.parametrize(
     "change",
     [
-        {"draws": ((1, 2, 3),)},
-        {"draws": ((20, 20, 20, 20, 19),)},
-        {"draws": ((120, -20, 0, 0, 0),)},
-        {"draws": ((100, 0, 0, 0, 0),) * 3},
-        {"draws": (), "partial": (100, 0, 0, 0, 0)},
+        {"draws": (SampleCounts(((7, 100),)),)},
+        {"draws": (SampleCounts(((4, 100),)),)},
+        {"draws": (SampleCounts.of((20, 20, 20, 20, 19)),)},
+        {"draws": (SampleCounts(((0, 120), (1, -20))),)},
+        {"draws": (SampleCounts(((0, 100),)),) * 3},
+        {"draws": (), "partial": SampleCounts(((0, 100),))},
     ],
 )
 def test_a_checkpoint_with_impossible_counts_is_refused(three: Ensemble, change: dict[str, object]) -> None:
@@ -143,7 +145,7 @@ def test_progress_is_told_batch_by_batch(three: Ensemble) -> None:
     assert handle.progress.draws == 2
     assert handle.progress.samples == 300
     assert handle.checkpoint is not None
-    assert [sum(counts) for counts in handle.checkpoint.draws] == [100, 200]
+    assert [counts.total for counts in handle.checkpoint.draws] == [100, 200]
 
 
 def test_batches_are_full_while_there_is_enough_to_do(three: Ensemble) -> None:

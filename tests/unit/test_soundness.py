@@ -58,7 +58,7 @@ def counts(noise: Noise, moved: int, n: int = 400) -> list[int]:
     with Engine(ensemble) as engine:
         (certificate,) = certify(engine, image(moved)[None], Question(noise, Fixed(n=n)), seed="soundness")
     assert verify(certificate)
-    return list(certificate.stages[0].counts)
+    return certificate.stages[0].counts.array(range(2)).tolist()
 
 
 def promised_and_seen(noise: Noise) -> tuple[float, float]:
