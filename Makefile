@@ -3,13 +3,17 @@
 # make check   format, lint and types
 # make test    all of it: environment, then every test
 # make faults  every fault on purpose, and the table of what was lost; about fifteen minutes
+# make simulate SEED=1 HISTORIES=1000   simulated histories of the service, disturbed in every way
 # make audit   known weaknesses of the pinned packages; asks the index of packages, so it needs a network
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup serve check test format faults audit clean
+SEED ?= 1
+HISTORIES ?= 1000
+
+.PHONY: setup serve check test format faults simulate audit clean
 
 setup: $(READY)
 
@@ -38,6 +42,9 @@ format: $(READY)
 
 faults: $(READY)
 	$(BIN)/python -m tests.faults
+
+simulate: $(READY)
+	$(BIN)/python -m tests.simulation --seed $(SEED) --histories $(HISTORIES)
 
 audit:
 	$(PYTHON) -m venv .audit

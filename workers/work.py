@@ -68,7 +68,7 @@ class Work:
     saved: dict[int, int] = field(default_factory=dict)
     """The samples of each image at its last checkpoint."""
     samples_saved: int = 0
-    saved_at: float = field(default_factory=time.monotonic)
+    saved_at: float = field(default_factory=lambda: time.monotonic())
 
     @property
     def suspect(self) -> bool:
