@@ -5,13 +5,17 @@
 # make faults  every fault on purpose, and the table of what was lost; about fifteen minutes
 # make lock    the packages of the images with their hashes, in deploy/lock; minutes, and it needs a network
 # make sbom    what the images are made of, in the form of CycloneDX, in dist
+# make simulate SEED=1 HISTORIES=1000   simulated histories of the service, disturbed in every way
 # make audit   known weaknesses of the pinned packages; asks the index of packages, so it needs a network
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup serve check test format faults lock sbom audit clean
+SEED ?= 1
+HISTORIES ?= 1000
+
+.PHONY: setup serve check test format faults simulate lock sbom audit clean
 
 setup: $(READY)
 
@@ -62,6 +66,9 @@ sbom:
 	  .lock/bin/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
 	    --output-file dist/sbom-$$image.json .lock/$$image.txt || exit 1; \
 	done
+
+simulate: $(READY)
+	$(BIN)/python -m tests.simulation --seed $(SEED) --histories $(HISTORIES)
 
 audit:
 	$(PYTHON) -m venv .audit

@@ -23,6 +23,7 @@ from redis.client import Pipeline
 from rq import Queue, worker_registration
 from rq.executions import Execution
 from rq.job import Job, JobStatus
+from rq.results import Result
 from rq.serializers import JSONSerializer
 from rq.utils import now, utcformat
 from rq.worker import BaseWorker, WorkerStatus
@@ -167,7 +168,7 @@ def begin(certification: str, name: str, worker: str, *, ttl: int) -> tuple[str,
 
 
 def beat(certification: str, name: str, execution: str, *, ttl: int) -> list[Command]:
-    """A heartbeat of an execution; it has no effect on one that was ended."""
+    """A heartbeat of an execution, which must not come after its end: `transitions.beat` sees to that."""
     job = _job(certification, name)
     shown = _recorded(
         lambda pipeline: Execution(execution, certification, _nowhere()).heartbeat(
@@ -198,7 +199,13 @@ def parse_entry(entry: bytes) -> tuple[str, str]:
 def forget(certification: str) -> list[Command]:
     """Remove the job of a certification that has ended: our own record says everything about it."""
     job = _job(certification, "")
-    return [("DEL", job.key, job.dependents_key, job.dependencies_key, job.execution_registry.key)]
+    result = Result.get_key(certification)
+    return [("DEL", job.key, job.dependents_key, job.dependencies_key, job.execution_registry.key, result)]
+
+
+def unlist(certification: str, name: str) -> Command:
+    """Take a certification that failed out of the list of failures that RQ's tools show."""
+    return ("ZREM", queue(name).failed_job_registry.key, certification)
 
 
 def fail(certification: str, name: str, reason: str) -> list[Command]:

@@ -156,6 +156,11 @@ def refuse(certification: str, queue: str) -> list[Command]:
     return [*drop(certification, queue), *bookkeeping.forget(certification)]
 
 
+def beat(record: Record, execution: str, *, ttl: int) -> Call:
+    """A heartbeat of the worker that holds the certification; none where it has ended or another worker has it."""
+    return _held(record, execution, bookkeeping.beat(record.id, record.queue, execution, ttl=ttl))
+
+
 def save(
     record: Record,
     execution: str,
@@ -323,6 +328,7 @@ def delete(record: Record) -> Call:
         ("ZREM", keys.owned(record.owner), record.id),
         ("ZREM", keys.AGENDA, agenda_entry(record)),
         *bookkeeping.forget(record.id),
+        bookkeeping.unlist(record.id, record.queue),
         _changed(record.id, keys.DELETED),
     ]
     return guarded(keys.record(record.id), statuses=("succeeded", "failed", "canceled"), commands=commands)

@@ -73,7 +73,7 @@ class Work:
     saved: dict[int, Checkpoint] = field(default_factory=dict)
     """The checkpoint of each image that Redis has."""
     samples_saved: int = 0
-    saved_at: float = field(default_factory=time.monotonic)
+    saved_at: float = field(default_factory=lambda: time.monotonic())
     stretch: Stretch | None = None
     """Its span, where traces are on."""
 

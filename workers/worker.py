@@ -31,7 +31,7 @@ from rq.serializers import JSONSerializer
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
 from store import bookkeeping, checkpoints, keys, presence, transitions, waiting
-from store.commands import Command
+from store.commands import Command, unguarded
 from store.presence import Presence
 from store.record import Record
 from workers.clerk import Clerk
@@ -255,9 +255,8 @@ class CertificationWorker(SimpleWorker):
         commands = presence.announce(self._presence(len(works)), ttl=ttl)
         commands += bookkeeping.heartbeat(self, ttl=ttl + 60)
         commands.append(bookkeeping.show_state(self.name, busy=bool(works)))
-        for work in works:
-            commands += bookkeeping.beat(work.record.id, work.record.queue, work.execution, ttl=ttl)
-        self.redis.write(commands)
+        beats = [transitions.beat(work.record, work.execution, ttl=ttl) for work in works]
+        self.redis.call([unguarded(commands), *beats])
 
     def _presence(self, live: int) -> Presence:
         statistics = self.engine.workload

@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, for t
 from tests.faults.disk_full import NoMountError
 from tests.faults.fault import Fault, Outcome, run
 from tests.faults.faults import FAULTS
+from tests.faults.hosts import NoNamespacesError
 from tests.faults.service import Service
 
 START, END = ("\r\x1b[K", "") if sys.stdout.isatty() else ("", "\n")  # a line that changes, on a terminal
@@ -47,8 +48,9 @@ def tried(faults: Sequence[Fault], seed: int) -> Iterator[Outcome]:
         try:
             with stage(folder) as service:
                 outcomes = [report(tried_often(fault, service, seed)) for fault in together]
-        except NoMountError as error:
+        except (NoMountError, NoNamespacesError) as error:
             print(f"left out: {error}")
+            rmtree(folder)
             continue
         if any(outcome.lost or outcome.wrong for outcome in outcomes):
             print(f"the logs are in {folder}")

@@ -10,6 +10,7 @@ from tests.faults import (
     drain,
     hang,
     out_of_memory,
+    partition,
     poison,
     redis_killed,
     worker_killed,
@@ -40,5 +41,6 @@ FAULTS = (
     Fault("SIGKILL of Redis, restart on its file", redis_killed.attempt, 20, 2, small),
     Fault("SIGKILL of a worker", worker_killed.attempt, 45, 4, small),
     Fault("SIGKILL of a worker, shipped ensemble", worker_killed.attempt, 5, 1, shipped),
+    Fault("links between hosts cut, slowed and restored", partition.attempt, 30, 1, partition.stage),
     Fault("full disk under Redis", disk_full.attempt, 6, 1, disk_full.stage),
 )

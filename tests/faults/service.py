@@ -62,7 +62,7 @@ class Service:
         self.redis: Any = redis.Redis.from_url(self.server.url, socket_timeout=30)
         self._pool = Pool(self.server, self.zoo, POOL, **{**SETTINGS, **self.exhibit.settings})
         try:
-            self.api = Api(self.server.url, self._folder).__enter__()
+            self.api = self._make_api().__enter__()
             self.workers = [self.spawn() for _ in range(self._count)]
             self.until(lambda: len(self.present()) == self._count, "the workers")
         except BaseException:
@@ -84,6 +84,9 @@ class Service:
         self.reference.close()
 
     # --- processes
+
+    def _make_api(self) -> Api:
+        return Api(self.server.url, self._folder)
 
     def spawn(self) -> Process:
         """Start another worker process, which logs to a file."""

@@ -11,6 +11,7 @@ from store import keys
 from tests.faults.disk_full import NoMountError
 from tests.faults.fault import Fault, Stage, run
 from tests.faults.faults import FAULTS, small
+from tests.faults.hosts import NoNamespacesError
 from tests.faults.service import Service
 from tests.faults.witness import Witness
 
@@ -57,7 +58,7 @@ def test_the_witness_sees_what_is_lost_what_is_wrong_and_what_ended_twice(servic
 def test_nothing_is_lost_and_nothing_is_wrong(fault: Fault, services: Services) -> None:
     try:
         service = services.on(fault.stage)
-    except NoMountError as error:
+    except (NoMountError, NoNamespacesError) as error:
         pytest.skip(str(error))
     outcome = run(fault, service, tries=fault.share, seed=SEED)
     assert outcome.certifications >= fault.share

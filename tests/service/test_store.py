@@ -113,6 +113,24 @@ def test_a_heartbeat_does_not_bring_back_an_execution_that_was_ended(empty: Any)
     assert empty.zcard(bookkeeping.started_key(QUEUE)) == 0
 
 
+def test_a_heartbeat_that_comes_after_the_end_leaves_nothing_behind(empty: Any) -> None:
+    record = accepted(empty)
+    execution = begun(empty, record)
+    assert call(empty, transitions.beat(record, execution, ttl=50)) == (1, "running")
+    assert call(empty, finishing(record, execution))[0] == 1
+    assert call(empty, transitions.beat(record, execution, ttl=50)) == (0, "succeeded")
+    assert not [key for key in empty.scan_iter() if key.startswith(b"rq:") and record.id.encode() in key]
+
+
+def test_nothing_is_left_of_a_failed_certification_that_is_deleted(empty: Any) -> None:
+    record = accepted(empty)
+    error = Failure(code="engine_failed", detail="it broke")
+    assert call(empty, finishing(record, begun(empty, record), "failed", error=error))[0] == 1
+    assert call(empty, transitions.delete(read(empty, record)))[0] == 1
+    assert rq_queue(empty).failed_job_registry.get_job_ids(cleanup=False) == []
+    assert not [key for key in empty.scan_iter() if record.id.encode() in key]
+
+
 def test_the_first_final_status_wins(empty: Any) -> None:
     record = accepted(empty)
     execution = begun(empty, record)

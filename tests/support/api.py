@@ -41,14 +41,17 @@ class Api:
         self.process: Child | None = None
 
     def __enter__(self) -> Api:
-        with self.log.open("wb") as log:
-            self.process = nursery.start(self.command, prepared=nursery.API, env=self._environment, stderr=log)
+        self.process = self._start()
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.05)
         return self
+
+    def _start(self) -> Child:
+        with self.log.open("wb") as log:
+            return nursery.start(self.command, prepared=nursery.API, env=self._environment, stderr=log)
 
     def _answers(self) -> bool:
         try:

@@ -1,0 +1,82 @@
+"""The engine of the histories: the real one, except that the class of a sample is looked up and not computed.
+
+The class depends on the image and on the number of the sample alone, so a sample that is counted twice, left out or
+counted for another image shows in the certificate.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from smoothcert.engine.case import start
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble, assemble
+from smoothcert.engine.lane import Lane
+from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.run import Handle, Run, Segment
+from smoothcert.noise import Gaussian
+from smoothcert.question import Question
+from smoothcert.request import CertificationRequest
+from tests.simulation.stage import STAGE
+from tests.support.worker_networks import Trivial, state
+
+BATCH, BATCH_S = 128, 0.7
+"""The samples of a batch, and the simulated seconds that one takes."""
+SHAPE = (3, 2, 2)
+LOTS = np.random.Generator(np.random.Philox(0)).random(100_000)
+"""A number for each sample; a sample of an image is light if its number is below the value of the first pixel."""
+
+
+@cache
+def ensemble() -> Ensemble:
+    network = Trivial()
+    network.load_state_dict(state(0.0))
+    return assemble(
+        [network], classes=("light", "dark"), input_shape=SHAPE, noise=Gaussian(0.25), batch=BATCH, name="looked-up"
+    )
+
+
+def classes(run: Run, start: int, stop: int) -> npt.NDArray[np.int64]:
+    value = float(run._noisy.pixels.flatten()[0])
+    return np.where(LOTS[start:stop] < value, 0, 1)
+
+
+def count(segment: Segment, *, rows: int) -> None:
+    segment.count_first(classes(segment.run, segment.start, segment.stop), members=1, rows=rows)
+
+
+class LookingUp(Engine):
+    """An engine on the simulated clock."""
+
+    def _run_first(self, lane: Lane, segments: list[Segment]) -> None:
+        STAGE.world.sleep(BATCH_S * STAGE.world.chance.uniform(0.5, 1.5))
+        for segment in segments:
+            count(segment, rows=lane.rows)
+        self.workload.first(rows=sum(map(len, segments)), capacity=lane.batch, members=1)
+
+
+class AtOnce:
+    """Stands for an engine that nothing disturbs: a run has ended when it is submitted."""
+
+    def __init__(self) -> None:
+        self.ensemble = ensemble()
+
+    def submit(self, procedure: Any, image: Pixels, noise: Any, seed: str, *, index: int, **_: object) -> Handle:
+        run = Run(procedure, image, noise, seed, index, self.ensemble)
+        while not run.ended:
+            count(run.take(min(BATCH, run.wanted)), rows=self.ensemble.members[0].form.shape[0])
+            run.settle()
+        return run.handle
+
+
+def undisturbed(request: CertificationRequest, images: Tensor, index: int, seed: str) -> dict[str, Any]:
+    """The certificate of one of the images, from a run of its own."""
+    question = Question.of(request, images=len(images))
+    view = ensemble().with_(voting=request.voting or "soft", consensus=request.consensus)
+    case = start(AtOnce(), images[index], question, seed=seed, nonce=request.nonce, index=index, ensemble=view)  # type: ignore[arg-type]
+    return case.result().model_dump(mode="json")

@@ -1,0 +1,47 @@
+"""Plays histories one after the other, and many at a time."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from tests.simulation.history import Outcome, play
+from tests.simulation.server import Database, private_server
+from tests.simulation.stage import staged
+
+COLLECT = 100
+"""The histories after which garbage is collected; to let Python choose the moments takes a tenth longer."""
+
+
+def simulate(seeds: Iterable[str], tell: Callable[[Outcome], None]) -> None:
+    """Play the history of each seed, and tell what it came to."""
+
+    def playing(seed: str) -> Callable[[Database], None]:
+        return lambda database: tell(play(seed, database))
+
+    with quiet(), private_server() as server, staged():
+        server.each(playing(seed) for seed in collecting(seeds))
+
+
+def collecting(seeds: Iterable[str]) -> Iterator[str]:
+    for number, seed in enumerate(seeds):
+        if number % COLLECT == 0:
+            gc.collect()
+        yield seed
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """A context in which the service logs nothing: what is expected here would fill the screen."""
+    logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+        logging.disable(logging.NOTSET)

@@ -1,0 +1,138 @@
+"""A share of the histories, those that once found a bug, and mutants of the service that a few histories must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from smoothcert.engine.run import Run
+from store import bookkeeping, transitions, waiting
+from store.commands import Call, unguarded
+from tests.simulation.history import Outcome
+from tests.simulation.simulator import simulate
+from workers.janitor import Janitor
+
+SHARE = 32
+"""The histories in the test suite; `make simulate` plays any number."""
+MOST = 200
+"""The histories within which a mutant must be found; most of them take a few."""
+FOUND: Sequence[str] = ()
+"""The histories that once found a bug."""
+
+
+def played(seeds: Sequence[str]) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    simulate(seeds, outcomes.append)
+    return outcomes
+
+
+def test_nothing_is_lost_or_wrong_in_a_share_of_the_histories() -> None:
+    outcomes = played([f"test-{number}" for number in range(SHARE)])
+    assert len(outcomes) == SHARE
+    assert {each.seed: each.wrong for each in outcomes if each.wrong} == {}
+    assert any("is killed" in str(what) for each in outcomes for _, _, what in each.notes)
+
+
+def test_histories_that_once_found_a_bug_find_none() -> None:
+    assert {each.seed: each.wrong for each in played(FOUND) if each.wrong} == {}
+
+
+def test_a_seed_gives_the_same_history_whatever_else_is_played() -> None:
+    alone, *_ = played(["test-1"])
+    among = {each.seed: each for each in played([f"test-{number}" for number in range(4)])}["test-1"]
+    assert [(at, who) for at, who, _ in among.notes] == [(at, who) for at, who, _ in alone.notes]
+
+
+# --- mutants
+
+
+def ignore_idempotency(patch: pytest.MonkeyPatch) -> None:
+    """A submission that is repeated because its answer was lost is accepted a second time."""
+    accept = transitions.accept
+
+    def mutant(*arguments: Any, idempotency: object, **other: Any) -> Call:
+        return accept(*arguments, idempotency=None, **other)
+
+    patch.setattr(transitions, "accept", mutant)
+
+
+def forget_to_requeue(patch: pytest.MonkeyPatch) -> None:
+    """What a dead worker had does not wait again."""
+    patch.setattr(waiting, "put_back", lambda _: [])
+
+
+def leave_what_was_taken(patch: pytest.MonkeyPatch) -> None:
+    """What a worker took and did not begin before it died stays where it is."""
+    patch.setattr(Janitor, "_return_what_was_never_begun", lambda *_: None)
+
+
+def begin_whatever_its_status(patch: pytest.MonkeyPatch) -> None:
+    """A worker begins what another has begun or ended."""
+    guarded = transitions.guarded
+
+    def mutant(record: str, *, statuses: Sequence[str], **other: Any) -> Call:
+        anything = ("queued", "running", "succeeded", "failed", "canceled")
+        return guarded(record, statuses=anything if statuses == ("queued",) else statuses, **other)
+
+    patch.setattr(transitions, "guarded", mutant)
+
+
+def let_anybody_finish(patch: pytest.MonkeyPatch) -> None:
+    """A worker that was thought dead may write, although another has taken over."""
+    guarded = transitions.guarded
+
+    def mutant(record: str, *, execution: str = "", **other: Any) -> Call:
+        return guarded(record, **other)
+
+    patch.setattr(transitions, "guarded", mutant)
+
+
+def beat_without_a_guard(patch: pytest.MonkeyPatch) -> None:
+    """A heartbeat that comes after the end brings keys of the execution back."""
+
+    def mutant(record: Any, execution: str, *, ttl: int) -> Call:
+        return unguarded(bookkeeping.beat(record.id, record.queue, execution, ttl=ttl))
+
+    patch.setattr(transitions, "beat", mutant)
+
+
+def repeat_samples(patch: pytest.MonkeyPatch) -> None:
+    """A run that is resumed draws samples of the draw under way again."""
+    put_back = Run._put_back
+
+    def mutant(run: Run, counts: tuple[int, ...], *, complete: bool) -> None:
+        put_back(run, counts, complete=complete)
+        if not complete and run._counted > run._begun:
+            run._dispatched = run._counted = run._counted - 1
+            run._counts[0] = max(0, run._counts[0] - 1)
+
+    patch.setattr(Run, "_put_back", mutant)
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        ignore_idempotency,
+        forget_to_requeue,
+        leave_what_was_taken,
+        begin_whatever_its_status,
+        let_anybody_finish,
+        beat_without_a_guard,
+        repeat_samples,
+    ],
+)
+def test_a_mutant_is_found(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    wrong: list[Outcome] = []
+
+    def seeds() -> Iterator[str]:
+        for number in count():
+            if wrong or number == MOST:
+                return
+            yield f"mutant-{number}"
+
+    simulate(seeds(), lambda outcome: wrong.append(outcome) if outcome.wrong else None)
+    assert wrong, f"{MOST} histories do not find that: {mutate.__doc__}"
