@@ -97,10 +97,7 @@ def require_free(name: str, zoo: Path) -> None:
 def _take_in(source: Path, folder: Path) -> MemberFile:
     """Copy a file into the folder of a new ensemble; a state dict becomes safetensors."""
     with blaming(source):
-        if not source.is_file():
-            raise FileError("missing, or not a file")
-        data = source.read_bytes()
-        kind, data = _converted(source, data)
+        kind, data = converted(source)
         suffix = {"torchscript": ".pt", "exported": ".pt2"}.get(kind, ".safetensors")
         target = folder / (source.stem + suffix)
         if target.exists():
@@ -111,11 +108,15 @@ def _take_in(source: Path, folder: Path) -> MemberFile:
             sha256=hashlib.sha256(data).hexdigest(),
             bytes=len(data),
             architecture=kind if kind in PROGRAMS else None,
-            training=_record(data) if kind == "weights" else {},
+            training=training_record(data) if kind == "weights" else {},
         )
 
 
-def _converted(source: Path, data: bytes) -> tuple[str, bytes]:
+def converted(source: Path) -> tuple[str, bytes]:
+    """The kind of a file ("weights", "torchscript" or "exported") and its bytes; a state dict becomes safetensors."""
+    if not source.is_file():
+        raise FileError("missing, or not a file")
+    data = source.read_bytes()
     if source.suffix == ".safetensors":
         read_tensors(data)
         return "weights", data
@@ -152,7 +153,7 @@ def _as_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
         raise FileError(f"a state dict that safetensors cannot hold: {type(error).__name__}: {error}") from error
 
 
-def _record(data: bytes) -> dict[str, Any]:
+def training_record(data: bytes) -> dict[str, Any]:
     """The training record in the header of a safetensors file, without nulls; empty if there is none."""
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     try:

@@ -28,7 +28,7 @@ from models.errors import DescriptionError, EnsembleNameError, FileError, Missin
 from models.programs import read_program
 from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.form import prepare
-from smoothcert.engine.normalisation import normalised
+from smoothcert.engine.normalisation import Normalisation, normalised
 from smoothcert.errors import SmoothcertError
 
 ZOO = Path(__file__).parent / "zoo"
@@ -62,7 +62,13 @@ def load(
     for file, data in zip(description.members, contents, strict=True):
         with blaming(folder / file.file):
             identity = description.identity(file)
-            network = _network(description, file, data, allowed_imports)
+            network = read_network(
+                identity.architecture,
+                data,
+                classes=len(description.classes),
+                normalisation=identity.normalisation,
+                allowed_imports=allowed_imports,
+            )
             form = prepare(
                 network,
                 name=f"{name}/{file.file}",
@@ -200,16 +206,18 @@ def _try_out_programs(folder: Path, description: Description, contents: Sequence
                 raise error
 
 
-def _network(description: Description, member: MemberFile, data: bytes, allowed_imports: frozenset[str]) -> nn.Module:
-    identity = description.identity(member)
-    if identity.architecture in PROGRAMS:
-        return normalised(read_program(identity.architecture, data), identity.normalisation)
-    network = build(
-        identity.architecture,
-        classes=len(description.classes),
-        normalisation=identity.normalisation,
-        allowed_imports=allowed_imports,
-    )
+def read_network(
+    architecture: str,
+    data: bytes,
+    *,
+    classes: int,
+    normalisation: Normalisation | None = None,
+    allowed_imports: frozenset[str] = frozenset(),
+) -> nn.Module:
+    """The classifier in the bytes of a file. A program must have been tried out before."""
+    if architecture in PROGRAMS:
+        return normalised(read_program(architecture, data), normalisation)
+    network = build(architecture, classes=classes, normalisation=normalisation, allowed_imports=allowed_imports)
     load_weights(network, read_tensors(data))
     return network
 

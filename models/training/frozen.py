@@ -1,0 +1,59 @@
+"""A trained classifier whose weights stay as they are while a denoiser is trained in front of it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from models.addition import converted, training_record
+from models.architectures import PROGRAMS
+from models.confinement import Suspect, try_out
+from models.errors import TrainingError
+from models.registry import blaming, read_network
+from smoothcert.engine.errors import reason
+from smoothcert.engine.form import optimised, refuse_misfit
+
+
+@dataclass(frozen=True)
+class FrozenClassifier:
+    """A network in eval mode that passes gradients to its input alone; `digest` is the sha256 of its file."""
+
+    network: nn.Module
+    architecture: str
+    digest: str
+
+    @classmethod
+    def read(cls, path: Path, *, classes: int, input_shape: tuple[int, int, int], device: str) -> FrozenClassifier:
+        """The classifier in this file; an error names the file and says why it cannot classify these images."""
+        with blaming(path):
+            kind, data = converted(path)
+            architecture = kind if kind in PROGRAMS else str(training_record(data).get("architecture", ""))
+            if not architecture:
+                raise TrainingError(
+                    "it has no training record that names its architecture: give the file of a member that "
+                    "`models train` made, a TorchScript file or an exported program"
+                )
+            if architecture in PROGRAMS:
+                (refusal,) = try_out([Suspect(architecture, data, input_shape)])
+                if refusal is not None:
+                    raise refusal
+            network = read_network(architecture, data, classes=classes)
+            refuse_misfit(network, name=architecture, channels=input_shape[0])
+            _require_logits(network, classes, input_shape)
+            # The fast form of certification: folded batch norm halves the cost of the pass to the input.
+            fast, _ = optimised(network.eval().requires_grad_(False), torch.device(device), torch.float32)
+            return cls(fast.requires_grad_(False), architecture, hashlib.sha256(data).hexdigest())
+
+
+def _require_logits(network: nn.Module, classes: int, input_shape: tuple[int, int, int]) -> None:
+    try:
+        with torch.no_grad():
+            seen = tuple(network.eval()(torch.zeros(2, *input_shape)).shape)
+    except Exception as error:  # whatever a foreign network raises
+        raise TrainingError(f"it cannot classify images of shape {input_shape}: {reason(error)}") from error
+    if seen != (2, classes):
+        raise TrainingError(f"it makes an output of shape {seen} from 2 images; {classes} classes need (2, {classes})")
