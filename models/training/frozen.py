@@ -14,8 +14,8 @@ from models.architectures import PROGRAMS
 from models.confinement import Suspect, try_out
 from models.errors import TrainingError
 from models.registry import blaming, read_network
-from smoothcert.engine.errors import reason
-from smoothcert.engine.form import optimised, refuse_misfit
+from smoothcert.engine.denoised import check_classifier
+from smoothcert.engine.form import optimised
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,7 @@ class FrozenClassifier:
                 if refusal is not None:
                     raise refusal
             network = read_network(architecture, data, classes=classes)
-            refuse_misfit(network, name=architecture, channels=input_shape[0])
-            _require_logits(network, classes, input_shape)
+            check_classifier(network, torch.zeros(2, *input_shape), classes=classes, name=architecture)
             # The fast form of certification: folded batch norm halves the cost of the pass to the input.
             fast, _ = optimised(network.eval().requires_grad_(False), torch.device(device), torch.float32)
             return cls(fast.requires_grad_(False), architecture, hashlib.sha256(data).hexdigest())
-
-
-def _require_logits(network: nn.Module, classes: int, input_shape: tuple[int, int, int]) -> None:
-    try:
-        with torch.no_grad():
-            seen = tuple(network.eval()(torch.zeros(2, *input_shape)).shape)
-    except Exception as error:  # whatever a foreign network raises
-        raise TrainingError(f"it cannot classify images of shape {input_shape}: {reason(error)}") from error
-    if seen != (2, classes):
-        raise TrainingError(f"it makes an output of shape {seen} from 2 images; {classes} classes need (2, {classes})")

@@ -169,8 +169,11 @@ class Task:
             network = build(self.architecture, classes=len(images.classes))
             refuse_misfit(network, name=self.architecture, channels=channels)
         if self.start is not None:
+            if not self.start.is_file():
+                raise TrainingError(f"--start {self.start} is missing, or not a file")
+            _, weights = read_safetensors(self.start)
             with blaming(self.start):
-                load_weights(network, read_safetensors(self.start)[1])
+                load_weights(network, weights)
         return network
 
 

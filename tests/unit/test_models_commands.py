@@ -287,7 +287,8 @@ def test_train_names_a_folder_without_data_before_it_starts(tmp_path: Path) -> N
     [
         (
             ["--method", "hope"],
-            "--method must be one of gaussian, augmentation, consistency, smoothadv, macer; got 'hope'",
+            "--method must be one of gaussian, augmentation, consistency, smoothadv, macer, denoiser-mse, "
+            "denoiser-stability, denoiser-classification; got 'hope'",
         ),
         (["--preset", "long"], "--preset must be one of paper, one-cycle, mnist, mnist-one-cycle; got 'long'"),
         (["--seeds", "one"], "--seeds must be like 0,1,2, got 'one'"),
