@@ -104,7 +104,7 @@ def train(
     train_members(tasks, jobs=jobs)
     if ensemble:
         images = data_set(data).load(data, train=False)
-        properties = Addition(classes=images.classes, input_shape=images.shape)
+        properties = Addition(classes=images.classes, input_shape=images.shape, classifier=classifier)
         added = add(ensemble, [task.weights for task in tasks], properties, zoo=zoo)
         typer.echo(f"{ensemble}: {counted(len(added.members), 'member')}, digest {added.digest}")
 

@@ -19,6 +19,7 @@ from models.data import Images
 from models.data.augmentation import unchanged
 from models.dncnn import DnCNN
 from models.errors import ArchitectureError, TrainingError
+from models.registry import describe
 from models.selection import Selection
 from models.training import members
 from models.training.checkpoint import read_safetensors, write_safetensors
@@ -268,6 +269,33 @@ def test_what_cannot_stand_behind_a_denoiser_is_named(clean: Task, tmp_path: Pat
     assert "the architecture of a denoiser must be one of dncnn-17x128" in str(error)
     error = ended(denoising(clean, start=tmp_path / "missing"))
     assert str(error) == f"--start {tmp_path / 'missing'} is missing, or not a file"
+
+
+def test_the_command_makes_an_ensemble_of_denoisers_that_begin_with_those_of_their_seeds(
+    clean: Task, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Task] = []
+
+    def train_here(tasks: list[Task], *, jobs: int) -> None:
+        seen.extend(tasks)
+        assert [ended(task) for task in tasks] == [None, None]
+
+    monkeypatch.setattr("models.commands.train.train_members", train_here)
+    common = ["train", "--data", str(clean.data), "--out", str(clean.out), "--preset", "tiny", "--seeds", "4,5"]
+    common += ["--sigma", "0.5", "--classifier", str(clean.weights)]
+    start, zoo = str(clean.out / "denoiser-mse-{seed}.safetensors"), clean.out / "zoo"
+    for options in (
+        ["--method", "denoiser-mse"],
+        ["--method", "denoiser-stability", "--start", start, "--ensemble", "denoised", "--zoo", str(zoo)],
+    ):
+        with suppress(SystemExit):
+            run([*common, *options])
+    assert [task.architecture for task in seen] == ["dncnn-half-8x48"] * 4
+    assert [task.start for task in seen[2:]] == [task.weights for task in seen[:2]]
+    assert "denoised: 2 members, digest " in capsys.readouterr().out
+    described = describe("denoised", zoo=zoo)
+    assert described.architectures == "dncnn-half-8x48 > cifar-resnet20"
+    assert described.noise == NOISE
 
 
 @pytest.mark.parametrize(
