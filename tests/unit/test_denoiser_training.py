@@ -281,7 +281,19 @@ def test_the_command_makes_an_ensemble_of_denoisers_that_begin_with_those_of_the
         assert [ended(task) for task in tasks] == [None, None]
 
     monkeypatch.setattr("models.commands.train.train_members", train_here)
-    common = ["train", "--data", str(clean.data), "--out", str(clean.out), "--preset", "tiny", "--seeds", "4,5"]
+    common = [
+        "train",
+        "--data",
+        str(clean.data),
+        "--out",
+        str(clean.out),
+        "--preset",
+        "tiny",
+        "--seeds",
+        "4,5",
+        "--jobs",
+        "2",
+    ]
     common += ["--sigma", "0.5", "--classifier", str(clean.weights)]
     start, zoo = str(clean.out / "denoiser-mse-{seed}.safetensors"), clean.out / "zoo"
     for options in (
