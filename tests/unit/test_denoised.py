@@ -29,6 +29,7 @@ from smoothcert.engine.smoothed import Smoothed
 from smoothcert.verification import verify
 from tests.support.programs import scripted
 from tests.support.smoothed import NOISE, QUICK, images, noisy, noisy_classes, patches
+from workers.holdings import card
 
 
 class Shift(nn.Module):
@@ -232,6 +233,8 @@ def test_denoisers_and_their_classifier_make_an_ensemble(files: list[Path], tmp_
     assert ensemble.digest == described.digest
     assert "2 members, wide > tiny, narrow > tiny, 2 classes" in _line(described)
     assert parse(write(described)) == described
+    assert card(ensemble).architectures == ("wide > tiny", "narrow > tiny")
+    assert card(ensemble).members == tuple(described.identity(member).digest for member in described.members)
     assert described.classifier is not None
     assert described.classifier.training["sigma"] == 0
     x = torch.rand(5, 3, 8, 8)
@@ -242,6 +245,10 @@ def test_denoisers_and_their_classifier_make_an_ensemble(files: list[Path], tmp_
     assert torch.allclose(loaded.logits(x), expected, rtol=1e-3)
     shared = [addresses(member.form.network[1]) for member in loaded.members]
     assert shared[0] == shared[1]
+    halved = load("denoised", zoo=tmp_path / "zoo", precision="bfloat16")
+    shared = [addresses(member.form.network[1]) for member in halved.members]
+    assert shared[0] == shared[1]
+    assert torch.allclose(halved.logits(x), expected, rtol=0.05)
 
 
 def test_another_classifier_makes_other_members(files: list[Path], tmp_path: Path) -> None:
