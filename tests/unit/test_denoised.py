@@ -192,11 +192,16 @@ def test_the_digest_of_a_chain_is_that_of_its_stages() -> None:
 
 
 def test_each_stage_of_a_chain_has_its_own_form() -> None:
-    chain = Denoised(randomised(DnCNN(3, 4, shrink=2), 0), Shared(randomised(Tiny(2), 1))).eval()
-    form, kind = chain.optimised(torch.device("cpu"), torch.float32)
+    """One for each precision, and a copy of a chain makes its own."""
+    classifier = Shared(randomised(Tiny(2), 1))
+    chains = [Denoised(randomised(DnCNN(3, 4, shrink=2), seed), classifier).eval() for seed in range(2)]
     x = torch.rand(2, 3, 8, 8)
-    assert kind == "folded"
-    assert torch.allclose(form(x), chain(x), rtol=1e-4)
+    for dtype, close in ((torch.float32, 1e-4), (torch.bfloat16, 0.05)):
+        forms = [chain.optimised(torch.device("cpu"), dtype) for chain in chains]
+        assert [kind for _, kind in forms] == ["folded", "folded"]
+        assert torch.allclose(forms[0][0](x.to(dtype)).float(), chains[0](x), rtol=close)
+        assert forms[0][0][1] is forms[1][0][1]
+        assert copy.deepcopy(chains[0]).optimised(torch.device("cpu"), dtype)[0][1] is not forms[0][0][1]
 
 
 # --- on disk
@@ -245,10 +250,6 @@ def test_denoisers_and_their_classifier_make_an_ensemble(files: list[Path], tmp_
     assert torch.allclose(loaded.logits(x), expected, rtol=1e-3)
     shared = [addresses(member.form.network[1]) for member in loaded.members]
     assert shared[0] == shared[1]
-    halved = load("denoised", zoo=tmp_path / "zoo", precision="bfloat16")
-    shared = [addresses(member.form.network[1]) for member in halved.members]
-    assert shared[0] == shared[1]
-    assert torch.allclose(halved.logits(x), expected, rtol=0.05)
 
 
 def test_another_classifier_makes_other_members(files: list[Path], tmp_path: Path) -> None:
