@@ -85,7 +85,7 @@ def check_denoiser(denoiser: nn.Module, images: Tensor, *, name: str) -> None:
     It is put in eval mode.
     """
     try:
-        output = denoiser.eval()(images)
+        output = denoiser.eval()(images.clone())  # a network may write over its input
     except Exception as error:  # whatever a foreign network raises
         raise MemberError(
             f"denoiser {name} cannot take images of shape {tuple(images.shape)}: {reason(error)}"
@@ -104,7 +104,7 @@ def check_classifier(classifier: nn.Module, images: Tensor, *, classes: int, nam
     """Raise MemberError unless the classifier maps images [N, C, H, W] to logits [N, classes]."""
     refuse_misfit(classifier, name=name, channels=images.shape[1])
     try:
-        seen = tuple(classifier.eval()(images).shape)
+        seen = tuple(classifier.eval()(images.clone()).shape)
     except Exception as error:  # whatever a foreign network raises
         raise MemberError(
             f"classifier {name} cannot take images of shape {tuple(images.shape)}: {reason(error)}"

@@ -117,6 +117,20 @@ def test_models_take_one_denoiser_or_one_each() -> None:
     assert repr(smoothed).startswith("Smoothed([Shift > Patches, Shift > Patches], ")
 
 
+def test_a_denoiser_may_write_over_its_input() -> None:
+    class Writing(Shift):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.add_(self.by)
+
+    batch = torch.stack(images(4))
+    before = batch.clone()
+    denoisers, plain = [Writing(0.1), Writing(0.2)], [Shift(0.1), Shift(0.2)]
+    with torch.no_grad():
+        seen = [noisy_classes(Smoothed(patches(), NOISE, denoiser=given), batch) for given in (denoisers, plain)]
+    assert torch.equal(*seen)
+    assert torch.equal(batch, before)
+
+
 def test_a_copy_and_a_pickle_certify_alike() -> None:
     batch = torch.stack(images(2))
     smoothed = Smoothed(patches(), NOISE, denoiser=Shift(0.1))
