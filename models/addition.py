@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from models.architectures import PROGRAMS
-from models.description import FILE, Description, MemberFile, read_noise, write
+from models.description import FILE, DenoiserDefaults, Description, MemberFile, read_noise, write
 from models.errors import EnsembleNameError, FileError, RegistryError
 from models.programs import is_exported, is_torchscript
 from models.registry import ZOO, blaming, check_name, load, read_tensors, writing
@@ -28,6 +28,8 @@ from smoothcert.engine.normalisation import Normalisation
 from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Noise, resolve
 
+DENOISED = "denoised"
+"""The method of an ensemble of denoisers, which may have been trained by different ones."""
 _GIVE_NOISE = "give the noise under which the ensemble is to be certified, by --sigma or --noise"
 
 
@@ -45,6 +47,10 @@ class Addition:
     sigma: float | None = None
     method: str | None = None
     normalisation: Normalisation | None = None
+    classifier: Path | None = None
+    """The file of a classifier, if the members are denoisers in front of it; `architecture` is then its own."""
+    denoiser: str | None = None
+    """The architecture of the denoisers, where their records name none."""
     evaluation: str = "0::20"
 
 
@@ -67,8 +73,11 @@ def add(
             folder = Path(temporary) / name
             folder.mkdir()
             members = [_take_in(file, folder) for file in files]
-            (folder / FILE).write_text(write(_described(addition, members)))
+            classifier = None if addition.classifier is None else _take_in(addition.classifier, folder)
+            (folder / FILE).write_text(write(_described(addition, members, classifier)))
             sources = {folder / member.file: file for member, file in zip(members, files, strict=True)}
+            if classifier is not None and addition.classifier is not None:
+                sources[folder / classifier.file] = addition.classifier
             with _renaming({**sources, folder: zoo / name}):
                 ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports)
             folder.rename(zoo / name)
@@ -97,10 +106,7 @@ def require_free(name: str, zoo: Path) -> None:
 def _take_in(source: Path, folder: Path) -> MemberFile:
     """Copy a file into the folder of a new ensemble; a state dict becomes safetensors."""
     with blaming(source):
-        if not source.is_file():
-            raise FileError("missing, or not a file")
-        data = source.read_bytes()
-        kind, data = _converted(source, data)
+        kind, data = converted(source)
         suffix = {"torchscript": ".pt", "exported": ".pt2"}.get(kind, ".safetensors")
         target = folder / (source.stem + suffix)
         if target.exists():
@@ -111,11 +117,15 @@ def _take_in(source: Path, folder: Path) -> MemberFile:
             sha256=hashlib.sha256(data).hexdigest(),
             bytes=len(data),
             architecture=kind if kind in PROGRAMS else None,
-            training=_record(data) if kind == "weights" else {},
+            training=training_record(data) if kind == "weights" else {},
         )
 
 
-def _converted(source: Path, data: bytes) -> tuple[str, bytes]:
+def converted(source: Path) -> tuple[str, bytes]:
+    """The kind of a file ("weights", "torchscript" or "exported") and its bytes; a state dict becomes safetensors."""
+    if not source.is_file():
+        raise FileError("missing, or not a file")
+    data = source.read_bytes()
     if source.suffix == ".safetensors":
         read_tensors(data)
         return "weights", data
@@ -152,7 +162,7 @@ def _as_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
         raise FileError(f"a state dict that safetensors cannot hold: {type(error).__name__}: {error}") from error
 
 
-def _record(data: bytes) -> dict[str, Any]:
+def training_record(data: bytes) -> dict[str, Any]:
     """The training record in the header of a safetensors file, without nulls; empty if there is none."""
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     try:
@@ -169,18 +179,46 @@ def _record(data: bytes) -> dict[str, Any]:
     return present
 
 
-def _described(addition: Addition, members: Sequence[MemberFile]) -> Description:
-    architecture = addition.architecture or _agreed("architecture", members)
-    return Description(
-        architecture=architecture,
+def _described(addition: Addition, members: Sequence[MemberFile], classifier: MemberFile | None) -> Description:
+    description = Description(
+        architecture=addition.architecture or _agreed("architecture", [classifier] if classifier else members),
         classes=addition.classes,
         input_shape=addition.input_shape,
         noise=resolve(addition.noise, addition.sigma) or _agreed_noise(members),
-        members=tuple(replace(m, architecture=None) if m.architecture == architecture else m for m in members),
-        method=addition.method or _agreed("method", members, "unknown"),
+        members=tuple(members),
+        method=addition.method or (DENOISED if classifier else _agreed("method", members, "unknown")),
         evaluation=addition.evaluation,
         normalisation=addition.normalisation,
     )
+    if classifier is None:
+        if addition.denoiser is not None:
+            raise RegistryError(f"denoiser {addition.denoiser} is given without a classifier: name it by --classifier")
+        return replace(description, members=_without(description.architecture, members))
+    denoisers = [replace(member, architecture=_denoiser_of(member, addition)) for member in members]
+    default = str(denoisers[0].architecture) if denoisers else ""
+    (classifier,) = _without(description.architecture, [classifier])
+    return replace(
+        description,
+        members=_without(default, denoisers),
+        classifier=classifier,
+        denoiser=DenoiserDefaults(default),
+    )
+
+
+def _without(architecture: str, files: Sequence[MemberFile]) -> tuple[MemberFile, ...]:
+    """The files, with their architecture stated only where it is not this one."""
+    return tuple(replace(file, architecture=None) if file.architecture == architecture else file for file in files)
+
+
+def _denoiser_of(member: MemberFile, addition: Addition) -> str:
+    """The architecture of a denoiser, by its training record or as it was given."""
+    recorded: str | None = TomlTable(_where(member), member.training).find("architecture", str)
+    architecture = member.architecture or recorded or addition.denoiser
+    if architecture is None:
+        raise RegistryError(
+            f"{member.file} has no training record that names the architecture of a denoiser: name it by --denoiser"
+        )
+    return architecture
 
 
 def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None) -> str:

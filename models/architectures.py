@@ -2,8 +2,10 @@
 
     cifar-resnet20, cifar-resnet110    the networks of the paper for CIFAR-10
     mnist-lenet                        the network of the paper for MNIST
+    dncnn-...                          denoisers that go before a classifier (models/dncnn.py)
     torchvision/<name>                 any classifier of torchvision, never with downloaded weights
-    <package.module>:<callable>        is called with `classes=...`, if the operator allows exactly this path
+    <package.module>:<callable>        is called with `classes=...` (a denoiser with `channels=...`), if the operator
+                                       allows exactly this path
     torchscript, exported              a file that is a program and brings its own network (models/programs.py)
 
 Noise is added to pixels in [0, 1], so the normalisation is always the first layer of the network.
@@ -17,6 +19,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
 
+from models.dncnn import DnCNN
 from models.errors import ArchitectureError
 from models.lenet import MnistLeNet
 from models.resnet import CifarResNet
@@ -51,6 +54,14 @@ ARCHITECTURES: dict[str, Callable[[int, Normalisation | None], nn.Module]] = {
     "mnist-lenet": _mnist,
 }
 
+DENOISERS: dict[str, Callable[[int], nn.Module]] = {
+    "dncnn-17x128": lambda channels: DnCNN(17, 128, channels),
+    "dncnn-17x64": lambda channels: DnCNN(17, 64, channels),
+    "dncnn-half-8x64": lambda channels: DnCNN(8, 64, channels, shrink=2),
+    "dncnn-half-8x48": lambda channels: DnCNN(8, 48, channels, shrink=2),
+}
+"""Each takes the number of channels of the images."""
+
 
 def build(
     architecture: str,
@@ -68,10 +79,21 @@ def build(
     if architecture.startswith(TORCHVISION):
         return normalised(_from_torchvision(architecture, classes), normalisation)
     if ":" in architecture:
-        return normalised(_imported(architecture, classes, allowed_imports), normalisation)
+        return normalised(_imported(architecture, allowed_imports, classes=classes), normalisation)
     raise ArchitectureError(
         f"architecture must be one of {', '.join(ARCHITECTURES)}, {TORCHVISION}<name>, module:callable; "
-        f"got {architecture!r}"
+        f"got {architecture!r}{', which is a denoiser' if architecture in DENOISERS else ''}"
+    )
+
+
+def build_denoiser(architecture: str, *, channels: int, allowed_imports: frozenset[str] = frozenset()) -> nn.Module:
+    """The denoiser of this name with random weights; a callable is called with `channels=...`."""
+    if architecture in DENOISERS:
+        return DENOISERS[architecture](channels)
+    if ":" in architecture:
+        return _imported(architecture, allowed_imports, channels=channels)
+    raise ArchitectureError(
+        f"the architecture of a denoiser must be one of {', '.join(DENOISERS)}, module:callable; got {architecture!r}"
     )
 
 
@@ -99,14 +121,14 @@ def _from_torchvision(architecture: str, classes: int) -> nn.Module:
     return network
 
 
-def _imported(path: str, classes: int, allowed: frozenset[str]) -> nn.Module:
+def _imported(path: str, allowed: frozenset[str], **size: int) -> nn.Module:
     if not _IMPORT_PATH.fullmatch(path):
         raise ArchitectureError(f"architecture {path!r} is not of the form package.module:callable")
     if path not in allowed:
         raise ArchitectureError(f"architecture {path!r} is not among the imports allowed here: {sorted(allowed)}")
     module, _, name = path.partition(":")
     try:
-        network = getattr(importlib.import_module(module), name)(classes=classes)
+        network = getattr(importlib.import_module(module), name)(**size)
     except (ImportError, AttributeError, TypeError) as error:
         raise ArchitectureError(f"architecture {path!r}: {error}") from error
     if not isinstance(network, nn.Module):

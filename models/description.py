@@ -10,9 +10,15 @@ voting = "soft"                            # optional defaults of a request
 consensus = 2
 normalisation = { mean = [...], std = [...] }        # optional
 
+[classifier]                               # only where the members are denoisers in front of one classifier, whose
+file, sha256, bytes                        # architecture and normalisation are those above
+[classifier.training]                      # the record of its training, as it came
+[denoiser]
+architecture = "dncnn-half-8x48"           # of the members, see models/architectures.py
+
 [[members]]                                # in ranked order, best first
 file = "gaussian-0.safetensors"
-sha256 = "..."                             # the member's digest
+sha256 = "..."                             # the member's digest, unless it is a denoiser (see engine/denoised.py)
 bytes = 1113356
 architecture, normalisation                # optional, where this member's differ
 [members.training]                         # the record of its training, as it came
@@ -40,6 +46,7 @@ from pydantic import ValidationError
 from models.errors import DescriptionError
 from models.selection import Selection
 from models.toml import TomlTable, read_toml
+from smoothcert.engine.denoised import chained
 from smoothcert.engine.ensemble import (
     Identity,
     check_classes,
@@ -63,7 +70,10 @@ _MEMBER_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.(safetensors|pt|pt
 
 @dataclass(frozen=True)
 class MemberFile:
-    """A member on disk. `architecture` and `normalisation` are set only where they differ from the ensemble's."""
+    """A member on disk, or the classifier behind denoisers.
+
+    `architecture` and `normalisation` are set only where they differ from the ensemble's.
+    """
 
     file: str
     sha256: str
@@ -79,6 +89,13 @@ class MemberFile:
             raise DescriptionError(f"member {self.file}: sha256 {self.sha256!r} is not 64 hexadecimal digits")
         if self.bytes < 1:
             raise DescriptionError(f"member {self.file}: bytes must be positive, got {self.bytes}")
+
+
+@dataclass(frozen=True)
+class DenoiserDefaults:
+    """What the denoisers of an ensemble have in common."""
+
+    architecture: str
 
 
 @dataclass(frozen=True)
@@ -109,12 +126,16 @@ class Description:
     voting: str = "soft"
     consensus: int | None = None
     normalisation: Normalisation | None = None
+    classifier: MemberFile | None = None
+    """The classifier behind the members, which are denoisers then."""
+    denoiser: DenoiserDefaults | None = None
     ranking: Ranking | None = None
     weights: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
-        digests = [member.sha256 for member in self.members]
-        files = [member.file for member in self.members]
+        self._check_denoisers()
+        digests = [self.identity(member).digest for member in self.members]
+        files = [file.file for file in self.files]
         check_members(digests)
         if len(set(files)) != len(files):
             raise DescriptionError(f"two members share a file: {files}")
@@ -131,17 +152,41 @@ class Description:
             raise DescriptionError(
                 f"the ranking is of other members: {sorted(self.ranking.accuracies)}, not {sorted(digests)}"
             )
-        for normalisation in (self.normalisation, *(member.normalisation for member in self.members)):
+        for normalisation in (self.normalisation, *(file.normalisation for file in self.files)):
             if normalisation and len(normalisation.mean) != self.input_shape[0]:
                 raise DescriptionError(f"{len(normalisation.mean)} means for {self.input_shape[0]} channels")
 
+    def _check_denoisers(self) -> None:
+        if (self.classifier is None) != (self.denoiser is None):
+            present, missing = ("classifier", "denoiser") if self.denoiser is None else ("denoiser", "classifier")
+            raise DescriptionError(f"{missing} is missing: the tables classifier and denoiser go together, and there "
+                                   f"is only {present}")  # fmt: skip
+        if self.classifier and (normalised := [member.file for member in self.members if member.normalisation]):
+            raise DescriptionError(
+                f"members that are denoisers have no normalisation of their own, and {', '.join(normalised)} has one: "
+                f"the normalisation belongs to the classifier"
+            )
+
+    @property
+    def files(self) -> tuple[MemberFile, ...]:
+        """The files of the members, and then that of their classifier, if they are denoisers."""
+        return self.members if self.classifier is None else (*self.members, self.classifier)
+
+    def stage(self, file: MemberFile) -> Identity:
+        """The identity of one file, with the architecture and normalisation of the ensemble unless it has its own."""
+        if self.denoiser is not None and file is not self.classifier:
+            return Identity(file.architecture or self.denoiser.architecture, file.sha256)
+        return Identity(file.architecture or self.architecture, file.sha256, file.normalisation or self.normalisation)
+
     def identity(self, member: MemberFile) -> Identity:
-        """The identity of a member, with the ensemble's architecture and normalisation unless it has its own."""
-        return Identity(
-            member.architecture or self.architecture,
-            member.sha256,
-            member.normalisation or self.normalisation,
-        )
+        """The identity of a member; that of a denoiser includes the classifier behind it."""
+        own = self.stage(member)
+        return own if self.classifier is None else chained(own, self.stage(self.classifier))
+
+    @property
+    def architectures(self) -> str:
+        """The architectures of the members, each once, in ranked order."""
+        return ", ".join(dict.fromkeys(self.identity(member).architecture for member in self.members))
 
     @property
     def digest(self) -> str:
@@ -151,7 +196,10 @@ class Description:
 
     def ranked(self, ranking: Ranking, weights: Mapping[str, float]) -> Description:
         """The members in order of their accuracies, best first; ties are broken by digest, so the order is unique."""
-        order = sorted(self.members, key=lambda member: (-ranking.accuracies[member.sha256], member.sha256))
+        digests = {member.file: self.identity(member).digest for member in self.members}
+        order = sorted(
+            self.members, key=lambda member: (-ranking.accuracies[digests[member.file]], digests[member.file])
+        )
         return replace(self, members=tuple(order), ranking=ranking, weights=weights)
 
 
@@ -205,6 +253,8 @@ def _description(table: TomlTable) -> Description:
         "voting": table.find("voting", str),
         "consensus": table.find("consensus", int),
         "normalisation": _normalisation(table),
+        "classifier": _classifier(table),
+        "denoiser": _denoiser(table),
         "ranking": _ranking(table),
         "weights": table.numbers("weights"),
     }
@@ -223,6 +273,21 @@ def _member(table: TomlTable) -> MemberFile:
     )
     table.done()
     return member
+
+
+def _classifier(table: TomlTable) -> MemberFile | None:
+    found = table.find("classifier", dict)
+    return None if found is None else _member(TomlTable("classifier.", found))
+
+
+def _denoiser(table: TomlTable) -> DenoiserDefaults | None:
+    found = table.find("denoiser", dict)
+    if found is None:
+        return None
+    inner = TomlTable("denoiser.", found)
+    defaults = DenoiserDefaults(inner.take("architecture", str))
+    inner.done()
+    return defaults
 
 
 def _normalisation(table: TomlTable) -> Normalisation | None:

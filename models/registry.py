@@ -12,23 +12,25 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import EllipsisType
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from models.architectures import PROGRAMS, build, load_weights
+from models.architectures import PROGRAMS, build, build_denoiser, load_weights
 from models.confinement import Suspect, try_out
 from models.description import FILE, MAX_BYTES, Description, MemberFile, parse, write
 from models.errors import DescriptionError, EnsembleNameError, FileError, MissingEnsembleError
 from models.programs import read_program
+from smoothcert.engine.denoised import Denoised, Shared, check_classifier, check_denoiser
 from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.form import prepare
-from smoothcert.engine.normalisation import normalised
+from smoothcert.engine.normalisation import Normalisation, normalised
 from smoothcert.errors import SmoothcertError
 
 ZOO = Path(__file__).parent / "zoo"
@@ -56,13 +58,14 @@ def load(
     """
     folder = _folder(zoo, name)
     description = _describe(folder)
-    contents = [_read_member(folder, member) for member in description.members]
+    contents = {file.file: _read_member(folder / file.file, file) for file in description.files}
     _try_out_programs(folder, description, contents)
+    classifier = _shared_classifier(folder, description, contents, allowed_imports)
     members = []
-    for file, data in zip(description.members, contents, strict=True):
+    for file in description.members:
         with blaming(folder / file.file):
-            identity = description.identity(file)
-            network = _network(description, file, data, allowed_imports)
+            own = _read_stage(description, file, contents[file.file], allowed_imports)
+            network = own if classifier is None else Denoised(own, classifier)
             form = prepare(
                 network,
                 name=f"{name}/{file.file}",
@@ -73,7 +76,7 @@ def load(
                 precision=precision,
                 optimise=optimise,
             )
-            members.append(Member(file.file, identity, network, form))
+            members.append(Member(file.file, description.identity(file), network, form))
     ensemble = Ensemble(
         name,
         tuple(members),
@@ -91,8 +94,8 @@ def describe(name: str, *, zoo: Path = ZOO) -> Description:
     """The description of an ensemble, after its files were checked against it; no network is built."""
     folder = _folder(zoo, name)
     description = _describe(folder)
-    for member in description.members:
-        _read_member(folder, member)
+    for file in description.files:
+        _read_member(folder / file.file, file)
     return description
 
 
@@ -141,7 +144,7 @@ def _describe(folder: Path) -> Description:
         raise DescriptionError(f"{path}: not UTF-8: {error}") from error
     except DescriptionError as error:
         raise DescriptionError(f"{path}: {error}") from error
-    extra = sorted({entry.name for entry in folder.iterdir()} - {FILE, CARD, *(m.file for m in description.members)})
+    extra = sorted({entry.name for entry in folder.iterdir()} - {FILE, CARD, *(f.file for f in description.files)})
     if extra:
         raise FileError(f"{folder}: files that {FILE} does not name: {', '.join(extra)}")
     card = folder / CARD
@@ -150,8 +153,7 @@ def _describe(folder: Path) -> Description:
     return description
 
 
-def _read_member(folder: Path, member: MemberFile) -> bytes:
-    path = folder / member.file
+def _read_member(path: Path, member: MemberFile) -> bytes:
     data = _read(path, size=member.bytes)
     seen = hashlib.sha256(data).hexdigest()
     if seen != member.sha256:
@@ -187,12 +189,12 @@ def _open(path: Path) -> int:
         raise FileError(f"{path}: {reason}") from error
 
 
-def _try_out_programs(folder: Path, description: Description, contents: Sequence[bytes]) -> None:
+def _try_out_programs(folder: Path, description: Description, contents: Mapping[str, bytes]) -> None:
     """Have a confined child process read and run the members that are programs, before this process reads them."""
     programs = [
-        (folder / file.file, Suspect(description.identity(file).architecture, data, description.input_shape))
-        for file, data in zip(description.members, contents, strict=True)
-        if description.identity(file).architecture in PROGRAMS
+        (folder / file.file, Suspect(stage.architecture, contents[file.file], description.input_shape))
+        for file in description.files
+        if (stage := description.stage(file)).architecture in PROGRAMS
     ]
     for (path, _), error in zip(programs, try_out([suspect for _, suspect in programs]), strict=True):
         with blaming(path):
@@ -200,16 +202,50 @@ def _try_out_programs(folder: Path, description: Description, contents: Sequence
                 raise error
 
 
-def _network(description: Description, member: MemberFile, data: bytes, allowed_imports: frozenset[str]) -> nn.Module:
-    identity = description.identity(member)
-    if identity.architecture in PROGRAMS:
-        return normalised(read_program(identity.architecture, data), identity.normalisation)
-    network = build(
-        identity.architecture,
-        classes=len(description.classes),
-        normalisation=identity.normalisation,
-        allowed_imports=allowed_imports,
-    )
+def _shared_classifier(
+    folder: Path, description: Description, contents: Mapping[str, bytes], allowed_imports: frozenset[str]
+) -> nn.Module | None:
+    """The classifier behind the denoisers, for all of them; None where the members are classifiers themselves."""
+    file = description.classifier
+    if file is None:
+        return None
+    with blaming(folder / file.file):
+        classifier = _read_stage(description, file, contents[file.file], allowed_imports)
+        probe, classes = torch.zeros(2, *description.input_shape), len(description.classes)
+        check_classifier(classifier, probe, classes=classes, name=file.file)
+    return Shared(classifier)
+
+
+def _read_stage(description: Description, file: MemberFile, data: bytes, allowed_imports: frozenset[str]) -> nn.Module:
+    """The network of one file: a classifier, or a denoiser."""
+    stage = description.stage(file)
+    if description.classifier is None or file is description.classifier:
+        return read_network(
+            stage.architecture,
+            data,
+            classes=len(description.classes),
+            normalisation=stage.normalisation,
+            allowed_imports=allowed_imports,
+        )
+    channels = description.input_shape[0]
+    denoiser = build_denoiser(stage.architecture, channels=channels, allowed_imports=allowed_imports)
+    load_weights(denoiser, read_tensors(data))
+    check_denoiser(denoiser, torch.zeros(2, *description.input_shape), name=file.file)
+    return denoiser
+
+
+def read_network(
+    architecture: str,
+    data: bytes,
+    *,
+    classes: int,
+    normalisation: Normalisation | None = None,
+    allowed_imports: frozenset[str] = frozenset(),
+) -> nn.Module:
+    """The classifier in the bytes of a file. A program must have been tried out before."""
+    if architecture in PROGRAMS:
+        return normalised(read_program(architecture, data), normalisation)
+    network = build(architecture, classes=classes, normalisation=normalisation, allowed_imports=allowed_imports)
     load_weights(network, read_tensors(data))
     return network
 

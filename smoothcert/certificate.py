@@ -63,7 +63,7 @@ class EnsembleRecord(Frozen):
     name: str
     digest: str
     members: tuple[str, ...]
-    """sha256 of each member, best first."""
+    """Digest of each member, best first: the sha256 of its file, or one over a denoiser and its classifier."""
     voting: str
     consensus: WholeNumber | None
 

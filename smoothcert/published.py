@@ -24,7 +24,10 @@ class EnsembleCard(Wire):
     name: str
     digest: str
     members: Annotated[tuple[str, ...], Field(min_length=1)]
-    """sha256 of each member, best first."""
+    """Digest of each member, best first: the sha256 of its file, or one over a denoiser and its classifier."""
+    architectures: tuple[str, ...] = ()
+    """The architecture of each member, like `cifar-resnet20`, or `dncnn-half-8x48 > cifar-resnet20` for a classifier
+    behind a denoiser. Empty where a worker of an older version publishes the ensemble."""
     classes: tuple[str, ...]
     input_shape: tuple[int, int, int]
     """Channels, height, width."""

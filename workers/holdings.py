@@ -79,6 +79,7 @@ def card(ensemble: Ensemble) -> EnsembleCard:
         name=ensemble.name,
         digest=ensemble.digest,
         members=tuple(member.digest for member in ensemble.members),
+        architectures=tuple(member.identity.architecture for member in ensemble.members),
         classes=ensemble.classes,
         input_shape=ensemble.input_shape,
         noise=ensemble.noise,

@@ -135,6 +135,7 @@ def served() -> ServedEnsemble:
         name=ENSEMBLE,
         digest="9c1185a5c5e9fc54612808977ee8f548b2258d31d5f8a1f6a2f0d0c9e1b3a4d7",
         members=("4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945",) * 2,
+        architectures=("cifar-resnet20",) * 2,
         classes=("airplane", "automobile", "bird"),
         input_shape=(3, 32, 32),
         noise=NOISE,

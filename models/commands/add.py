@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from models import addition
-from models.architectures import ARCHITECTURES
+from models.architectures import ARCHITECTURES, DENOISERS
 from models.commands.options import AllowImport, NoiseText, Sigma, Zoo, chosen_noise
 from models.registry import ZOO
 from smoothcert.engine.ensemble import MAX_CLASSES
@@ -24,6 +24,13 @@ def add(
     architecture: Annotated[
         str | None,
         typer.Option(help=f"{', '.join(ARCHITECTURES)}, torchvision/NAME, module:callable, torchscript, exported"),
+    ] = None,
+    classifier: Annotated[
+        Path | None,
+        typer.Option(help="the classifier behind the members, which are denoisers then; --architecture is its own"),
+    ] = None,
+    denoiser: Annotated[
+        str | None, typer.Option(help=f"the architecture of the denoisers: {', '.join(DENOISERS)}, module:callable")
     ] = None,
     classes: Annotated[str, typer.Option(help="cifar10, a number, or names like cat,dog")] = "cifar10",
     input_shape: Annotated[str, typer.Option(help="channels, height, width")] = "3,32,32",
@@ -47,6 +54,8 @@ def add(
         noise=chosen_noise(noise, sigma),
         method=method,
         normalisation=_normalisation(mean, std),
+        classifier=classifier,
+        denoiser=denoiser,
         evaluation=evaluation,
     )
     ensemble = addition.add(name, files, properties, zoo=zoo, allowed_imports=frozenset(allow_import or ()))

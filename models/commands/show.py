@@ -49,7 +49,7 @@ def _described(zoo: Path) -> tuple[dict[str, Description], list[SmoothcertError]
 def _line(description: Description) -> str:
     members, shape = counted(len(description.members), "member"), " x ".join(map(str, description.input_shape))
     return (
-        f"{members}, {description.architecture}, {len(description.classes)} classes, {shape}, "
+        f"{members}, {description.architectures}, {len(description.classes)} classes, {shape}, "
         f"noise {description.noise.label}, method {description.method}, digest {description.digest[:12]}"
     )
 
@@ -58,19 +58,20 @@ def _one(name: str, description: Description) -> Table:
     table = Table(
         "rank",
         Column("file", no_wrap=True),
-        Column("sha256", no_wrap=True),
+        Column("digest", no_wrap=True),
         "seed",
         "under noise",
         "weight",
         title=f"{name}  {description.digest}",
     )
     for place, member in enumerate(description.members):
-        accuracy = description.ranking.accuracies[member.sha256] if description.ranking else None
-        weight = description.weights[member.sha256] if description.weights else None
+        digest = description.identity(member).digest
+        accuracy = description.ranking.accuracies[digest] if description.ranking else None
+        weight = description.weights[digest] if description.weights else None
         table.add_row(
             str(place + 1),
             member.file,
-            member.sha256[:12],
+            digest[:12],
             str(member.training.get("seed", "")),
             "" if accuracy is None else f"{accuracy:.3f}",
             "" if weight is None else f"{weight:.3f}",
@@ -84,6 +85,6 @@ def _caption(description: Description) -> str:
     if by := description.ranking:
         order = f"ranked on {by.data} {by.holdout} ({by.images} images x {by.draws} draws, {by.noise.label})"
     return (
-        f"{description.architecture}, noise {description.noise.label}, method {description.method}, "
+        f"{description.architectures}, noise {description.noise.label}, method {description.method}, "
         f"evaluation {description.evaluation}, {order}"
     )

@@ -15,6 +15,12 @@ from torch import Tensor, nn
 
 from models.errors import TrainingError
 
+OPTIMISERS: dict[type[torch.optim.Optimizer], dict[str, str]] = {
+    torch.optim.SGD: {"momentum": "momentum_buffer"},
+    torch.optim.Adam: {"step": "step", "mean": "exp_avg", "square": "exp_avg_sq"},
+}
+"""What each optimiser keeps for a parameter: its name in a checkpoint, and its name in torch."""
+
 
 @dataclass(frozen=True)
 class TrainingCheckpoint:
@@ -24,15 +30,16 @@ class TrainingCheckpoint:
     run: Mapping[str, Any]
     """Everything that identifies the run; no other run may resume from its checkpoint."""
 
-    def save(self, network: nn.Module, optimiser: torch.optim.SGD, *, epoch: int, seconds: float) -> None:
-        """Write the network and the momentum after this many epochs."""
+    def save(self, network: nn.Module, optimiser: torch.optim.Optimizer, *, epoch: int, seconds: float) -> None:
+        """Write the network and the state of the optimiser after this many epochs."""
         tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
         for name, parameter in network.named_parameters():
-            tensors[f"momentum.{name}"] = optimiser.state[parameter]["momentum_buffer"]
+            for stored, key in OPTIMISERS[type(optimiser)].items():
+                tensors[f"{stored}.{name}"] = optimiser.state[parameter][key]
         write_safetensors(self.path, tensors, {"run": dict(self.run), "epoch": epoch, "seconds": seconds})
 
-    def resume(self, network: nn.Module, optimiser: torch.optim.SGD) -> tuple[int, float]:
-        """Restore network and momentum; return the epochs and seconds spent, (0, 0.0) if there is no file."""
+    def resume(self, network: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[int, float]:
+        """Restore network and optimiser; return the epochs and seconds spent, (0, 0.0) if there is no file."""
         if not self.path.exists():
             return 0, 0.0
         record, tensors = read_safetensors(self.path)
@@ -44,8 +51,11 @@ class TrainingCheckpoint:
         except RuntimeError as error:
             raise TrainingError(f"{self.path} is the checkpoint of another architecture: {error}") from error
         for name, parameter in network.named_parameters():
-            momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])  # in the parameter's layout
-            optimiser.state[parameter]["momentum_buffer"] = momentum
+            for stored, key in OPTIMISERS[type(optimiser)].items():
+                value = tensors[f"{stored}.{name}"]
+                if value.shape == parameter.shape:  # not the number of steps
+                    value = torch.empty_like(parameter).copy_(value)  # in the parameter's layout
+                optimiser.state[parameter][key] = value
         return int(record["epoch"]), float(record["seconds"])
 
 

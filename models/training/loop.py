@@ -7,6 +7,7 @@ the end of each epoch: a run that is killed and resumed gives the same member as
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -20,25 +21,39 @@ from torch import Tensor, nn
 
 from models.data import Images
 from models.training.checkpoint import TrainingCheckpoint
-from models.training.method import Method, recorded
+from models.training.method import Method, classifier_of, recorded
 from smoothcert.engine.precision import dtype_of
 from smoothcert.noise import Noise
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How long to train, and at what learning rate, with SGD and Nesterov momentum .9."""
+    """How long to train, with which optimiser (sgd or adam), and at what learning rate."""
 
     epochs: int
     batch: int
     rate: float
     schedule: str
     weight_decay: float = 1e-4
+    optimiser: str = "sgd"
+
+    def parameters(self) -> dict[str, Any]:
+        """As JSON. SGD is not named, because checkpoints are older than the choice."""
+        return {key: value for key, value in asdict(self).items() if (key, value) != ("optimiser", "sgd")}
+
+    def optimiser_of(self, network: nn.Module) -> torch.optim.Optimizer:
+        if self.optimiser == "adam":
+            return torch.optim.Adam(network.parameters(), lr=self.rate, weight_decay=self.weight_decay)
+        return torch.optim.SGD(
+            network.parameters(), lr=self.rate, momentum=0.9, nesterov=True, weight_decay=self.weight_decay
+        )
 
     def rate_at(self, progress: float) -> float:
         """The learning rate after a share `progress` in [0, 1) of all steps."""
         if self.schedule == "steps":  # the paper's schedule: a tenth after every third of the run
             return self.rate * 0.1 ** int(3 * progress)
+        if self.schedule == "cosine":
+            return self.rate * (1 + math.cos(math.pi * progress)) / 2
         warm = 0.25  # one cycle: up from a twentieth of the rate to the rate, then down to zero
         return self.rate * (0.05 + 0.95 * progress / warm if progress < warm else (1 - progress) / (1 - warm))
 
@@ -48,6 +63,9 @@ PRESETS = {
     "one-cycle": Preset(epochs=16, batch=128, rate=0.2, schedule="one-cycle"),
     "mnist": Preset(epochs=30, batch=400, rate=0.05, schedule="steps"),
     "mnist-one-cycle": Preset(epochs=8, batch=200, rate=0.1, schedule="one-cycle"),
+    "denoiser-paper": Preset(epochs=90, batch=256, rate=1e-3, schedule="steps", optimiser="adam"),
+    "denoiser": Preset(epochs=8, batch=128, rate=1e-3, schedule="cosine", optimiser="adam"),
+    "denoiser-tuning": Preset(epochs=4, batch=128, rate=1e-4, schedule="cosine", optimiser="adam"),
 }
 
 
@@ -81,13 +99,17 @@ class TrainingRecord:
     seconds: float
     holdout: str
     holdout_accuracy: float
+    classifier: str | None = None
+    """The sha256 of the file of the classifier behind a denoiser."""
+    start: str | None = None
+    """The sha256 of the file of the weights with which the training began; None for random ones."""
 
     def header(self) -> dict[str, Any]:
-        """The record as JSON, with the noise as `recorded` states it."""
+        """The record as JSON without nulls, with the noise as `recorded` states it."""
         fields: dict[str, Any] = {}
         for key in self.__dataclass_fields__:
             fields.update(recorded(self.noise) if key == "noise" else {key: getattr(self, key)})
-        return fields
+        return {key: value for key, value in fields.items() if value is not None}
 
 
 def train(
@@ -103,27 +125,28 @@ def train(
     report: Callable[[TrainingProgress], None],
     device: str = "cpu",
     precision: str = "float32",
+    start: str | None = None,
 ) -> tuple[float, float]:
     """Train `network` in place; return the seconds spent and the accuracy under noise on the hold-out.
 
     `augment` makes a batch of pixels in [0, 1] from bytes. The training resumes from `checkpoint` if that exists.
-    `precision` is that of the arithmetic inside the layers; weights, momentum and loss stay in float32.
+    `precision` is that of the arithmetic inside the layers; weights, momentum and loss stay in float32. `start`
+    identifies the weights of `network`, unless they follow from the seed.
     """
     network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimiser = torch.optim.SGD(
-        network.parameters(), lr=preset.rate, momentum=0.9, nesterov=True, weight_decay=preset.weight_decay
-    )
-    run = {"preset": asdict(preset), "method": method.parameters(), "seed": seed, "data": images.digest}
-    if precision != "float32":  # a checkpoint that names no precision is one of float32
-        run["precision"] = precision
+    optimiser = preset.optimiser_of(network)
+    run = {"preset": preset.parameters(), "method": method.parameters(), "seed": seed, "data": images.digest}
+    run |= {} if start is None else {"start": start}
+    run |= {} if precision == "float32" else {"precision": precision}  # a checkpoint of 0.1.0 names none
     mixed = partial(torch.autocast, torch.device(device).type, dtype_of(precision), enabled=precision != "float32")
+    judged = classifier_of(method, network)
     kept = TrainingCheckpoint(checkpoint, run)
     first, spent = kept.resume(network, optimiser)
     pixels = torch.from_numpy(images.pixels).to(device)
     labels = torch.from_numpy(images.labels).to(device)
     steps = len(images) // preset.batch
     progress = partial(TrainingProgress, epochs=preset.epochs, images_total=preset.epochs * steps * preset.batch)
-    accuracy = accuracy_under_noise(network, holdout, method.noise, seed=0, device=device)
+    accuracy = accuracy_under_noise(judged, holdout, method.noise, seed=0, device=device)
     for epoch in range(first, preset.epochs):
         began = time.monotonic()
         torch.manual_seed(epoch_seed(seed, epoch))
@@ -133,7 +156,7 @@ def train(
                 latest = progress(epoch, images=seen, loss=loss.item(), accuracy=right.item(), seconds=seconds)
                 report(latest)
         spent += time.monotonic() - began
-        accuracy = accuracy_under_noise(network, holdout, method.noise, seed=0, device=device)
+        accuracy = accuracy_under_noise(judged, holdout, method.noise, seed=0, device=device)
         kept.save(network, optimiser, epoch=epoch + 1, seconds=spent)
         report(replace(latest, epoch=epoch + 1, accuracy=accuracy, seconds=spent, holdout_accuracy=accuracy))
     return spent, accuracy
@@ -143,7 +166,7 @@ def _epoch(
     network: nn.Module,
     method: Method,
     preset: Preset,
-    optimiser: torch.optim.SGD,
+    optimiser: torch.optim.Optimizer,
     augment: Callable[[Tensor], Tensor],
     pixels: Tensor,
     labels: Tensor,
@@ -164,7 +187,7 @@ def _epoch(
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-        yield step + 1, loss.detach(), (logits.argmax(1) == y).float().mean()
+        yield step + 1, loss.detach(), (logits.argmax(1) == y[: len(logits)]).float().mean()
 
 
 def epoch_seed(seed: int, epoch: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import queue
@@ -18,17 +19,24 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import nn
 
-from models.architectures import build
-from models.data import data_set
+from models.architectures import build, build_denoiser, load_weights
+from models.data import Images, data_set
 from models.errors import TrainingError
+from models.registry import blaming
 from models.training.augmentation import Augmentation
 from models.training.checkpoint import read_safetensors, write_safetensors
 from models.training.consistency import Consistency
+from models.training.denoiser_classification import DenoiserClassification
+from models.training.denoiser_mse import DenoiserMse
+from models.training.denoiser_stability import DenoiserStability
+from models.training.frozen import FrozenClassifier
 from models.training.loop import PRESETS, TrainingProgress, TrainingRecord, train
 from models.training.macer import Macer
 from models.training.method import Method, recorded
 from models.training.smoothadv import SmoothAdv
+from smoothcert.engine.denoised import check_denoiser
 from smoothcert.engine.form import refuse_misfit
 from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Noise
@@ -44,6 +52,13 @@ METHODS: dict[str, Callable[[Noise | None], Method]] = {
 
 TRAINING_PRECISIONS = ("float32", "bfloat16")
 """float16 is not among them: its small gradients vanish unless the loss is scaled."""
+
+DENOISING: dict[str, Callable[[Noise, FrozenClassifier], Method]] = {
+    "denoiser-mse": DenoiserMse,
+    "denoiser-stability": DenoiserStability,
+    "denoiser-classification": DenoiserClassification,
+}
+"""The methods that train a denoiser in front of a classifier."""
 
 Message = TrainingProgress | SmoothcertError
 """What the process of a member sends: its progress, or the error that ended it."""
@@ -63,6 +78,10 @@ class Task:
     threads: int
     device: str
     precision: str = "float32"
+    classifier: Path | None = None
+    """The file of the classifier behind a denoiser; the methods of DENOISING need it, and no other takes it."""
+    start: Path | None = None
+    """A file of weights with which the training begins."""
 
     @property
     def weights(self) -> Path:
@@ -83,6 +102,7 @@ class Task:
         record.setdefault("precision", "float32")  # records of 0.1.0 do not name it
         expected = {key: getattr(self, key) for key in ("architecture", "method", "preset", "precision", "seed")}
         expected |= {"sigma": None, "noise": None, **json.loads(json.dumps(recorded(self.noise)))}
+        expected |= {"classifier": _file_digest(self.classifier), "start": _file_digest(self.start)}
         other = {key: record.get(key) for key, value in expected.items() if record.get(key) != value}
         if other:
             raise TrainingError(f"{self.weights} holds the weights of another run, with {other}; name another folder")
@@ -102,13 +122,11 @@ class Task:
         data = data_set(self.data)
         images, test = data.load(self.data, train=True), data.load(self.data, train=False)
         holdout = test.pick(data.holdout.places(len(test)))
-        preset = PRESETS[self.preset]
-        torch.manual_seed(self.seed)
-        network = build(self.architecture, classes=len(images.classes))
-        refuse_misfit(network, name=self.architecture, channels=images.pixels.shape[1])
+        preset, method = PRESETS[self.preset], self._method(images)
+        network = self._network(images)
         seconds, accuracy = train(
             network,
-            METHODS[self.method](self.noise),
+            method,
             preset,
             images,
             holdout,
@@ -118,6 +136,7 @@ class Task:
             report=lambda progress: messages.put((self.seed, progress)),
             device=self.device,
             precision=self.precision,
+            start=_file_digest(self.start),
         )
         record = TrainingRecord(
             architecture=self.architecture,
@@ -132,8 +151,47 @@ class Task:
             seconds=round(seconds, 1),
             holdout=f"{test.name} {data.holdout.text}",
             holdout_accuracy=accuracy,
+            classifier=_file_digest(self.classifier),
+            start=_file_digest(self.start),
         )
         write_safetensors(self.weights, network.state_dict(), record.header())
+
+    def _method(self, images: Images) -> Method:
+        if self.method not in DENOISING:
+            return METHODS[self.method](self.noise)
+        if self.classifier is None or self.noise is None:
+            raise TrainingError(f"the method {self.method} needs a classifier and a noise")
+        classifier = FrozenClassifier.read(
+            self.classifier, classes=len(images.classes), input_shape=images.shape, device=self.device
+        )
+        return DENOISING[self.method](self.noise, classifier)
+
+    def _network(self, images: Images) -> nn.Module:
+        """The network that is trained, with weights that follow from the seed or come from a file."""
+        channels = images.shape[0]
+        torch.manual_seed(self.seed)
+        if self.method in DENOISING:
+            network = build_denoiser(self.architecture, channels=channels)
+            check_denoiser(network, torch.zeros(2, *images.shape), name=self.architecture)
+        else:
+            network = build(self.architecture, classes=len(images.classes))
+            refuse_misfit(network, name=self.architecture, channels=channels)
+        if self.start is not None:
+            if not self.start.is_file():
+                raise TrainingError(f"--start {self.start} is missing, or not a file")
+            _, weights = read_safetensors(self.start)
+            with blaming(self.start):
+                load_weights(network, weights)
+        return network
+
+
+def _file_digest(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise TrainingError(f"cannot read {path}: {error}") from error
 
 
 def train_members(tasks: list[Task], *, jobs: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -25,7 +25,23 @@ class Method(Protocol):
         """Its parameters as JSON; a checkpoint belongs to the run with exactly these."""
 
     def loss(self, network: nn.Module, x: Tensor, y: Tensor, *, epoch: int) -> tuple[Tensor, Tensor]:
-        """The loss and the logits [N, classes] under noise, for a batch x [N, C, H, W] in [0, 1] with labels y [N]."""
+        """The loss and the logits under noise, for a batch x [N, C, H, W] in [0, 1] with labels y [N].
+
+        The logits are [M, classes], those of the first M <= N images; they only serve to report an accuracy.
+        """
+
+
+@runtime_checkable
+class TrainsPart(Protocol):
+    """A method whose network is only a part of the classifier."""
+
+    def whole(self, network: nn.Module) -> nn.Module:
+        """The classifier of which the network is a part."""
+
+
+def classifier_of(method: Method, network: nn.Module) -> nn.Module:
+    """The classifier whose accuracy counts: the network itself, unless the method trains only a part of it."""
+    return method.whole(network) if isinstance(method, TrainsPart) else network
 
 
 def recorded(noise: Noise | None) -> dict[str, Any]:

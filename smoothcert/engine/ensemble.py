@@ -31,7 +31,10 @@ MAX_CLASSES = 100_000
 
 @dataclass(frozen=True)
 class Identity:
-    """What determines the logits of a member; `digest` is the sha256 of its file."""
+    """What determines the logits of a member.
+
+    `digest` is the sha256 of its file; for a classifier behind a denoiser see `engine.denoised.chained`.
+    """
 
     architecture: str
     digest: str
@@ -49,7 +52,7 @@ class Member:
 
     @property
     def digest(self) -> str:
-        """The sha256 of its file."""
+        """The digest of its identity."""
         return self.identity.digest
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from smoothcert.engine.batches import as_float
+from smoothcert.engine.denoised import Denoised, Shared, chained, check_denoiser
 from smoothcert.engine.ensemble import (
     Ensemble,
     Identity,
@@ -41,6 +42,9 @@ PROBE = 16
 PLAIN_ROWS = 64
 """The most images that a model in its plain form takes at a time."""
 
+_D = TypeVar("_D")
+_C = TypeVar("_C")
+
 Classes = Sequence[str] | int | None
 PerChannel = float | Sequence[float] | None
 
@@ -50,6 +54,8 @@ class Networks:
     """Copies of the models on one device, and how they are to become an ensemble."""
 
     copies: tuple[nn.Module, ...]
+    denoisers: tuple[nn.Module, ...]
+    """One for all copies, one for each copy, or several for one copy; none where the copies stand alone."""
     device: torch.device
     in_train_mode: bool
     """Whether a model came in train mode; the copies are in eval mode."""
@@ -67,6 +73,7 @@ class Networks:
         models: nn.Module | Sequence[nn.Module],
         noise: Noise,
         *,
+        denoiser: nn.Module | Sequence[nn.Module] | None = None,
         classes: Classes,
         mean: PerChannel,
         std: PerChannel,
@@ -76,10 +83,12 @@ class Networks:
         batch: int,
     ) -> Networks:
         """Copies of these models; an EngineError or DomainError names the argument that is wrong."""
-        given = _modules(models)
+        classifiers = _modules(models, "model")
+        denoisers = [] if denoiser is None else _modules(denoiser, "denoiser")
+        given = [*classifiers, *denoisers]
         require_count("batch", batch)
         require_unweighted(voting)
-        check_consensus(consensus, members=len(given))
+        check_consensus(consensus, members=_count_members(len(classifiers), len(denoisers)))
         _check_class_names(classes)
         if (mean is None) != (std is None):
             raise NormalisationError(f"mean and std belong together, got mean {mean!r} and std {std!r}")
@@ -92,11 +101,16 @@ class Networks:
         elsewhere = sorted({str(other) for other in map(_place, given) if not _same(other, place)})
         if elsewhere:
             warn(f"a model is on {', '.join(elsewhere)}; Smoothed runs a copy of it on {place}")
-        return cls(copies, place, in_train_mode, noise, classes, mean, std, voting, consensus, batch)
+        own, before = copies[: len(classifiers)], copies[len(classifiers) :]
+        return cls(own, before, place, in_train_mode, noise, classes, mean, std, voting, consensus, batch)
 
     @property
     def names(self) -> list[str]:
-        return [type(network).__qualname__ for network in self.copies]
+        """The names of the members."""
+        classifiers, denoisers = (list(map(_name, networks)) for networks in (self.copies, self.denoisers))
+        if not denoisers:
+            return classifiers
+        return [f"{before} > {name}" for before, name in _paired(denoisers, classifiers)]
 
     def ensemble(self, images: Tensor) -> Ensemble:
         """The ensemble for images [N, C, H, W] of this shape, in its fastest form."""
@@ -145,7 +159,14 @@ class Networks:
 
     def _readied(self, probe: Tensor) -> list[_Readied]:
         normalisation = self._normalisation(probe.shape[1])
-        return [_Readied.of(network, normalisation, probe) for network in self.copies]
+        classifiers = [_Readied.of(network, normalisation, probe) for network in self.copies]
+        if not self.denoisers:
+            return classifiers
+        for denoiser in self.denoisers:
+            check_denoiser(denoiser, probe, name=_name(denoiser))
+        # Every stage is shared: where a stage has several partners, they all run one form of it.
+        shared = [replace(classifier, module=Shared(classifier.module)) for classifier in classifiers]
+        return [each.behind(denoiser) for denoiser, each in _paired(list(map(Shared, self.denoisers)), shared)]
 
     def _normalisation(self, channels: int) -> Normalisation | None:
         if self.mean is None or self.std is None:
@@ -198,11 +219,12 @@ class _Readied:
     """`inner` behind its normalisation, with the logits unwrapped."""
     normalisation: Normalisation | None
     classes: int
+    denoiser: Shared | None = None
 
     @classmethod
     def of(cls, network: nn.Module, normalisation: Normalisation | None, probe: Tensor) -> _Readied:
         module = normalised(network, normalisation).to(probe.device)
-        name = type(network).__qualname__
+        name = _name(network)
         try:
             output = first_output(module, probe, name=name)
         except MemberError as error:
@@ -211,8 +233,16 @@ class _Readied:
         plain = isinstance(output, Tensor)
         return cls(name, network, module if plain else LogitsOf(module), normalisation, classes)
 
+    def behind(self, denoiser: Shared) -> _Readied:
+        """The same classifier behind a denoiser."""
+        name = f"{_name(denoiser.network)} > {self.name}"
+        return replace(self, name=name, module=Denoised(denoiser, self.module), denoiser=denoiser)
+
     def member(self, form: Form) -> Member:
-        identity = Identity(f"{IN_MEMORY}:{self.name}", network_digest(self.inner), self.normalisation)
+        identity = Identity(f"{IN_MEMORY}:{_name(self.inner)}", network_digest(self.inner), self.normalisation)
+        if self.denoiser is not None:
+            before = self.denoiser.network
+            identity = chained(Identity(f"{IN_MEMORY}:{_name(before)}", network_digest(before)), identity)
         return Member(self.name, identity, self.module, form)
 
 
@@ -222,13 +252,32 @@ def image_shape(images: Tensor) -> tuple[int, int, int]:
     return channels, height, width
 
 
-def _modules(models: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
+def _name(network: nn.Module) -> str:
+    return type(network).__qualname__
+
+
+def _count_members(classifiers: int, denoisers: int) -> int:
+    """How many members models and denoisers make: one of either goes with all of the others, else they are pairs."""
+    if denoisers > 1 and classifiers > 1 and classifiers != denoisers:
+        raise MemberError(
+            f"there are {denoisers} denoisers and {classifiers} models: give one of either, or one denoiser for each "
+            f"model"
+        )
+    return max(classifiers, denoisers)
+
+
+def _paired(denoisers: Sequence[_D], classifiers: Sequence[_C]) -> list[tuple[_D, _C]]:
+    count = _count_members(len(classifiers), len(denoisers))
+    return [(denoisers[i % len(denoisers)], classifiers[i % len(classifiers)]) for i in range(count)]
+
+
+def _modules(models: nn.Module | Sequence[nn.Module], what: str) -> list[nn.Module]:
     networks: list[Any] = [*models] if isinstance(models, list | tuple | nn.ModuleList) else [models]
     if not networks:
-        raise MemberError("there are no models: the list is empty")
+        raise MemberError(f"there are no {what}s: the list is empty")
     for network in networks:
         if not isinstance(network, nn.Module):
-            raise MemberError(f"a model must be a torch.nn.Module, got {type(network).__qualname__}")
+            raise MemberError(f"a {what} must be a torch.nn.Module, got {type(network).__qualname__}")
     return networks
 
 

@@ -62,6 +62,10 @@ class Smoothed:
     [0, 1], or what `mean` and `std` (a number, or one for each channel) make of them, and return logits [N, classes].
     Smoothed keeps copies in eval mode, so training a model further does not change it.
 
+    `denoiser` is an nn.Module that maps noisy images in [0, 1] to images of the same shape, for models that were not
+    trained under noise. Several denoisers before one model are an ensemble of denoisers; several models take one
+    denoiser, or one each. `mean` and `std` apply behind it.
+
     `classes` are names, or their number; without them the number is found by a forward pass, and certificates have no
     class names. `voting` is soft, softmax or hard. With `consensus` K, the other models are asked only where the
     first K disagree. `device` is that of the first model by default. `batch` samples run at a time.
@@ -76,6 +80,7 @@ class Smoothed:
         models: nn.Module | Sequence[nn.Module],
         noise: Noise,
         *,
+        denoiser: nn.Module | Sequence[nn.Module] | None = None,
         classes: Sequence[str] | int | None = None,
         mean: float | Sequence[float] | None = None,
         std: float | Sequence[float] | None = None,
@@ -89,6 +94,7 @@ class Smoothed:
         self._networks = Networks.of(
             models,
             noise,
+            denoiser=denoiser,
             classes=classes,
             mean=mean,
             std=std,

@@ -15,11 +15,11 @@ from torch import nn
 SHAPE = (1, 4, 4)
 
 
-def scripted(network: nn.Module) -> bytes:
+def scripted(network: nn.Module, shape: tuple[int, int, int] = SHAPE) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit is deprecated, but its files remain in use
-        torch.jit.save(torch.jit.trace(network, torch.rand(2, *SHAPE), check_trace=False), buffer)
+        torch.jit.save(torch.jit.trace(network, torch.rand(2, *shape), check_trace=False), buffer)
     return buffer.getvalue()
 
 

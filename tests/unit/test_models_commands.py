@@ -287,9 +287,14 @@ def test_train_names_a_folder_without_data_before_it_starts(tmp_path: Path) -> N
     [
         (
             ["--method", "hope"],
-            "--method must be one of gaussian, augmentation, consistency, smoothadv, macer; got 'hope'",
+            "--method must be one of gaussian, augmentation, consistency, smoothadv, macer, denoiser-mse, "
+            "denoiser-stability, denoiser-classification; got 'hope'",
         ),
-        (["--preset", "long"], "--preset must be one of paper, one-cycle, mnist, mnist-one-cycle; got 'long'"),
+        (
+            ["--preset", "long"],
+            "--preset must be one of paper, one-cycle, mnist, mnist-one-cycle, denoiser-paper, denoiser, "
+            "denoiser-tuning; got 'long'",
+        ),
         (["--seeds", "one"], "--seeds must be like 0,1,2, got 'one'"),
         (["--seeds", "1,2,1"], "--seeds '1,2,1' has a seed twice"),
         (["--precision", "float16"], "--precision must be one of float32, bfloat16; got 'float16'"),
