@@ -20,15 +20,20 @@ CONNECTIONS = 64
 
 
 def connected(address: RedisAddress) -> Any:
-    """A client, which connects when it is first used.
+    """A client, which connects when it is first used."""
+    return address.async_client(**options())
+
+
+def options() -> dict[str, Any]:
+    """The options of the client's connections.
 
     A command is sent a second time, by a new connection, if the first one is dead or leads to a replica: the address
     may belong to another server by now.
     """
-    return address.async_client(
-        max_connections=CONNECTIONS,
-        timeout=ANSWER_SECONDS,
-        socket_connect_timeout=CONNECT_SECONDS,
-        socket_timeout=ANSWER_SECONDS,
-        retry=Retry(NoBackoff(), 1, supported_errors=(DisconnectedError, ReadOnlyError)),
-    )
+    return {
+        "max_connections": CONNECTIONS,
+        "timeout": ANSWER_SECONDS,
+        "socket_connect_timeout": CONNECT_SECONDS,
+        "socket_timeout": ANSWER_SECONDS,
+        "retry": Retry(NoBackoff(), 1, supported_errors=(DisconnectedError, ReadOnlyError)),
+    }

@@ -9,12 +9,9 @@ from typing import Any
 
 import httpx2
 from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as DisconnectedError
 
 from app.main import create_app
-from app.redis import queue
+from app.redis import client
 from app.service import Service
 from app.settings import ApiSettings
 from store import keys
@@ -95,11 +92,7 @@ class ApiProcess(Process):
         made = service.queue
         pool = BlockingConnectionPool(
             connection_class=LoopLine,
-            max_connections=queue.CONNECTIONS,
-            timeout=queue.ANSWER_SECONDS,
-            socket_connect_timeout=queue.CONNECT_SECONDS,
-            socket_timeout=queue.ANSWER_SECONDS,
-            retry=Retry(NoBackoff(), 1, supported_errors=(DisconnectedError,)),
+            **client.options(),
             driver_info=None,
             network=network,
             process=self,
