@@ -48,7 +48,7 @@ faults: $(READY)
 
 lock:
 	$(PYTHON) -m venv .lock
-	.lock/bin/python -m pip install --quiet pip-tools==7.6.2
+	.lock/bin/python -m pip install --quiet --constraint constraints.txt pip-tools==7.6.2
 	for image in api worker; do \
 	  $(PYTHON) deploy/lock/requirements.py $$image traces > .lock/$$image.in && \
 	  .lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --constraint constraints.txt --no-header --no-annotate --strip-extras \
@@ -58,7 +58,7 @@ lock:
 # torch and torchvision are not in the lock (deploy/lock/requirements.py says why), but in the images.
 sbom:
 	$(PYTHON) -m venv .lock
-	.lock/bin/python -m pip install --quiet cyclonedx-bom==7.5.0
+	.lock/bin/python -m pip install --quiet --constraint constraints.txt cyclonedx-bom==7.5.0
 	mkdir -p dist
 	cp deploy/lock/api.txt deploy/lock/worker.txt .lock
 	grep -E '^(torch|torchvision)==' constraints.txt >> .lock/worker.txt

@@ -16,6 +16,8 @@ BUILDS = {"torch", "torchvision"}
 so no hash of one of them can stand in the lock."""
 BROUGHT = ("filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy", "typing-extensions")
 """The packages that every build of torch brings along; the builds for CUDA bring further ones."""
+OLDER = ("async-timeout",)
+"""What redis brings along before Python 3.11.3; the lock is made on a later one, and is for all of 3.11."""
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -31,4 +33,5 @@ def requirements(group: str) -> Iterator[str]:
 
 if __name__ == "__main__":
     named = [*PROJECT["project"]["dependencies"], *(each for group in sys.argv[1:] for each in requirements(group))]
+    named += OLDER
     print(*sorted(set(named) - BUILDS | set(BROUGHT if BUILDS & set(named) else ())), sep="\n")
