@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.local.embedded import EmbeddedServer
+from app.requests.intake import CERTIFICATE_BYTES
 from app.settings import ApiSettings
 from tests.service import database, eventually
 from tests.support.api import Api, problem, question
@@ -84,7 +85,7 @@ def test_images_that_never_fit_are_refused_for_good(valkey: EmbeddedServer, tmp_
     with Api(url, tmp_path, api_keys=ENTRIES[0], waiting_mb=1) as api:
         body = question(worker.ensemble, images=[{"dtype": "uint8", "shape": [3, 600, 600], "data": "AAAA"}])
         refusal = problem(api.client.post(URL, json=body, headers=bearer(ALICE)), "too_large")
-        assert f"{1_080_000 + 128 + 2000 + 10 * 3:,}" in refusal.detail
+        assert f"{1_080_000 + 128 + CERTIFICATE_BYTES:,}" in refusal.detail
         assert "1,000,000" in refusal.detail
 
 

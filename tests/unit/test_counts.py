@@ -66,7 +66,7 @@ def spread(classes: int, top: int, p_a: float) -> list[float]:
 
 @pytest.mark.parametrize(("classes", "most"), [(10, 20_000), (1_000, 20_000), (100_000, 20_000)])
 def test_a_certificate_of_many_looks_stays_small(classes: int, most: int) -> None:
-    """An image at the boundary, whose other samples fall on all classes: with all pairs it takes 200 kB."""
+    """An image at the boundary, whose other samples fall on all classes: all pairs would take 160 kB."""
     procedure, radius = Sequential(max_samples=30_000 if classes > 1_000 else 100_000), 0.125
     shares = spread(classes, classes // 2, NOISE.probability(radius))
     certificate = certified(verdict_of(procedure, shares, 3, radius=radius), procedure, radius=radius)

@@ -173,7 +173,7 @@ def test_what_was_finished_before_is_not_done_again(engine: Engine) -> None:
 
 
 def test_images_of_bytes_are_held_once_and_as_bytes(engine: Engine) -> None:
-    """A thousand images of 224 x 224 pixels are 150 MB so; as float32, and as what noise is added to, 1.5 GB."""
+    """A thousand images of 224 x 224 pixels are 150 MB so; as floats and with what noise is added to, 1.6 GB."""
     given = stored(50, request={"procedure": {"name": "fixed", "n": 10**8}, "radius": None})
     bytes_ = np.random.default_rng(0).integers(0, 256, (50, *SHAPE), np.uint8)
     file = io.BytesIO()
