@@ -44,7 +44,7 @@ def study(
     chosen = chosen_images(images, description)
     if not len(chosen):
         raise DataError(f"{images}: there are no images to study")
-    if chosen.classes != description.classes:
+    if chosen.classes != description.classes and not numbered(chosen.classes, description.classes):
         raise DataError(f"{images}: the images have the classes {chosen.classes}, the ensemble {description.classes}")
     if chosen.shape != description.input_shape:
         raise DataError(f"{images}: the images have shape {chosen.shape}, and {name} takes {description.input_shape}")
@@ -65,6 +65,11 @@ def study(
         most_bytes=most_bytes,
     )
     typer.echo(found.write(out))
+
+
+def numbered(classes: tuple[str, ...], known: tuple[str, ...]) -> bool:
+    """Whether these classes have numbers for names, as in an npz file, all of which the ensemble has."""
+    return len(classes) <= len(known) and classes == tuple(map(str, range(len(classes))))
 
 
 def methods(description: Description) -> list[str]:

@@ -58,7 +58,11 @@ class Bootstrap:
             return _estimate(float(one.mean() / other.mean()), drawn)
 
     def median(self, values: npt.ArrayLike) -> Estimate:
+        """The median of the values that are known; NaN stands for one that is not."""
         array = np.asarray(values, np.float64)
+        array = array[~np.isnan(array)]
+        if not len(array):
+            return Estimate(np.nan, np.nan, np.nan)
         drawn = np.random.default_rng(1).choice(array, (DRAWS, len(array)))
         return _estimate(float(np.median(array)), np.median(drawn, axis=1))
 

@@ -17,7 +17,7 @@ from smoothcert.engine.study.estimate import Bootstrap, Estimate, share
 from smoothcert.engine.study.logits import Recording
 from smoothcert.engine.study.moments import Moments, moments
 from smoothcert.engine.study.voters import Ballot, ClassIndices, Voter, ballots, best, mixtures, sizes, subsets
-from smoothcert.errors import DomainError
+from smoothcert.errors import DomainError, require_count
 from smoothcert.noise import Noise
 from smoothcert.procedures import Fixed, Procedure, run
 
@@ -97,14 +97,7 @@ class Samples:
     ) -> Samples:
         """Read every tape once. `weights` are those of the members for the weighted vote, where they have some."""
         n, k, classes = recording(0).noisy.shape
-        if k < 2:
-            raise DomainError(
-                f"a study compares the members of an ensemble, and this one has {k}: it takes two or more"
-            )
-        if n < 2 * N0:
-            raise DomainError(
-                f"a study takes {2 * N0} samples or more of each image, {N0} to choose the class; got {n}"
-            )
+        require_studied(members=k, samples=n)
         cuts = tuple(sorted({0, N0, N0 + max(1, (n - N0) // k), n}))
         chosen = voters(k, weighted=weights is not None, methods=about.methods)
         found, theory = [], []
@@ -215,6 +208,17 @@ class Samples:
             total = each[voter].counts.sum(0)
             p_a.append(float(total[:-1].max() / total.sum()))
         return Proofs(np.array(radii), np.array(right), np.array(p_a), n)
+
+
+def require_studied(*, members: int, samples: int) -> None:
+    """Raise DomainError for an ensemble that cannot be compared with its members, or for too few samples."""
+    if members < 2:
+        raise DomainError(f"a study compares an ensemble with its members and takes two or more of them; got {members}")
+    require_count("samples", samples)
+    if samples < 2 * N0:
+        raise DomainError(
+            f"a study takes {2 * N0} samples or more of each image, {N0} of them to choose the class; got {samples}"
+        )
 
 
 def answers(*counts: ClassIndices) -> Callable[[int], ClassIndices]:

@@ -30,7 +30,7 @@ from smoothcert.engine.study import (
 )
 from smoothcert.engine.study.chapter import Chapter
 from smoothcert.engine.study.logits import MOST_BYTES, LogitTapes
-from smoothcert.engine.study.samples import About, Samples
+from smoothcert.engine.study.samples import About, Samples, require_studied
 from smoothcert.errors import DomainError, LedgerError, require_level
 from smoothcert.noise import Noise
 from smoothcert.plot import blank, save
@@ -127,7 +127,8 @@ def study(
     A study that is interrupted goes on when it is called again. The images are named by `indices`, their places in
     their data set, so that another choice of images shares the tapes.
     """
-    require_ready(ensemble, labels, len(images), alpha, beta)
+    require_studied(members=len(ensemble.members), samples=samples)
+    require_ready(labels, len(images), alpha, beta)
     places = list(range(len(images))) if indices is None else list(indices)
     tapes = LogitTapes(folder / "tapes", ensemble, noise, samples, batch, most_bytes)
     with counting(len(images), progress) as finished:
@@ -173,12 +174,8 @@ def analyse(samples: Samples, facts: dict[str, Any] | None = None) -> Study:
     return Study(f"Study of {about.ensemble}", sentence, [make(samples) for make in chosen], known)
 
 
-def require_ready(ensemble: Ensemble, labels: Sequence[int], images: int, alpha: float, beta: float) -> None:
+def require_ready(labels: Sequence[int], images: int, alpha: float, beta: float) -> None:
     """Refuse before anything is recorded what would fail after hours."""
-    if (k := len(ensemble.members)) < 2:
-        raise DomainError(
-            f"a study compares the members of an ensemble, and {ensemble.name} has {k}: it takes two or more"
-        )
     if not images:
         raise DomainError("there are no images to study")
     if len(labels) != images:

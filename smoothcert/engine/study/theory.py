@@ -47,7 +47,9 @@ def chapter(samples: Samples) -> Chapter:
     k, table = samples.members, np.array(rows, float)
     bootstrap = samples.bootstrap
     zeta_p, fitted = bootstrap.median(table[:, 7]), bootstrap.median(table[:, 8])
-    share = bootstrap.median(table[:, 6] ** 2 / (table[:, 5] ** 2 + table[:, 6] ** 2))
+    noise_part, training_part = table[:, 5] ** 2, table[:, 6] ** 2
+    with np.errstate(invalid="ignore"):  # a margin without any variance
+        share = bootstrap.median(training_part / (noise_part + training_part))
     medians = [
         ("zeta_p, median ratio (the paper's estimate)", zeta_p, paper.ZETA_P),
         ("zeta_p, least squares", fitted, ""),

@@ -15,7 +15,7 @@ from smoothcert.plot import COLOURS, blank, tidy
 
 def chapter(samples: Samples) -> Chapter:
     zetas = [median_ratio(moments.between, moments.within) for _, moments in samples.modelled]
-    zeta = float(np.median(zetas))
+    zeta = samples.bootstrap.median(zetas).value
     observed = np.array([reduction(moments) for _, moments in samples.modelled])
     rows = []
     for k in sizes(samples.members):
