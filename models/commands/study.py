@@ -50,13 +50,16 @@ def study(
         raise DataError(f"{images}: the images have shape {chosen.shape}, and {name} takes {description.input_shape}")
     refuse_holdout(description.ranking, chosen)
     ensemble = load(name, zoo=zoo, device=device, batch=batch, allowed_imports=frozenset(allow_import or ()))
+    command = (
+        f"python -m models study {name} --images {images} --samples {samples}{noise_words(noise, sigma)} --out FOLDER"
+    )
     found = laboratory.study(
         ensemble,
         list(torch.from_numpy(chosen.pixels)),
         chosen.labels.tolist(),
         out,
         noise=chosen_noise(noise, sigma) or description.noise,
-        about=About(name, chosen.name, description.architecture, methods(description)),
+        about=About(name, chosen.name, description.architecture, methods(description), command),
         indices=chosen.indices.tolist(),
         samples=samples,
         alpha=alpha,
@@ -65,6 +68,11 @@ def study(
         most_bytes=most_bytes,
     )
     typer.echo(found.write(out))
+
+
+def noise_words(noise: str | None, sigma: float | None) -> str:
+    """The options that name another noise than that of the training."""
+    return f" --noise {noise}" if noise else "" if sigma is None else f" --sigma {sigma:g}"
 
 
 def numbered(classes: tuple[str, ...], known: tuple[str, ...]) -> bool:

@@ -292,6 +292,16 @@ def test_two_members_that_always_agree_have_every_chapter() -> None:
     json.dumps(found.as_json(), allow_nan=False)
 
 
+def test_an_image_without_finite_logits_is_left_out_of_the_theory_alone() -> None:
+    whole = samples_of([0.6, 0.9, 1.0], n=300)
+    broken = Recording(np.full((2, 3), np.nan, np.float32), np.full((300, 2, 3), np.nan, np.float32))
+    tapes = [whole.recording(0), broken, whole.recording(1)]
+    found = analyse(Samples.of(About("two", "shares"), NOISE, [0, 0, 0], range(3), tapes.__getitem__))
+    assert [row[0] for row in found["theory"].tables[1].rows] == [0, 2]
+    assert "leaves out 1 image whose" in " ".join(found["theory"].sentences)
+    assert found["size"].tables[0].rows[0][-3] == pytest.approx(0.2 * 0.6)  # between p_A = 0 and .6
+
+
 def test_the_radii_of_the_schedules_are_the_papers() -> None:
     assert adaptive.target_radii(Gaussian(0.25)) == [0.25, 0.75]
     assert adaptive.target_radii(Gaussian(1.0)) == [1.0, 3.0]

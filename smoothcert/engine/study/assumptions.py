@@ -36,7 +36,7 @@ def chapter(samples: Samples) -> Chapter:
     distances = [distance_to_normal(counts) for counts in histograms]
     crosses = np.array([cross_size(joint_covariance(moments, clean=True)) for moments in every])
     errors = np.array([between_error(moments) for moments in every])
-    median = samples.bootstrap.median
+    median = samples.modelled_bootstrap.median
     rows: list[tuple[str, float | Estimate]] = [
         ("1: |mean of y_p| / sigma_p, y_c = f(x)", median(size)),
         ("1: distance of y_p from a Gaussian, y_c = f(x)", distances[0]),
@@ -161,9 +161,9 @@ def _components(every: list[Moments], effects: Floats, histograms: npt.NDArray[n
         noise.step(middle, counts / counts.sum() / np.diff(EDGES), where="mid", color=colour, label=f"samples, {label}")
     noise.plot(axis, np.exp(-(axis**2) / 2) / np.sqrt(2 * np.pi), color=COLOURS[3], label="Gaussian")
     noise.set(xlabel="y_p / sigma_p", title="effect of the noise")
-    mean.hist(np.clip(effects.ravel(), -3, 3), 60, density=True, alpha=0.4, color=COLOURS[1], label="y_c = f(x)")
+    mean.hist(effects.ravel(), np.linspace(-5, 5, 81), density=True, alpha=0.4, color=COLOURS[1], label="y_c = f(x)")
     mean.axvline(0, color=COLOURS[4], label="y_c = mean")
-    mean.set(xlabel="mean of y_p / sigma_p", title="mean effect of the noise", xlim=(-3, 3))
+    mean.set(xlabel="mean of y_p / sigma_p", title="mean effect of the noise", xlim=(-5, 5))
     tidy((*((clean,) if k >= 3 else ()), noise, mean))
     return figure
 

@@ -36,7 +36,7 @@ def chapter(samples: Samples) -> Chapter:
     # 1. For the example: k members with n samples against one member with k times as many.
     ks, example = sizes(k), [place for place, _ in samples.modelled].index(samples.example)
     seen = observed(samples)
-    model = LogitModel.of(samples.modelled[example][1])
+    model = LogitModel.of(samples.modelled[example][1], clean=False)
     base = expected(float(seen[example, 0]), N)
     rows = []
     for place, size in enumerate([*ks, *(size for size in EXTRAPOLATED if size > k)]):
@@ -47,16 +47,17 @@ def chapter(samples: Samples) -> Chapter:
     # 2. The same over all images.
     alone, together = (np.array([expected(p, N) for p in seen[:, place].tolist()]) for place in (0, -1))
     longer = np.array([expected(p, k * N) for p in seen[:, 0].tolist()])
-    by_members, by_samples = (samples.bootstrap.ratio(each, alone) for each in (together, longer))
-    by_model = [np.array([expected(p, N) for p in modelled(samples, [size], clean=True)[:, 0]]) for size in (1, 50)]
-    fifty = samples.bootstrap.ratio(by_model[1], by_model[0])
+    by_members, by_samples = (samples.modelled_bootstrap.ratio(each, alone) for each in (together, longer))
+    by_model = [np.array([expected(p, N) for p in modelled(samples, [size], clean=False)[:, 0]]) for size in (1, 50)]
+    fifty = samples.modelled_bootstrap.ratio(by_model[1], by_model[0])
     table = [[p, *(expected(p, n) for n in NS)] for p in P_AS]
     index = samples.indices[samples.example]
     return Chapter(
         "radii",
         "Certified radius for a given p_A",
         [
-            f"Everything here is exact, given p_A: the count is binomial, and alpha = {alpha:g}. Image {index} stands "
+            f"Everything here is exact, given p_A: the count is binomial, and alpha = {alpha:g}. p_A of more members "
+            f"than there are is that of the Gaussian model with y_c = the mean under noise. Image {index} stands "
             f"for the paper's example. With n = {N:,}, its expected radius changes by {rows[len(ks) - 1][5]:+.0f} % "
             f"if {k} members take the place of one, and by {rows[len(ks) - 1][6]:+.0f} % if one member gets {k} times "
             f"the samples. The model's 50 members change it by {rows[-1][5]:+.0f} %, 50 times the samples by "

@@ -39,6 +39,8 @@ class About:
     architecture: str | None = None
     methods: Sequence[str] | None = None
     """The training method of each member, where it is known."""
+    command: str | None = None
+    """The command that makes this study, where there is one."""
 
     @property
     def method(self) -> str | None:
@@ -126,6 +128,11 @@ class Samples:
     @cached_property
     def bootstrap(self) -> Bootstrap:
         return Bootstrap(len(self))
+
+    @cached_property
+    def modelled_bootstrap(self) -> Bootstrap:
+        """Resamples of the images that the theory applies to."""
+        return Bootstrap(len(self.modelled))
 
     @cached_property
     def largest_radius(self) -> float:

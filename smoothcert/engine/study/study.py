@@ -158,10 +158,13 @@ def analyse(samples: Samples, facts: dict[str, Any] | None = None) -> Study:
         f"Pearson for shares of images, and by the bootstrap over images for everything else. p_A at 10, 50 and 90 % "
         f"are quantiles over the images."
     )
+    if about.command:
+        sentence = f"Made by `{about.command}`. {sentence}"
     if not samples.modelled:
         sentence += " The chapters on the theory are left out: no image has finite logits from all members."
     known: dict[str, Any] = {
         "ensemble": about.ensemble,
+        "command": about.command,
         "members": k,
         "images": len(samples),
         "data": about.images,

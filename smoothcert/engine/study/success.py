@@ -28,7 +28,7 @@ def chapter(samples: Samples) -> Chapter:
     gaussian, about_mean = (modelled(samples, beyond, clean=clean) for clean in (True, False))
     bound = chebyshev(samples, beyond)
     applies = ~np.isnan(bound[:, 0])
-    mean, rows = samples.bootstrap.mean, []
+    mean, rows = samples.modelled_bootstrap.mean, []
     for place, k in enumerate(beyond):
         rows.append(
             (

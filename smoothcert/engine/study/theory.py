@@ -13,6 +13,7 @@ from smoothcert.engine.study.model import LogitModel, fitted_ratio, median_ratio
 from smoothcert.engine.study.moments import TOP
 from smoothcert.engine.study.samples import Samples
 from smoothcert.engine.study.voters import sizes
+from smoothcert.figures import counted
 from smoothcert.plot import COLOURS, blank, tidy
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def chapter(samples: Samples) -> Chapter:
                 int(moments.classes[moments.majority]),
                 int(moments.classes[rival]),
                 round(float(d @ model.c), 4),
+                round(float(d @ moments.mean.mean(0)), 4),
                 round(noise, 4),
                 round(training, 4),
                 round(median_ratio(moments.between, moments.within), 4),
@@ -45,9 +47,9 @@ def chapter(samples: Samples) -> Chapter:
         )
         matrices.append(_matrices(int(samples.indices[place]), moments.classes.tolist(), model))
     k, table = samples.members, np.array(rows, float)
-    bootstrap = samples.bootstrap
-    zeta_p, fitted = bootstrap.median(table[:, 7]), bootstrap.median(table[:, 8])
-    noise_part, training_part = table[:, 5] ** 2, table[:, 6] ** 2
+    bootstrap = samples.modelled_bootstrap
+    zeta_p, fitted = bootstrap.median(table[:, 8]), bootstrap.median(table[:, 9])
+    noise_part, training_part = table[:, 6] ** 2, table[:, 7] ** 2
     with np.errstate(invalid="ignore"):  # a margin without any variance
         share = bootstrap.median(training_part / (noise_part + training_part))
     medians = [
@@ -56,25 +58,16 @@ def chapter(samples: Samples) -> Chapter:
         ("zeta_c, ratio about the members' own mean", -1 / (k - 1), paper.ZETA_C),
         ("share of Sigma_c in the variance of the margin to the runner-up", share, ""),
     ]
-    columns = (
-        "image",
-        "label",
-        "A",
-        "runner-up",
-        "c_A - c_i",
-        "sigma_p",
-        "sigma_c",
-        "zeta_p",
-        "zeta_p, fitted",
-        "rank",
-    )
+    names = ("label", "A", "runner-up", "c_A - c_i", "the same, mean", "sigma_p", "sigma_c", "zeta_p", "zeta_p, fitted")
     return Chapter(
         "theory",
         "The parameters of the model",
         [
             f"The logits of {k} members are modelled as y = y_c + y_p for each image, with y_c = f(x). The medians are "
             f"over {len(rows)} images; sigma_p and sigma_c are the standard deviations of the margin to the runner-up "
-            f"over the noise and over the members. The full c, Sigma_c and Sigma_p are in `parameters.json`.",
+            f"over the noise and over the members. The second margin is that of y_c = the mean under noise, the "
+            f"paper's other definition, which the pictures of the model use. The full c, Sigma_c and Sigma_p are in "
+            f"`parameters.json`.",
             f"zeta_c cannot be measured with one ensemble: about their own mean, k members have the ratio -1/(k - 1) = "
             f"{-1 / (k - 1):.3f} whatever zeta_c is, because a part of the training's effect that they share cannot be "
             f"told from another c. The model takes zeta_c = 0.",
@@ -82,7 +75,7 @@ def chapter(samples: Samples) -> Chapter:
         ],
         [
             StudyTable("theory-medians", "Medians over the images.", ("parameter", "ours", "the paper"), medians),
-            StudyTable("theory", "The parameters of each image.", columns, rows),
+            StudyTable("theory", "The parameters of each image.", ("image", *names, "rank of Sigma_c"), rows),
         ],
         [
             StudyPicture(
@@ -126,9 +119,9 @@ def _limits(samples: Samples) -> list[str]:
         )
     ratios = [median_ratio(moments.between, moments.within) for _, moments in samples.modelled]
     if outside := sum(not 0 <= ratio <= 1 for ratio in ratios):
-        found.append(f"zeta_p of {outside} images is not in [0, 1]; the model takes the nearest value that is.")
+        found.append(f"zeta_p of {counted(outside, 'image')} is not in [0, 1]; the model takes the nearest value.")
     if missing := len(samples) - len(samples.modelled):
-        found.append(f"{missing} images are left out, since their logits are not finite.")
+        found.append(f"The theory leaves out {counted(missing, 'image')} whose logits are not finite.")
     if samples.noise.norm == "l0":
         found.append(
             "The noise replaces values instead of adding to them, so y_p has no reason to have the mean zero that the "
@@ -148,7 +141,7 @@ def _margin_figure(samples: Samples) -> Figure:
     figure, ((axes,),) = blank(1, 1, width=7, height=4.5)
     if moments is None:
         return figure
-    model, tape = LogitModel.of(moments), samples.recording(place)
+    model, tape = LogitModel.of(moments, clean=False), samples.recording(place)
     a, b = (int(moments.classes[i]) for i in (moments.majority, moments.runner_up))
     logits = tape.noisy[np.isfinite(tape.noisy).all(axis=(1, 2))]
     margins = logits[:, :, a] - logits[:, :, b]

@@ -15,16 +15,16 @@ from smoothcert.plot import COLOURS, blank, tidy
 
 def chapter(samples: Samples) -> Chapter:
     zetas = [median_ratio(moments.between, moments.within) for _, moments in samples.modelled]
-    zeta = samples.bootstrap.median(zetas).value
+    zeta = samples.modelled_bootstrap.median(zetas).value
     observed = np.array([reduction(moments) for _, moments in samples.modelled])
     rows = []
     for k in sizes(samples.members):
-        seen = samples.bootstrap.median(observed[:, k - 1])
+        seen = samples.modelled_bootstrap.median(observed[:, k - 1])
         rows.append((k, seen, variance_ratio(zeta, k), variance_ratio(paper.ZETA_P, k)))
     # The image's own zeta judges the formula without the spread of zeta between images.
     last = observed[:, -1]
     own = np.array([variance_ratio(each, samples.members) for each in zetas])
-    error = samples.bootstrap.median(np.abs(last - own) / own * 100)
+    error = samples.modelled_bootstrap.median(np.abs(last - own) / own * 100)
     figure, ((axes,),) = blank(1, 1, width=6)
     ks, axis = [row[0] for row in rows], range(1, samples.members + 1)
     axes.plot(axis, [variance_ratio(zeta, k) for k in axis], color=COLOURS[3], label=f"formula, zeta_p = {zeta:.2f}")
