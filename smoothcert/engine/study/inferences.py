@@ -36,6 +36,8 @@ def chapter(samples: Samples) -> Chapter:
     more = ratio(np.mean([proofs.radii for proofs in longer], axis=0), base)
     direct = ratio(together.radii, np.mean([proofs.radii for proofs in longer], axis=0))
     reach = samples.noise.radius(lower_bound(few, few, samples.alpha))
+    capped = [np.minimum(proofs.radii, reach) for proofs in longer]
+    within = ratio(np.minimum(together.radii, reach), np.mean(capped, axis=0))
     return Chapter(
         "inferences",
         "Equal number of inferences",
@@ -44,7 +46,8 @@ def chapter(samples: Samples) -> Chapter:
             f"member are means over all {k} of them. With {few:,} samples no radius above {reach:.3f} can be proved, "
             f"with {many:,} none above {samples.largest_radius:.3f}.",
             f"Compared with one member and {few:,} samples, {k} members multiply the ACR by {members}, and {k} times "
-            f"the samples by {more}. At the same cost, the members have {direct} times the ACR of the samples.",
+            f"the samples by {more}. At the same cost, the members have {direct} times the ACR of the samples, "
+            f"and {within} times if no radius counts for more than {reach:.3f}.",
         ],
         [StudyTable("inferences", "ACR and certified accuracy, %.", ("classifier", *samples.quality_columns), rows)],
         [
@@ -59,6 +62,7 @@ def chapter(samples: Samples) -> Chapter:
             ("ACR of k members / of one", members),
             ("ACR of k n samples / of n", more),
             ("ACR of k members / of k n samples", direct),
+            ("ACR of k members / of k n samples, within reach", within),
         ],
     )  # fmt: skip
 

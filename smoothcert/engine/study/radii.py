@@ -48,6 +48,7 @@ def chapter(samples: Samples) -> Chapter:
     alone, together = (np.array([expected(p, N) for p in seen[:, place].tolist()]) for place in (0, -1))
     longer = np.array([expected(p, k * N) for p in seen[:, 0].tolist()])
     by_members, by_samples = (samples.modelled_bootstrap.ratio(each, alone) for each in (together, longer))
+    direct = samples.modelled_bootstrap.ratio(together, longer)
     by_model = [np.array([expected(p, N) for p in modelled(samples, [size], clean=False)[:, 0]]) for size in (1, 50)]
     fifty = samples.modelled_bootstrap.ratio(by_model[1], by_model[0])
     table = [[p, *(expected(p, n) for n in NS)] for p in P_AS]
@@ -64,7 +65,7 @@ def chapter(samples: Samples) -> Chapter:
             f"{rows[-1][6]:+.0f} %; the paper's example has +{paper.GAIN_OF_MEMBERS:.0f} % and "
             f"+{paper.GAIN_OF_SAMPLES:.0f} %.",
             f"Over all images, the expected radius of {k} members is {by_members} times that of one with n = {N:,}, "
-            f"and that of one member with {k} times the samples {by_samples} times.",
+            f"and that of one member with {k} times the samples {by_samples} times; members against samples {direct}.",
         ],
         [
             StudyTable(
@@ -84,6 +85,7 @@ def chapter(samples: Samples) -> Chapter:
         [
             ("radius of k members / of one", by_members),
             ("radius of k times the samples / of one", by_samples),
+            ("radius of k members / of k times the samples", direct),
             ("gain of k members in the example, %", rows[len(ks) - 1][5]),
             ("gain of k times the samples in the example, %", rows[len(ks) - 1][6]),
             ("modelled gain of 50 members in the example, %", rows[-1][5]),
