@@ -23,6 +23,7 @@ BENCHMARKS = {
     "peers": "benchmarks.machine.peers",
     "samples": "benchmarks.paper.samples",
     "service": "benchmarks.machine.service",
+    "study": "benchmarks.machine.study",
     "training": "benchmarks.machine.training",
 }
 """The module of each benchmark, by name. A module has `configure(parser)` and `run(options) -> Result`."""

@@ -53,6 +53,12 @@ def _figure_class() -> type[Figure]:
     return NotebookFigure
 
 
+def blank(rows: int, columns: int, *, width: float = 5.0, height: float = 4.0) -> tuple[Figure, Any]:
+    """An empty figure and its axes [rows, columns], each of this size in inches."""
+    figure = _figure_class()(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
 def plot_plans(plans: Mapping[str, Plan], path: Path, *, alpha: float, beta: float) -> None:
     """Draw the expected samples of each plan against p_A, and the limit that no strict test undercuts."""
     testable = {name: each for name, each in plans.items() if each.boundaries is not None}

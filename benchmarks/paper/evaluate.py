@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -32,12 +31,11 @@ from benchmarks.paper.setting import Evaluated, Setting, alone
 from benchmarks.paper.tape import Tapes
 from benchmarks.progress import bar, console
 from benchmarks.result import Result
-from models.data import Images, load_images
-from models.description import Description
+from models.data import Images
+from models.data.choice import chosen_images
 from models.errors import DataError
 from models.ranking import refuse_holdout
 from models.registry import ZOO, describe, load
-from models.selection import Selection
 from smoothcert.certificate import Certificate
 from smoothcert.engine.case import Case, start
 from smoothcert.engine.engine import Engine
@@ -134,24 +132,6 @@ def check_destination(options: argparse.Namespace) -> None:
         raise SystemExit("error: --record only fills the tapes: it needs --tape and does not take --write or --check")
     if options.out is None and not options.record:
         raise SystemExit("error: --out FOLDER is needed, for the certificates")
-
-
-def chosen_images(spec: str, description: Description) -> Images:
-    """`shipped` or PATH, each with or without :SELECTION, or a SELECTION of the shipped ones, like 0:50."""
-    path, _, selection = spec.partition(":")
-    if re.fullmatch("[0-9:,]+", spec):
-        path, selection = "shipped", spec
-    images = shipped_images(description) if path == "shipped" else load_images(Path(path))
-    return images.pick(Selection(selection).places(len(images))) if selection else images
-
-
-def shipped_images(description: Description) -> Images:
-    """The images of the shipped sheet that has the shape and the classes of the ensemble."""
-    for path in sorted(ZOO.glob("*.json")):
-        images = load_images(path)
-        if (images.shape, images.classes) == (description.input_shape, description.classes):
-            return images
-    raise DataError(f"no sheet in {ZOO} has images of shape {description.input_shape} in these classes: name --images")
 
 
 def through_engine(

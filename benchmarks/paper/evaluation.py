@@ -14,6 +14,7 @@ from benchmarks.paper.setting import Evaluated
 from benchmarks.result import Figure, Result
 from models.data import Images
 from models.description import Description
+from smoothcert.engine.study.paper import QUARTERS
 from smoothcert.evaluation import (
     average_certified_radius,
     certified_accuracy,
@@ -25,8 +26,8 @@ from smoothcert.noise import Norm
 from smoothcert.procedures import Fixed
 
 RADII: dict[Norm, dict[str, float]] = {
-    "l2": {f"r={r:g}": r for r in paper.QUARTERS},
-    "l1": {f"r={r:g}": r for r in paper.QUARTERS},
+    "l2": {f"r={r:g}": r for r in QUARTERS},
+    "l1": {f"r={r:g}": r for r in QUARTERS},
     "l0": {f"r={r}": r for r in range(10)},
     "linf": {f"r={r}/255" if r else "r=0": r / 255 for r in range(4)},
 }

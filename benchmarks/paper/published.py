@@ -1,7 +1,7 @@
 """The paper's tables of ensemble sizes, for the ensembles that we compare with ours, and what ours are to reach.
 
 Each is a table "Effect of ensemble size k on ACR and certified accuracy at different radii" of the paper, by Certify
-with n = 100,000 and alpha = .001.
+with n = 100,000 and alpha = .001. The rows are those of `smoothcert.engine.study.paper`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,12 @@ from dataclasses import dataclass
 from benchmarks.paper.setting import Setting
 from models.addition import DENOISED
 from models.description import Description
+from smoothcert.engine.study.paper import SIZES, PaperRow
 from smoothcert.noise import Gaussian, Noise, Replacement, Uniform
 
 N = 100_000
 """The samples of the paper's Certify."""
 ALPHA = 0.001
-
-
-@dataclass(frozen=True)
-class PaperRow:
-    """One row of a table: the ACR, and the certified accuracy in percent by radius."""
-
-    acr: float
-    accuracies: Mapping[float, float]
 
 
 @dataclass(frozen=True)
@@ -65,29 +58,14 @@ class PaperTable:
         )
 
 
-def _rows(radii: Sequence[float], rows: Mapping[int, Sequence[float]]) -> dict[int, PaperRow]:
-    """Rows from lists of the ACR and the certified accuracies at these radii, by k."""
-    return {k: PaperRow(acr, dict(zip(radii, shares, strict=True))) for k, (acr, *shares) in rows.items()}
-
-
 GENERAL = Goals(gain=1.08)
 """What an ensemble is to reach that the paper has no table for."""
-QUARTERS = (0.0, 0.25, 0.5, 0.75)
 GAUSSIAN = PaperTable(
     "cifar-resnet20",
     ("gaussian", "augmentation"),
     Gaussian(0.25),
     "cifar10-test",
-    _rows(
-        QUARTERS,
-        {
-            1: (0.434, 77.4, 63.4, 43.6, 26.6),
-            3: (0.486, 79.6, 66.0, 49.6, 34.6),
-            5: (0.500, 80.2, 65.4, 50.4, 36.8),
-            10: (0.510, 80.4, 67.4, 51.8, 37.4),
-            50: (0.517, 80.4, 68.6, 52.8, 38.8),
-        },
-    ),
+    SIZES["gaussian", Gaussian(0.25)],
     f"The paper's rows are those of its table of ensemble sizes for ResNet20 at sigma = .25: 500 test images, "
     f"n = {N:,}, 150 epochs of training for each member.",
     Goals(gain=1.08, weakest=(0.25, 55.0)),
@@ -97,14 +75,7 @@ UNIFORM = PaperTable(
     ("augmentation",),
     Uniform(1.0),
     "cifar10-test",
-    _rows(
-        QUARTERS,
-        {
-            1: (0.571, 71.2, 65.4, 60.2, 51.6),
-            3: (0.610, 72.4, 68.6, 63.4, 56.0),
-            10: (0.622, 72.4, 69.6, 64.8, 57.2),
-        },
-    ),
+    SIZES["augmentation", Uniform(1.0)],
     f"The paper's rows are those of its table for l1 and uniform noise with lambda = 1 on CIFAR-10: 500 test images, "
     f"n = {N:,}, 150 epochs of training for each member.",
     Goals(gain=1.03),
@@ -114,14 +85,7 @@ REPLACEMENT = PaperTable(
     ("augmentation",),
     Replacement(0.8, 2),
     "mnist-test",
-    _rows(
-        range(10),
-        {
-            1: (3.231, 97.8, 90.0, 73.7, 49.9, 48.5, 32.6, 17.3, 7.9, 1.6, 1.6),
-            3: (3.575, 98.4, 92.5, 79.0, 56.1, 54.7, 38.2, 21.6, 10.7, 2.4, 2.4),
-            10: (3.612, 98.4, 92.5, 79.1, 57.0, 55.6, 38.9, 22.1, 11.1, 2.4, 2.4),
-        },
-    ),
+    SIZES["augmentation", Replacement(0.8, 2)],
     f"The paper's rows are those of its table for l0 on MNIST: 10,000 test images, n = {N:,}. Its row for k = 1 prints "
     "23.6 at r = 5. The ACR in l0 is the sum of the certified accuracies at r = 1, 2, ..., which the other rows obey "
     "and which gives 32.6 here: two digits were exchanged, and the table above has 32.6.",

@@ -8,19 +8,14 @@ best, for each k. Members that no setting needed for a sample have not seen it. 
 The counts are those of the engine, to the last sample: the same noise, the same forms in slices of the same shape, the
 same votes. `tests/unit/test_tape.py` compares the certificates.
 
-On disk a tape is a line of JSON that says what was recorded, followed by the bytes. The file is replaced as a whole, so
-a run that is killed loses seconds. Two processes may fill one folder, best with different images: on the same image
-both do the same work, and the file of the last one to write stays.
+The files are those of `smoothcert.engine.study.tapefile`. A study records all logits of every sample instead, which
+takes fifty times the bytes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -39,9 +34,9 @@ from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.sampling import NoisyImage
-from smoothcert.errors import DomainError, LedgerError, require_count
+from smoothcert.engine.study.tapefile import TapeFile, folder_seed
+from smoothcert.errors import DomainError, require_count
 from smoothcert.noise import Noise
-from smoothcert.seeds import new_seed
 
 Places = npt.NDArray[np.int64]
 FORMAT = 2
@@ -68,15 +63,7 @@ class Tapes:
     @cached_property
     def seed(self) -> str:
         """The seed of all noise in this folder."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / "seed"
-        if not path.exists():
-            drawn = path.with_name(f"seed.{os.getpid()}.partial")
-            drawn.write_text(new_seed())
-            with suppress(FileExistsError):  # another process was faster
-                os.link(drawn, path)
-            drawn.unlink()
-        return path.read_text().strip()
+        return folder_seed(self.folder)
 
     def open(self, image: Tensor, index: int) -> Tape:
         """The tape of an image [C, H, W], named by its index in its data set. Use it as a context manager."""
@@ -141,19 +128,7 @@ class Tape:
 
     def save(self) -> None:
         """Replace the file as a whole, or leave it as it is and raise LedgerError."""
-        body = self._classes.tobytes()
-        header = {**self._identity, "samples": self.samples, "sha256": hashlib.sha256(body).hexdigest()}
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
-        try:
-            with partial.open("wb") as file:
-                file.write(json.dumps(header).encode() + b"\n" + body)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path)
-        except OSError as error:
-            raise LedgerError(f"cannot write {self.path}: {error}; the previous tape is unharmed") from error
-        finally:
-            partial.unlink(missing_ok=True)
+        self._file.write(self.samples, self._classes.tobytes())
         self._saved_at, self._changed = time.monotonic(), False
 
     def __enter__(self) -> Tape:
@@ -184,25 +159,13 @@ class Tape:
             **arithmetic(tapes.ensemble.device),
         }
 
+    @property
+    def _file(self) -> TapeFile:
+        return TapeFile(self.path, self._identity, lambda samples: len(self.tapes.voters) * samples)
+
     def _load(self) -> npt.NDArray[np.uint8]:
-        rows = len(self.tapes.voters)
-        if not self.path.exists():
-            return np.empty((rows, 0), np.uint8)
-        first, _, body = self.path.read_bytes().partition(b"\n")
-        try:
-            header = dict(json.loads(first))
-            samples, sha256 = int(header["samples"]), header["sha256"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise LedgerError(f"{self.path} is damaged: {error!r}; remove it") from error
-        expected = json.loads(json.dumps(self._identity))  # as JSON reads it back
-        other = {key: header.get(key) for key, value in expected.items() if header.get(key) != value}
-        if other:
-            raise LedgerError(f"{self.path} is the tape of something else, with {other}; name another folder")
-        if hashlib.sha256(body).hexdigest() != sha256 or len(body) != rows * samples:
-            raise LedgerError(
-                f"{self.path} is damaged: its {len(body)} bytes are not those that were written; remove it"
-            )
-        return np.frombuffer(body, np.uint8).reshape(rows, samples).copy()
+        samples, body = self._file.read()
+        return np.frombuffer(body, np.uint8).reshape(len(self.tapes.voters), samples).copy()
 
     def _votes(self, view: TapeView, places: slice | Places) -> Votes:
         """What the tape holds of a view now; UNKNOWN where it has not been recorded."""

@@ -14,6 +14,8 @@ from models.errors import DataError
 
 def read_npz(path: Path) -> Images:
     arrays = arrays_of(path)
+    if missing := [name for name in ("images", "labels") if name not in arrays]:
+        raise DataError(f"{path}: there is no array `{missing[0]}`; it must have `images` and `labels`")
     pixels, labels = arrays["images"], arrays["labels"].astype(np.int64)
     if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4):
         raise DataError(f"{path}: images must be uint8 [N, H, W] or [N, H, W, C], got {pixels.dtype} {pixels.shape}")

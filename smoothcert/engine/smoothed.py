@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
@@ -27,6 +28,8 @@ from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import ForkedError, PixelsError
 from smoothcert.engine.networks import IN_MEMORY, Networks, image_shape
 from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.study.samples import About
+from smoothcert.engine.study.study import SAMPLES, Study, study
 from smoothcert.engine.warning import SmoothedWarning
 from smoothcert.errors import DomainError, explain
 from smoothcert.evaluation import Judged
@@ -210,6 +213,42 @@ class Smoothed:
         known = as_labels(labels, images=len(batch), classes=len(ensemble.classes))
         in_train_mode = self._networks.in_train_mode
         return diagnose(ensemble, as_float(batch), known, noise=self.noise, in_train_mode=in_train_mode, seed=seed)
+
+    def study(
+        self,
+        images: Any,
+        labels: Any,
+        folder: str | Path,
+        *,
+        samples: int = SAMPLES,
+        alpha: float = 0.001,
+        beta: float = 0.001,
+        progress: bool | None = None,
+        name: str = IN_MEMORY,
+    ) -> Study:
+        """Repeat the paper's experiments with these models: see `smoothcert.engine.study`.
+
+        `samples` samples of each image go through every model once and are kept in `folder`/tapes, so that a study
+        that was interrupted goes on. The report is written into `folder`; the result has its chapters.
+        """
+        batch = as_images(images)
+        ensemble = self._ensemble_for(batch)
+        known = as_labels(labels, images=len(batch), classes=len(ensemble.classes))
+        found = study(
+            ensemble,
+            list(batch),
+            known,
+            Path(folder),
+            noise=self.noise,
+            about=About(name, "the images that were given"),
+            samples=samples,
+            alpha=alpha,
+            beta=beta,
+            batch=self.batch,
+            progress=progress,
+        )
+        found.write(Path(folder))
+        return found
 
     def close(self) -> None:
         """End the sampling thread; certifications that are under way fail with ClosedError."""

@@ -20,13 +20,14 @@ import torch
 from scipy.stats import binomtest, norm
 
 from benchmarks import __main__ as front
-from benchmarks.paper import accuracy, evaluate, evaluation, playback
+from benchmarks.paper import accuracy, evaluation, playback
 from benchmarks.paper import published as paper
 from benchmarks.paper.disagreement import all_disagreements, as_notes, estimate
 from benchmarks.paper.setting import Evaluated, Setting
 from benchmarks.paper.tape import Tape, Tapes
 from models import addition
 from models.data import Images, load_images, write_sheet
+from models.data.choice import chosen_images
 from models.description import Description, MemberFile, Ranking
 from models.errors import DataError
 from models.registry import ZOO, describe, load, rewrite
@@ -306,12 +307,12 @@ def test_certificates_from_tapes_and_from_the_engine_do_not_mix(
 def test_a_selection_by_itself_is_one_of_the_shipped_images_that_fit_the_ensemble() -> None:
     shipped = describe("cifar10-resnet20-gaussian-0.25")
     for spec, indices in (("0:3", [0, 20, 40]), ("98:", [1960, 1980]), ("5", [100]), ("shipped:7,9", [140, 180])):
-        assert evaluate.chosen_images(spec, shipped).indices.tolist() == indices
-    assert len(evaluate.chosen_images("shipped", shipped)) == len(evaluate.chosen_images(":", shipped)) == 100
+        assert chosen_images(spec, shipped).indices.tolist() == indices
+    assert len(chosen_images("shipped", shipped)) == len(chosen_images(":", shipped)) == 100
     digits = replace(shipped, input_shape=(1, 28, 28), classes=tuple("0123456789"))
-    assert evaluate.chosen_images("0:2", digits).name == "mnist-test"
+    assert chosen_images("0:2", digits).name == "mnist-test"
     with pytest.raises(DataError, match="no sheet"):
-        evaluate.chosen_images("shipped", replace(shipped, classes=("a", "b")))
+        chosen_images("shipped", replace(shipped, classes=("a", "b")))
 
 
 def test_a_check_without_a_goal_is_refused(zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:

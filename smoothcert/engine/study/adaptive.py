@@ -1,0 +1,147 @@
+"""Adaptive sampling: the paper's eleven schedules at two radii.
+
+The stages of a schedule are longer than a tape. So each image contributes what CertifyAdp does on average if its class
+A has the probability that the tape shows: the stages are independent, and their counts binomial. This is exact given
+p_A. The uncertainty of p_A itself is taken into account by a mean over its distribution (Beta, by Jeffreys).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betainc, betaincinv, ndtr
+
+from smoothcert.engine.study import paper
+from smoothcert.engine.study.chapter import Chapter, StudyTable
+from smoothcert.engine.study.estimate import Estimate
+from smoothcert.engine.study.samples import N0, Samples
+from smoothcert.engine.study.voters import Voter, best
+from smoothcert.noise import Noise
+from smoothcert.procedures import Adaptive
+
+Floats = npt.NDArray[np.float64]
+N = 100_000
+"""The samples of the Certify that SampleRF compares with."""
+LEVELS = (np.arange(9) + 0.5) / 9
+"""The quantiles of the distribution of p_A over which is averaged."""
+DEVIATIONS = (1.0, 3.0)
+"""The radii in units of sigma: the paper's .25 and .75 at sigma = .25. Other noises get those with the same p_A."""
+
+
+@dataclass(frozen=True, eq=False)
+class Staged:
+    """What a schedule does on average with each of N images: shares by stage [N, stages], and samples [N]."""
+
+    certified: Floats
+    abandoned: Floats
+    samples: Floats
+
+
+def chapter(samples: Samples) -> Chapter:
+    rows: list[tuple[object, ...]] = []
+    figures: list[tuple[str, float | Estimate]] = []
+    for radius in target_radii(samples.noise):
+        theirs = _theirs(samples, radius)
+        for size in dict.fromkeys((1, samples.members)):
+            voter = best(size)
+            for place, stages in enumerate(paper.SCHEDULES):
+                staged = play(samples, voter, stages, radius)
+                accuracy, reduction = judge(samples, voter, staged)
+                rows.append((radius, f"k = {size}", _named(stages), accuracy, *_shares(staged), reduction))
+                figures.append((f"SampleRF, r = {radius:g}, k = {size}, {_named(stages)}", reduction))
+                if theirs and size == 1:
+                    rows.append(_paper_row(radius, *theirs, place))
+    return Chapter(
+        "adaptive",
+        "Adaptive sampling",
+        [
+            f"The expected result of CertifyAdp with alpha = {samples.alpha:g} and beta = {samples.beta:g}, given the "
+            f"p_A that the tapes show; no stage was sampled for it. Columns of a stage are percent of images certified "
+            f"(ASC) / abandoned (ASA); images that the last stage does not certify count as abandoned there. SampleRF "
+            f"is against Certify with n = {N:,}.",
+            "The paper prints the headings ASA and ASC of its table of schedules the other way round: what it lists "
+            "under ASA adds up to the certified accuracy, and to those that are certified for a wrong class. Its rows "
+            "are shown here with the headings exchanged.",
+        ],
+        [
+            StudyTable(
+                "adaptive",
+                "Schedules of stages.",
+                ("radius", "members", "stages", "acc_cert, %", *(f"ASC/ASA {j}" for j in range(1, 6)), "SampleRF"),
+                rows,
+            )
+        ],
+        figures=figures,
+    )
+
+
+def target_radii(noise: Noise) -> list[float]:
+    """The radii that p_A = Phi(1) and Phi(3) prove, rounded to six decimals; whole ones, from 1 on, in l0."""
+    found = [noise.radius(float(ndtr(deviations))) for deviations in DEVIATIONS]
+    return sorted({float(max(1, round(r))) if noise.whole else round(r, 6) for r in found})
+
+
+def play(samples: Samples, voter: Voter, stages: tuple[int, ...], radius: float) -> Staged:
+    """What a schedule does on average with the images, given the class counts of this voter."""
+    counts = samples.counts(voter)
+    successes, total = counts[:, :-1].max(1), counts.sum(1)
+    p = betaincinv(successes[:, None] + 0.5, (total - successes)[:, None] + 0.5, LEVELS)  # [N, levels]
+    boundaries = Adaptive(stages=stages).boundaries(samples.noise, radius, alpha=samples.alpha, beta=samples.beta)
+    certify, abandon = boundaries.certify.tolist(), boundaries.abandon.tolist()
+    alive, drawn = np.ones_like(p), np.full_like(p, float(N0))
+    certified, abandoned = [], []
+    for j, (n, upper, low) in enumerate(zip(stages, certify, abandon, strict=True)):
+        drawn += n * alive
+        certified.append(alive * at_least(upper, n, p))
+        given_up = 1 - at_least(upper, n, p) if j == len(stages) - 1 else 1 - at_least(low + 1, n, p)
+        abandoned.append(alive * given_up)
+        alive = alive - certified[-1] - abandoned[-1]
+    by_stage = [np.stack(each, axis=-1).mean(1) for each in (certified, abandoned)]
+    return Staged(by_stage[0], by_stage[1], drawn.mean(1))
+
+
+def at_least(count: int, n: int, p: Floats) -> Floats:
+    """P(Binomial(n, p) >= count)."""
+    if count <= 0:
+        return np.ones_like(p)
+    if count > n:
+        return np.zeros_like(p)
+    tail: Floats = betainc(count, n - count + 1, p)
+    return tail
+
+
+def judge(samples: Samples, voter: Voter, staged: Staged) -> tuple[Estimate, Estimate]:
+    """The certified accuracy in percent and SampleRF."""
+    right = samples.counts(voter)[:, :-1].argmax(1) == samples.labels
+    accuracy = samples.bootstrap.mean(100 * right * staged.certified.sum(1))
+    reduction = samples.bootstrap.ratio(np.full(len(samples), float(N0 + N)), staged.samples)
+    return accuracy, reduction
+
+
+def _shares(staged: Staged) -> list[str]:
+    means = zip(100 * staged.certified.mean(0), 100 * staged.abandoned.mean(0), strict=True)
+    shown = [f"{certified:.1f} / {abandoned:.1f}" for certified, abandoned in means]
+    return [*shown, *[""] * (5 - len(shown))]
+
+
+def _named(stages: tuple[int, ...]) -> str:
+    return " ".join(f"{n:,}" for n in stages)
+
+
+def _theirs(samples: Samples, radius: float) -> tuple[str, list[paper.PaperSchedule]] | None:
+    """The paper's rows, which are about Gaussian noise with sigma = .25."""
+    scale = samples.noise.radius(float(ndtr(1.0)))
+    if samples.noise.norm != "l2" or abs(scale - 0.25) > 1e-9:
+        return None
+    method = samples.about.method if (samples.about.method, radius) in paper.ADAPTIVE else "gaussian"
+    rows = paper.ADAPTIVE.get((str(method), radius))
+    return None if rows is None else (str(method), list(rows))
+
+
+def _paper_row(radius: float, method: str, rows: list[paper.PaperSchedule], place: int) -> tuple[object, ...]:
+    row = rows[place]
+    shares = [f"{certified:.1f} / {abandoned:.1f}" for certified, abandoned in row.shares]
+    name = f"the paper, ResNet110, {method}"
+    return (radius, name, _named(row.stages), row.accuracy, *shares, *[""] * (5 - len(shares)), row.reduction)
