@@ -98,8 +98,8 @@ def success(found: StudyResult) -> Judgement:
     listed = ", ".join(f"{error:.3f} with y_c = {name}" for name, error in errors.items())
     verdicts = [f"{CONFIRMED if error < 0.05 else REFUTED} with y_c = {name}" for name, error in errors.items()]
     return (
-        f"p_A {one} for one member, {many} for {found.k}; error of the model {listed}; Chebyshev's bound is exceeded in "
-        f"{broken:.0f} cases",
+        f"p_A {one} for one member, {many} for {found.k}; error of the model {listed}; "
+        f"Chebyshev's bound is exceeded in {broken:.0f} cases",
         "; ".join(verdicts),
     )
 

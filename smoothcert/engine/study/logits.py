@@ -23,7 +23,7 @@ from torch import Tensor
 
 from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.ensemble import Ensemble
-from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.pixels import Pixels, floats
 from smoothcert.engine.sampling import NoisyImage
 from smoothcert.engine.study.tapefile import TapeFile, folder_seed
 from smoothcert.errors import DomainError, LedgerError, require_count
@@ -136,7 +136,7 @@ class LogitTape:
             return 0
         logits = np.empty((1 + stop, len(ensemble.members), len(ensemble.classes)), np.float32)
         logits[: len(before)] = before
-        pixels = self.pixels.values.to(ensemble.device)
+        pixels = floats(self.pixels.stored).to(ensemble.device)
         noisy = NoisyImage(self.tapes.noise, pixels, self.tapes.seed, self.index)
         if not len(before):
             logits[:1] = self._answers(pixels.unsqueeze(0))

@@ -68,6 +68,13 @@ SIZES: Mapping[tuple[str, Noise], Mapping[int, PaperRow]] = {
             50: (0.517, 80.4, 68.6, 52.8, 38.8),
         },
     ),
+    ("denoised", Gaussian(0.25)): _rows(
+        QUARTERS,
+        {
+            1: (0.378, 76.4, 56.6, 36.8, 19.2),
+            4: (0.445, 75.2, 62.2, 45.8, 29.0),
+        },
+    ),
     ("consistency", Gaussian(0.25)): _rows(
         QUARTERS,
         {
