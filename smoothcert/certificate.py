@@ -32,6 +32,7 @@ def _is_none(value: object) -> bool:
 
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class StageRecord(Frozen):
@@ -44,9 +45,9 @@ class StageRecord(Frozen):
     count: Count
     """How many of those n fell on the chosen class."""
     outcome: StageOutcome
-    p_lower: Real | None = None
+    p_lower: Probability | None = None
     """The lower bound on p_A, if the stage has one."""
-    p_upper: Real | None = None
+    p_upper: Probability | None = None
     """The upper bound on p_A, if the stage has one."""
     certify_at: Annotated[int, Field(strict=True)] | None = None
     """The procedure certifies at this count or more, if it has integer boundaries."""
@@ -143,7 +144,7 @@ class Certificate(Frozen):
     radius: Annotated[Real, Field(ge=0)]
     """Rounded down to six decimals."""
     target_radius: Annotated[Real, Field(ge=0)] | None
-    p_lower: Real | None
+    p_lower: Probability | None
     alpha: Annotated[Real, Field(gt=0, lt=1)] | None
     """The chance of a false certificate; null for a procedure that leaves nothing to chance."""
     beta: Annotated[Real, Field(gt=0, lt=1)]
