@@ -1,10 +1,17 @@
-"""The command `python -m app`: it serves the API, makes an API key (`key NAME`) or prints the HTTP reference."""
+"""The command `python -m app`.
+
+python -m app                                    serves the API
+python -m app key NAME                           makes an API key
+python -m app keygen FILE                        makes the key that signs certificates; --rotate replaces it
+python -m app reference                          prints the HTTP reference
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from socket import socket
 
 import uvicorn
@@ -17,9 +24,10 @@ from app.docs.reference import markdown
 from app.http import authentication
 from app.http.authentication import Keys, KeysError
 from app.http.protocol import BoundedProtocol
+from app.keygen import keygen
 from app.main import create_app
 from app.settings import ApiSettings
-from smoothcert.errors import explain
+from smoothcert.errors import AttestationError, explain
 
 GRACE_SECONDS = 10
 """Seconds that requests under way have when the process ends."""
@@ -72,7 +80,7 @@ def serve() -> int:
         app = create_app(settings)
     except ValidationError as error:
         return _refuse(explain(error))
-    except ValueError as error:
+    except (ValueError, AttestationError) as error:
         return _refuse(str(error))
     logs.configure()
     if not settings.keys:
@@ -115,10 +123,16 @@ def main(arguments: Sequence[str]) -> int:
             return serve()
         case ["key", name]:
             return make_key(name)
+        case ["keygen", *options, file] if not file.startswith("--"):
+            try:
+                print(keygen(Path(file), options))
+            except AttestationError as error:
+                return _refuse(str(error))
+            return 0
         case ["reference"]:
             print(markdown(openapi.document(create_app(ApiSettings()))))
             return 0
-    return _refuse("usage: python -m app [key NAME | reference]") + 1
+    return _refuse("usage: python -m app [key NAME | keygen [--name NAME | --rotate | --revoke] FILE | reference]") + 1
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.answers.attestations import Attester
 from app.executor import BoundedExecutor
 from app.http.authentication import Authenticator
 from app.http.body import Bodies
+from app.http.visitors import Visitors
 from app.metrics import RequestMetrics
 from app.redis.queue import Queue
 from app.requests.intake import Intake
@@ -29,6 +31,8 @@ class Service:
     authenticator: Authenticator
     planner: BoundedExecutor
     verifier: BoundedExecutor
+    attester: Attester
+    visitors: Visitors
 
     @classmethod
     def of(cls, settings: ApiSettings) -> Service:
@@ -50,6 +54,8 @@ class Service:
             authenticator=Authenticator(keys, queue, rate=settings.rate),
             planner=BoundedExecutor(),
             verifier=BoundedExecutor(),
+            attester=Attester(settings.keyring),
+            visitors=Visitors(queue, limited=bool(keys)),
         )
 
     async def offer(self, name: str | None) -> Offer:
@@ -60,6 +66,8 @@ class Service:
         """End all threads."""
         self.planner.close()
         self.verifier.close()
+        self.attester.close()
+        self.visitors.close()
         self.bodies.close()
 
 

@@ -21,6 +21,7 @@ from smoothcert.attestation.statement import REPLAY, ReplayRecord, finished_at
 from smoothcert.certificate import FORMATS, Certificate
 from smoothcert.documents import Document, Entry
 from smoothcert.errors import AttestationError, SmoothcertError
+from smoothcert.notebook import sentence
 from smoothcert.verification import verify
 from smoothcert.wrapper import OneEnsemble, Others
 
@@ -29,6 +30,8 @@ UNBOUND = (
     "In format 1 the noise is not bound to the question: with one seed, the best of many questions could have been "
     "chosen. Certificates of format 2 rule that out."
 )
+MOST_CLAIMS = 20
+"""The number of claims that are told in words."""
 UNSIGNED = "A digest alone does not tell who computed it."
 
 
@@ -53,6 +56,8 @@ class Examination:
     """Everything that is wrong, each with its place in the file."""
     notes: tuple[str, ...]
     """What is not wrong, and should be known."""
+    claims: tuple[str, ...] = ()
+    """What the certificates without a problem claim, in words; the first of them."""
 
     def __bool__(self) -> bool:
         return not self.problems
@@ -62,6 +67,7 @@ def examine(
     text: bytes,
     keys: KeySet | None = None,
     *,
+    unsigned: bool = False,
     others: Others | None = None,
     name: str = "",
     now: datetime | None = None,
@@ -69,10 +75,11 @@ def examine(
 ) -> Examination:
     """Examine all certificates and attestations in a file.
 
-    With `keys`, everything in it must be signed by one of them. `others` has the certificates of files examined before,
-    and `name` is that of this one. `admit` may raise an error for a certificate that would take too long to verify.
+    With `keys`, everything in it must be signed by one of them; `unsigned` allows what is not signed at all. `others`
+    has the certificates of files examined before, and `name` is that of this one. `admit` may raise an error for a
+    certificate that would take too long to verify.
     """
-    examiner = Examiner(keys, others or Others(), name, now or datetime.now(UTC), admit)
+    examiner = Examiner(keys, unsigned, others or Others(), name, now or datetime.now(UTC), admit)
     document = Document(text)
     try:
         for entry in document:
@@ -88,6 +95,7 @@ class Examiner:
     """An examination under way."""
 
     keys: KeySet | None
+    unsigned: bool
     others: Others
     name: str
     now: datetime
@@ -101,6 +109,7 @@ class Examiner:
     """The keyids whose signatures cannot be checked without keys."""
     verified: int = 0
     """The certificates that could be read and recomputed."""
+    claims: list[str] = field(default_factory=list)
     replays: list[ReplayRecord] = field(default_factory=list)
     ensemble: OneEnsemble = field(default_factory=OneEnsemble)
 
@@ -109,18 +118,21 @@ class Examiner:
 
     def examine(self, entry: Entry, document: Document) -> None:
         """Examine a certificate or an attestation; errors of one do not keep the others from being examined."""
+        self.certificates += 1
+        before = len(self.problems)
         try:
             certificate = self._unsealed(entry) if entry.sealed else self._bare(entry)
             if certificate is not None:
-                self.certificates += 1
                 self._verify(certificate, entry, document)
         except SmoothcertError as error:
-            self.certificates += 1
             self.object("follows", entry.place, str(error))
+            return
+        if certificate is not None and len(self.problems) == before and len(self.claims) < MOST_CLAIMS:
+            self.claims.append(sentence(certificate))
 
     def _bare(self, entry: Entry) -> Certificate:
         certificate = Certificate.from_json(entry.text)
-        if self.keys is not None:
+        if self.keys is not None and not self.unsigned:
             self.object("signed", entry.place, "is not signed, and only an attestation can be checked with a key")
         return certificate
 
@@ -129,7 +141,6 @@ class Examiner:
         try:
             attestation = Attestation.read(entry.text)
         except AttestationError as error:
-            self.certificates += 1
             self.object("unaltered", entry.place, str(error))
             return None
         if attestation.statement.predicate_type == REPLAY:
@@ -140,6 +151,7 @@ class Examiner:
         return certificate
 
     def _take_replay(self, attestation: Attestation, place: str) -> None:
+        self.certificates -= 1
         record = attestation.statement.replay()
         self._check_signature(attestation, record.replayed_at, place)
         self.replays.append(record)
@@ -197,6 +209,7 @@ class Examiner:
             self._follows(),
             tuple(dict.fromkeys(problem for _, problem in self.problems)),
             tuple(self.notes),
+            tuple(self.claims),
         )
 
     def _of(self, aspect: Aspect) -> list[str]:

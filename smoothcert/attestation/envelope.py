@@ -75,7 +75,7 @@ def _fields(text: str) -> dict[str, Any]:
 
 def _signature(signatures: object) -> tuple[str, bytes]:
     match signatures:
-        case [{"keyid": str(keyid), "sig": sig} as only] if only.keys() == SIGNATURE:
+        case [dict({"keyid": str(keyid), "sig": sig}) as only] if only.keys() == SIGNATURE:
             signature = _bytes("signature", sig)
             if len(signature) != SIGNATURE_BYTES:
                 raise AttestationError(f"the signature has {len(signature)} bytes, wanted {SIGNATURE_BYTES}")

@@ -58,12 +58,14 @@ class Keyring(Frozen):
         return self.new(self.name, now).model_copy(update={"retired": (*self.retired, old)})
 
     def write(self, path: Path) -> None:
-        """Write the file as a whole or not at all; only its owner can read it."""
+        """Write the file as a whole or not at all. A new one is for its owner alone; a mode that it has, it keeps."""
         fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         try:
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as file:
                 file.write(self.model_dump_json(indent=2) + "\n")
+            if path.exists():
+                fresh.chmod(path.stat().st_mode)
             fresh.replace(path)
         except OSError as error:
             raise AttestationError(f"cannot write the keyring {path}: {error.strerror or error}") from error

@@ -180,7 +180,13 @@ def test_the_wheel_names_its_dependencies_and_extras(wheel: Path) -> None:
     metadata = archive.read(name).decode()
     needed = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", metadata, re.MULTILINE)
     assert sorted(needed) == ["numpy", "pydantic", "scipy"]
-    assert set(re.findall(r"^Provides-Extra: (\w+)$", metadata, re.MULTILINE)) == {"torch", "client", "cli", "plot"}
+    assert set(re.findall(r"^Provides-Extra: (\w+)$", metadata, re.MULTILINE)) == {
+        "torch",
+        "client",
+        "cli",
+        "plot",
+        "attest",
+    }
 
 
 REFUSED = """
