@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -33,6 +34,13 @@ def _is_none(value: object) -> bool:
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class Seal:
+    """The envelope of a certificate. Certificates that differ only in it are equal."""
+
+    text: str | None = field(default=None, compare=False)
 
 
 class StageRecord(Frozen):
@@ -165,6 +173,17 @@ class Certificate(Frozen):
     _picture: notebook.Picture = PrivateAttr(notebook.Picture())
     """The image that a notebook shows beside the certificate; it is neither in the JSON nor in the digest."""
 
+    _seal: Seal = PrivateAttr(Seal())
+    """The attestation of the certificate; it is neither in the JSON nor in the digest."""
+
+    @property
+    def attestation(self) -> str | None:
+        """The certificate in an envelope that the service has signed; None if the client did not ask for one.
+
+        `Client.certify(attest=True)` asks for it, and `smoothcert verify --key` checks it.
+        """
+        return self._seal.text
+
     @classmethod
     def of(cls, verdict: Verdict, **fields: Any) -> Certificate:
         """The certificate of a verdict, with the fields that the verdict does not determine."""
@@ -193,6 +212,12 @@ class Certificate(Frozen):
         shown = self.model_copy()
         shown._picture = notebook.Picture(image)
         return shown
+
+    def sealed(self, attestation: str) -> Certificate:
+        """The same certificate with its attestation."""
+        attested = self.model_copy()
+        attested._seal = Seal(attestation)
+        return attested
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Certificate:
