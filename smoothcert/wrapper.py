@@ -38,7 +38,7 @@ class Wrapper:
         named = {"ensemble.name": payload["ensemble"]} if "ensemble" in payload else {}
         if "request" not in payload:
             return cls(named, images, one_ensemble=True)
-        stated, problems = _asked(payload["request"], images or len(payload["certificates"]))
+        stated, problems = _asked(payload["request"], total if isinstance(total, int) else len(payload["certificates"]))
         if named and stated.get("ensemble.name", payload["ensemble"]) != payload["ensemble"]:
             asked = stated["ensemble.name"]
             problems = (*problems, f"ensemble: is {shown(payload['ensemble'])}, the request is for {shown(asked)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -53,6 +54,28 @@ def test_several_come_in_the_order_of_the_images(service: str, keys: bytes) -> N
     assert [each.class_name for each in found] == ["dark", "light"]
     text = "\n".join(each.attestation or "" for each in found).encode()
     assert examine(text, KeySet.from_json(keys)).certificates == 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        QUICK,
+        {**QUICK, "family_wise": True, "alpha": 0.01},
+        {**QUICK, "sigma": 0.02, "consensus": 1, "nonce": "mine"},
+        {**QUICK, "procedure": {"name": "fixed", "n": 500}, "radius": None},
+        {**QUICK, "procedure": "optimal"},
+        {**QUICK, "procedure": {"name": "largest", "max_samples": 500}, "radius": None},
+    ],
+    ids=["sequential", "family-wise", "sigma", "fixed", "optimal", "largest"],
+)
+def test_a_certification_of_the_service_agrees_with_its_certificates(
+    client: Client, service: str, fields: dict[str, Any]
+) -> None:
+    done = client.certifications.wait(client.submit([DARK, LIGHT], **fields).id)
+    payload = httpx2.get(f"{service}/v1/certifications/{done.id}").json()
+    assert examine(json.dumps(payload).encode()).problems == ()
+    payload["request"]["beta"] = 0.5
+    assert len(examine(json.dumps(payload).encode()).problems) == 2
 
 
 def test_what_runs_is_not_signed(client: Client) -> None:

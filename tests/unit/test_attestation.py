@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -305,3 +307,32 @@ def test_a_signature_is_that_of_one_key() -> None:
     assert is_signed_by(attestation, RING.public)
     posed = keyring().public.model_copy(update={"keyid": RING.public.keyid})
     assert not is_signed_by(attestation, posed)
+
+
+WITHOUT = """
+import sys
+class Missing:  # as if they were not installed
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("securesystemslib", "cryptography"):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())
+import smoothcert.examination, smoothcert.attestation.envelope, smoothcert.attestation.keys
+from smoothcert.cli import main
+sys.argv[1:] = ["verify", *sys.argv[1:]]
+main()
+"""
+
+
+def test_without_the_extra_only_signatures_are_missing(tmp_path: Path) -> None:
+    file, key = tmp_path / "x.intoto.jsonl", tmp_path / "keys.json"
+    file.write_text(TEXT)
+    key.write_text(RING.published.model_dump_json())
+
+    def verify(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", WITHOUT, *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+
+    assert verify(file).stdout == f"consistent  {file}\n"
+    done = verify("--key", key, file)
+    assert done.returncode == 1
+    assert done.stderr == "error: a signature needs securesystemslib: pip install 'smoothcert[attest]'\n"
