@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import stat
+import string
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,6 +89,26 @@ def test_any_bytes_that_are_added_are_noticed(place: int, more: str) -> None:
     """Only a line feed at the end, as text files have it, may be added."""
     altered = TEXT[:place] + more + TEXT[place:]
     assert bool(examined(altered)) == (altered.rstrip("\n") == TEXT)
+
+
+def test_a_second_text_for_the_same_bytes_is_noticed() -> None:
+    """The last characters of base64 have bits that mean nothing. Mutant killed: base64 that is decoded without care."""
+    (signature,) = json.loads(TEXT)["signatures"]
+    end = signature["sig"][-3:]
+    assert end.endswith("==")
+    letters = string.ascii_letters + string.digits + "+/"
+    accepted = [each for each in letters if examined(TEXT.replace(end, f"{each}=="))]
+    assert accepted == [end[0]]
+    before = signature["sig"][-4]
+    same = [each for each in letters if base64.b64decode(f"{before}{each}==") == base64.b64decode(f"{before}{end}")]
+    assert len(same) == 16, "so many texts stand for the same signature"
+
+
+def test_white_space_between_the_fields_is_noticed() -> None:
+    """Mutant killed: any JSON with the right content."""
+    for place, character in enumerate(TEXT):
+        if character in "{}[]:,":
+            assert not examined(f"{TEXT[:place]} {TEXT[place:]}"), place
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
