@@ -1,7 +1,7 @@
 """The HTTP API of the service, and the command that runs the whole service on one machine. It never imports torch.
 
 main.py      puts the application together; service.py is what its routes share
-settings.py, logs.py, metrics.py, executor.py, samples.py   what several rooms use
+settings.py, logs.py, metrics.py, executor.py, samples.py, keygen.py   what several rooms use
 routes/      one file for each group of operations
 http/        what every request passes: protocol, middleware, authentication, body, headers, errors
 requests/    from a posted body to a place in the queue

@@ -1,5 +1,11 @@
-"""The command `python -m app`: it serves the API, makes an API key (`key NAME`), prints the secret that signs the
-webhooks of a key (`webhook NAME`), or prints the HTTP reference."""
+"""The command `python -m app`.
+
+python -m app                                    serves the API
+python -m app key NAME                           makes an API key
+python -m app keygen FILE                        makes the key that signs certificates; --rotate replaces it
+python -m app webhook NAME                       prints the secret that signs the webhooks of a key
+python -m app reference                          prints the HTTP reference
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from socket import socket
 
 import uvicorn
@@ -19,10 +26,11 @@ from app.docs.reference import markdown
 from app.http import authentication
 from app.http.authentication import Keys, KeysError
 from app.http.protocol import BoundedProtocol
+from app.keygen import keygen
 from app.main import create_app
 from app.settings import ApiSettings
 from app.webhooks.signature import owner_secret
-from smoothcert.errors import explain
+from smoothcert.errors import AttestationError, explain
 from store.inspection import UnusableServerError
 from store.tracing import traces_of
 
@@ -77,7 +85,7 @@ def serve() -> int:
         app = create_app(settings, traces_of(settings, "smoothcert-api"))
     except ValidationError as error:
         return _refuse(explain(error, whole=""))
-    except ValueError as error:
+    except (ValueError, AttestationError) as error:
         return _refuse(str(error))
     logs.configure()
     if not settings.keys:
@@ -139,10 +147,17 @@ def main(arguments: Sequence[str]) -> int:
             return make_key(name)
         case ["webhook", name]:
             return show_webhook_secret(name)
+        case ["keygen", *options, file] if not file.startswith("--"):
+            try:
+                print(keygen(Path(file), options))
+            except AttestationError as error:
+                return _refuse(str(error))
+            return 0
         case ["reference"]:
             print(markdown(openapi.document(create_app(ApiSettings()))))
             return 0
-    return _refuse("usage: python -m app [key NAME | webhook NAME | reference]") + 1
+    usage = "key NAME | keygen [--name NAME | --rotate | --revoke] FILE | webhook NAME | reference"
+    return _refuse(f"usage: python -m app [{usage}]") + 1
 
 
 if __name__ == "__main__":

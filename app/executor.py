@@ -30,7 +30,7 @@ class BoundedExecutor:
     async def run(self, work: Callable[[], Result]) -> Result:
         """The result of the work; ProblemError if MOST_WAITING computations wait already."""
         if self._waiting >= MOST_WAITING:
-            detail = f"{self._waiting} plans or verifications are being computed; try again in a moment"
+            detail = f"{self._waiting} computations of this kind are under way; try again in a moment"
             raise ProblemError("unavailable", detail, retry_after=RETRY_SECONDS)
         self._waiting += 1
         try:

@@ -15,14 +15,23 @@ from app.docs import openapi
 from app.http import errors
 from app.http.middleware import PROBES, ExchangeMiddleware
 from app.http.origin import OriginCheck
-from app.routes import certifications, ensembles, operation, pages, planning, procedures, verification
+from app.routes import (
+    certifications,
+    ensembles,
+    examination,
+    operation,
+    pages,
+    planning,
+    procedures,
+    verification,
+)
 from app.service import Service
 from app.settings import ApiSettings
 
 if TYPE_CHECKING:
     from store.traces import Traces
 
-ROUTERS = (certifications, ensembles, procedures, planning, verification, operation, pages)
+ROUTERS = (certifications, ensembles, procedures, planning, verification, examination, operation, pages)
 EXPOSED = ("Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After", "X-Request-ID")
 """Response headers that a page of an allowed origin may read."""
 

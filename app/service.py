@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
+from app.answers.attestations import Attester
 from app.executor import BoundedExecutor
 from app.http.authentication import Authenticator
 from app.http.body import Bodies
+from app.http.visitors import Visitors
 from app.metrics import RequestMetrics
 from app.redis.queue import Queue
 from app.requests.intake import Intake
@@ -35,6 +37,8 @@ class Service:
     verifier: BoundedExecutor
     courier: Courier | None
     """Delivers webhooks; None if the settings allow none."""
+    attester: Attester
+    visitors: Visitors
 
     @classmethod
     def of(cls, settings: ApiSettings, traces: Traces | None = None) -> Service:
@@ -58,6 +62,8 @@ class Service:
             planner=BoundedExecutor(),
             verifier=BoundedExecutor(),
             courier=_courier(settings, queue),
+            attester=Attester(settings.keyring),
+            visitors=Visitors(queue, limited=bool(keys)),
         )
 
     async def offer(self, name: str | None) -> Offer:
@@ -68,6 +74,8 @@ class Service:
         """End all threads."""
         self.planner.close()
         self.verifier.close()
+        self.attester.close()
+        self.visitors.close()
         self.bodies.close()
 
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from app.http.authentication import Keys
 from app.webhooks.receivers import Receivers
+from smoothcert.attestation.keyring import Keyring
 from store.settings import RedisSettings, listed, secret_file
 from store.transitions import UNLIMITED, Limits
 
@@ -49,6 +50,9 @@ class ApiSettings(RedisSettings):
     seed_secret_file: Annotated[Path, secret_file("secret")] | None = None
     """A mounted file with the secret from which seeds are made; all API processes share it. Without one, each process
     draws a secret of its own, and no seed can be shown later not to have been chosen."""
+    keyring_file: Annotated[Path, secret_file("keyring")] | None = None
+    """A mounted file with the key that signs certificates (`python -m app keygen`); all API processes share it. Without
+    one, certificates are not signed."""
     cors_origins: str = ""
     """Origins of pages that may call from a browser, separated by commas."""
     allowed_hosts: str = ""
@@ -130,6 +134,11 @@ class ApiSettings(RedisSettings):
     def seed_secret(self) -> bytes | None:
         """The content of the file, without white space at its ends."""
         return None if self.seed_secret_file is None else self.seed_secret_file.read_bytes().strip()
+
+    @property
+    def keyring(self) -> Keyring | None:
+        """The keys that sign; AttestationError if the file does not hold any."""
+        return None if self.keyring_file is None else Keyring.read(self.keyring_file)
 
     @property
     def keys(self) -> Keys:

@@ -5,6 +5,7 @@
 #   api_key          for clients: SMOOTHCERT_API_KEY=$(cat deploy/secrets/api_key)
 #   api_keys         what the API knows of it: name:sha256, one in each line
 #   seed_secret      the API makes the seeds of all noise from it; keep it, and reveal it to show that none was chosen
+#   keyring          the Ed25519 key that signs certificates; `python -m app keygen --rotate` replaces it
 #
 # Nobody else may enter the folder. The files that are mounted are readable by all, since the users in the
 # containers are others than yours.
@@ -28,4 +29,8 @@ if [ ! -s api_keys ]; then
     printf 'compose:%s\n' "$(sha256 < api_key)" > api_keys
     chmod 600 api_key
 fi
-chmod 444 redis_password api_keys seed_secret
+if [ ! -s keyring ]; then
+    printf '{"format": "smoothcert/keyring/1", "private": "%s", "not_before": "%s"}\n' \
+        "$(random)" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" > keyring
+fi
+chmod 444 redis_password api_keys seed_secret keyring

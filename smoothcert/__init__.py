@@ -61,7 +61,14 @@ if TYPE_CHECKING:
     from smoothcert.diagnosis import Diagnosis
     from smoothcert.engine.smoothed import Smoothed
     from smoothcert.engine.warning import SmoothedWarning
-    from smoothcert.errors import CertificateError, CountsError, DomainError, LedgerError, SmoothcertError
+    from smoothcert.errors import (
+        AttestationError,
+        CertificateError,
+        CountsError,
+        DomainError,
+        LedgerError,
+        SmoothcertError,
+    )
     from smoothcert.extras import MissingExtraError
     from smoothcert.implication import Implication, implied
     from smoothcert.noise import Gaussian, Noise
@@ -77,6 +84,7 @@ __all__ = [
     "AlreadyEndedError",
     "AnswerError",
     "AsyncClient",
+    "AttestationError",
     "BadRequestError",
     "BusyError",
     "CanceledError",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -34,6 +35,14 @@ def _is_none(value: object) -> bool:
 
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class Seal:
+    """The envelope of a certificate. Certificates that differ only in it are equal."""
+
+    text: str | None = field(default=None, compare=False)
 
 
 class StageRecord(Frozen):
@@ -47,9 +56,9 @@ class StageRecord(Frozen):
     count: Count
     """How many of those n fell on the chosen class."""
     outcome: StageOutcome
-    p_lower: Real | None = None
+    p_lower: Probability | None = None
     """The lower bound on p_A, if the stage has one."""
-    p_upper: Real | None = None
+    p_upper: Probability | None = None
     """The upper bound on p_A, if the stage has one."""
     certify_at: Annotated[int, Field(strict=True)] | None = None
     """The procedure certifies at this count or more, if it has integer boundaries."""
@@ -146,7 +155,7 @@ class Certificate(Frozen):
     radius: Annotated[Real, Field(ge=0)]
     """Rounded down to six decimals."""
     target_radius: Annotated[Real, Field(ge=0)] | None
-    p_lower: Real | None
+    p_lower: Probability | None
     alpha: Annotated[Real, Field(gt=0, lt=1)] | None
     """The chance of a false certificate; null for a procedure that leaves nothing to chance."""
     beta: Annotated[Real, Field(gt=0, lt=1)]
@@ -166,6 +175,17 @@ class Certificate(Frozen):
     """The sha256 of the canonical JSON of all other fields."""
     _picture: notebook.Picture = PrivateAttr(notebook.Picture())
     """The image that a notebook shows beside the certificate; it is neither in the JSON nor in the digest."""
+
+    _seal: Seal = PrivateAttr(Seal())
+    """The attestation of the certificate; it is neither in the JSON nor in the digest."""
+
+    @property
+    def attestation(self) -> str | None:
+        """The certificate in an envelope that the service has signed; None if the client did not ask for one.
+
+        `Client.certify(attest=True)` asks for it, and `smoothcert verify --key` checks it.
+        """
+        return self._seal.text
 
     @classmethod
     def of(cls, verdict: Verdict, **fields: Any) -> Certificate:
@@ -204,6 +224,12 @@ class Certificate(Frozen):
         shown = self.model_copy()
         shown._picture = notebook.Picture(image)
         return shown
+
+    def sealed(self, attestation: str) -> Certificate:
+        """The same certificate with its attestation."""
+        attested = self.model_copy()
+        attested._seal = Seal(attestation)
+        return attested
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Certificate:

@@ -4,6 +4,7 @@ SmoothcertError
 ├── DomainError (also a ValueError)    an argument outside its domain; the message names it and the value seen
 ├── CountsError (also a ValueError)    counts other than those that a procedure asked for
 ├── CertificateError                   a text that is not a certificate
+├── AttestationError                   an envelope or a key that cannot be read, or that is not what it should be
 ├── LedgerError                        a file of finished work that is damaged, of another run, or cannot be written
 ├── EngineError                        an error of the engine; engine/errors.py has the branches
 └── ClientError                        an error of a client of the service; client/errors.py has the branches
@@ -34,6 +35,10 @@ class CountsError(SmoothcertError, ValueError):
 
 class CertificateError(SmoothcertError):
     """A text that is not a certificate."""
+
+
+class AttestationError(SmoothcertError):
+    """An envelope or a key that cannot be read, or that is not what it should be."""
 
 
 class OffGridError(DomainError):

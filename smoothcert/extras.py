@@ -17,6 +17,8 @@ INSTALLED_BY = {
     "rich": "'smoothcert[cli]'",
     "typer": "'smoothcert[cli]'",
     "matplotlib": "'smoothcert[plot]'",
+    "cryptography": "'smoothcert[attest]'",
+    "securesystemslib": "'smoothcert[attest]'",
     "pandas": "pandas",
 }
 """What `pip install` takes to bring in each optional package."""

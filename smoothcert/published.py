@@ -284,6 +284,30 @@ class VerificationAnswer(Wire):
     """What a consistent certificate says in the norms in which it is not stated, by geometry."""
 
 
+class ExaminedAspect(Wire):
+    """The answer to one question about a file, in words."""
+
+    holds: bool | None
+    """Null if it cannot be told."""
+    sentence: str
+
+
+class ExaminationAnswer(Wire):
+    """What can be told about a file with certificates: who signed it, is it unaltered, do its claims follow?"""
+
+    certificates: Whole
+    consistent: bool
+    """Whether nothing is wrong."""
+    signed: ExaminedAspect
+    unaltered: ExaminedAspect
+    follows: ExaminedAspect
+    claims: tuple[str, ...]
+    """What the certificates without a problem claim, in words; at most twenty of them."""
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What is not wrong, and should be known."""
+
+
 class Version(Wire):
     """The versions of the package, of this interface and of the certificate format."""
 

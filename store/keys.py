@@ -24,6 +24,8 @@ SAMPLES = "smoothcert:samples"
 """A hash of the samples that each owner's certifications that have not ended may draw at most."""
 RATES = "smoothcert:rates"
 """A sorted set of owners, scored by the time until which their allowance of requests is spent."""
+VISITS = "smoothcert:visits"
+"""A sorted set of addresses, scored by the time until which their allowance of examinations is spent."""
 FAILURES = "smoothcert:failures"
 """A sorted set of addresses, scored by the time until which their allowance of wrong keys is spent."""
 

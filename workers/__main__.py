@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,17 +33,23 @@ def serve(context: typer.Context) -> None:
 
 @cli.command()
 def replay(
-    certificate: Annotated[str, typer.Argument(help="A certificate, as JSON.")],
+    certificate: Annotated[str, typer.Argument(help="A certificate, as JSON, or its attestation.")],
     image: Annotated[str, typer.Argument(help="The image: PNG, JPEG, WebP or npy.")],
     zoo: Annotated[str, typer.Option(help="The folder of ensembles; the shipped one if left out.")] = "",
     allow_import: Annotated[
         list[str] | None, typer.Option(help="module:callable of a network that the ensemble may name")
     ] = None,
+    attest: Annotated[
+        Path | None, typer.Option(help="Sign the outcome and write it into this file; --keyring says with what.")
+    ] = None,
+    keyring: Annotated[
+        Path | None, typer.Option(help="The file with your own key, which `python -m app keygen FILE` makes.")
+    ] = None,
 ) -> None:
     """Draw the samples of a certificate again from its seed, and compare every count."""
     from workers.replay import command
 
-    command(certificate, image, zoo, frozenset(allow_import or ()))
+    command(certificate, image, zoo, frozenset(allow_import or ()), attest=attest, keyring=keyring)
 
 
 @cli.command()

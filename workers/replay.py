@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from models.registry import ZOO, load
+from smoothcert.attestation.envelope import Attestation, is_envelope
 from smoothcert.certificate import FORMATS, Certificate, Provenance
 from smoothcert.engine.case import start, versions
 from smoothcert.engine.checkpoint import Machine
@@ -24,6 +26,7 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.figures import radius_text
 from smoothcert.verification import verify
 from workers.errors import ReplayError
+from workers.witness import Witness
 
 EXCEPT = {"digest", "provenance"}
 """The fields that are not compared: times differ, and with them the digest."""
@@ -151,13 +154,24 @@ def read_image(path: Path) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def command(certificate: str, image: str, zoo: str, allowed_imports: frozenset[str]) -> None:
-    """The command line's `replay`: prints the outcome and exits with 1 if anything differs."""
-    try:
-        first = Certificate.from_json(Path(certificate).read_text())
-    except (OSError, UnicodeDecodeError, SmoothcertError) as error:
-        raise ReplayError(f"{certificate}: {error}") from error
+def command(
+    certificate: str,
+    image: str,
+    zoo: str,
+    allowed_imports: frozenset[str],
+    *,
+    attest: Path | None = None,
+    keyring: Path | None = None,
+) -> None:
+    """The command line's `replay`: prints the outcome and exits with 1 if anything differs.
+
+    With `attest`, the outcome is also signed with the keyring and written to that file, whatever it is.
+    """
+    first = _read(Path(certificate))
+    witness = Witness.of(attest, keyring)
     again = replay(first, read_image(Path(image)), zoo=Path(zoo) if zoo else ZOO, allowed_imports=allowed_imports)
+    if witness is not None:
+        witness.attest(first, again.differences, again.remarks, again.certificate)
     console = Console(highlight=False)
     for remark in again.remarks:
         console.print(f"[yellow]note:[/] {remark}")
@@ -167,3 +181,13 @@ def command(certificate: str, image: str, zoo: str, allowed_imports: frozenset[s
         raise SystemExit(1)
     radius = radius_text(first.radius)
     console.print(f"the same: {first.decision}, radius {radius}, {first.samples:,} samples, every count of every stage")
+
+
+def _read(path: Path) -> Certificate:
+    """The certificate in a file, which may also be an attestation of one."""
+    try:
+        text = path.read_text()
+        value = json.loads(text)
+        return Attestation.read(text).statement.certificate() if is_envelope(value) else Certificate.from_json(text)
+    except (OSError, ValueError, RecursionError, SmoothcertError) as error:
+        raise ReplayError(f"{path}: {error}") from error

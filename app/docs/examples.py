@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from smoothcert import __version__
+from smoothcert.attestation.envelope import MEDIA_TYPE
+from smoothcert.attestation.keys import KeySet, PublicKey
+from smoothcert.canonical import canonical_json
 from smoothcert.certificate import FORMATS, Certificate
 from smoothcert.certification import (
     Certification,
@@ -20,10 +23,13 @@ from smoothcert.certification import (
     Urls,
 )
 from smoothcert.noise import NOISES
+from smoothcert.notebook import sentence
 from smoothcert.problem import KINDS, Problem, type_uri
 from smoothcert.procedures import Adaptive, run
 from smoothcert.published import (
     EnsembleList,
+    ExaminationAnswer,
+    ExaminedAspect,
     Expectation,
     FieldProblem,
     Health,
@@ -176,6 +182,18 @@ def looks() -> tuple[Look, ...]:
     return Look.at(Adaptive(), [each.count for each in stages], [each.n for each in stages], alpha=0.001)
 
 
+def signing_keys() -> KeySet:
+    """One key, the first example of RFC 8032."""
+    public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+    return KeySet(keys=(PublicKey.of(public, name="the example", not_before=MOMENT - timedelta(days=30)),))
+
+
+def attestation() -> str:
+    """The shape of an attestation; payload and signature are shortened."""
+    signatures = [{"keyid": signing_keys().keys[0].keyid, "sig": "5VZDAMNgrHKQhuLMgG6CiSHfy64X..."}]
+    return canonical_json({"payload": "eyJfdHlwZSI6...", "payloadType": MEDIA_TYPE, "signatures": signatures}) + "\n"
+
+
 def document() -> dict[str, Any]:
     """Every example as JSON, by its name."""
     made = {
@@ -196,6 +214,19 @@ def document() -> dict[str, Any]:
             looks=(),
         ),
         "certificate": certificate(),
+        "examined": ExaminationAnswer(
+            certificates=1,
+            consistent=True,
+            signed=ExaminedAspect(
+                holds=True, sentence=f"By the example, with the key {signing_keys().keys[0].keyid[:16]}…."
+            ),
+            unaltered=ExaminedAspect(holds=True, sentence="Every byte is as it was signed."),
+            follows=ExaminedAspect(holds=True, sentence="Everything that is claimed follows from the counts."),
+            claims=(sentence(certificate()),),
+            problems=(),
+            notes=(),
+        ),
+        "signing_keys": signing_keys(),
         "healthy": Health(status="ok"),
         "ready": Readiness(
             status="ready",

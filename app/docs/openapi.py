@@ -19,11 +19,13 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from app import metrics
 from app.docs import examples
 from app.http import body, errors, headers, multipart, npy
+from smoothcert.attestation.keys import KeySet
 from smoothcert.certificate import Certificate
 from smoothcert.certification import Certification, CertificationPage
 from smoothcert.problem import KINDS, Problem
 from smoothcert.published import (
     EnsembleList,
+    ExaminationAnswer,
     Health,
     NoiseList,
     PlanAnswer,
@@ -56,7 +58,7 @@ class DocumentedAnswer:
     """Names of entries of `examples.document()`."""
     headers: tuple[str, ...] = ()
     content: Mapping[str, Schema] = field(default_factory=dict)
-    """The content of a response that is not JSON, by media type."""
+    """The content of a response in other types than that of the model, by media type."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Operation:
     problems: tuple[str, ...]
     parameters: tuple[Schema, ...] = ()
     takes: type[BaseModel] | None = None
+    file: bool = False
+    """Whether the body is a file of any content."""
 
 
 AUTHORISED = ("unauthorized", "too_many_failures", "too_many_requests", "misdirected", "cross_site")
@@ -130,10 +134,21 @@ OPERATIONS: dict[str, Operation] = {
     "get_certification": Operation(
         answers={
             200: DocumentedAnswer(
-                "The certification at this moment.", Certification, ("succeeded", "accepted"), ("Preference-Applied",)
+                "The certification at this moment.",
+                Certification,
+                ("succeeded", "accepted"),
+                ("Preference-Applied",),
+                content={headers.ATTESTATION: {"schema": {"type": "string"}, "example": examples.attestation()}},
             )
         },
-        problems=(*AUTHORISED, "unknown_certification", "expired", "unavailable"),
+        problems=(
+            *AUTHORISED,
+            "unknown_certification",
+            "not_acceptable",
+            "still_running",
+            "expired",
+            "unavailable",
+        ),
         parameters=(headers.PREFER,),
     ),
     "follow_certification": Operation(
@@ -194,6 +209,24 @@ OPERATIONS: dict[str, Operation] = {
             "unavailable",
         ),
         takes=Certificate,
+    ),
+    "examine": Operation(
+        answers={200: DocumentedAnswer("What was found out, in words.", ExaminationAnswer, ("examined",))},
+        problems=(
+            "too_slow",
+            "too_large",
+            "unsupported_media_type",
+            "overloaded",
+            "unavailable",
+            "too_many_requests",
+            "cross_site",
+            "misdirected",
+        ),
+        file=True,
+    ),
+    "list_signing_keys": Operation(
+        answers={200: DocumentedAnswer("The keys, the one that signs first.", KeySet, ("signing_keys",))},
+        problems=(),
     ),
     "health": Operation(answers={200: DocumentedAnswer("The process answers.", Health, ("healthy",))}, problems=()),
     "readiness": Operation(
@@ -269,6 +302,9 @@ def _describe(operation: dict[str, Any], description: Operation, schemas: _Schem
         operation["security"] = [*operation["security"], {}]  # a service without keys needs none
     if description.parameters:
         operation["parameters"] = [*operation.get("parameters", []), *description.parameters]
+    if description.file:
+        any_content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        operation["requestBody"] = {"required": False, "content": any_content}  # an empty file is answered, too
     if description.takes is PostedRequest:
         operation["requestBody"] = _posted(schemas)
     elif description.takes:
@@ -287,8 +323,8 @@ def _answer(answer: DocumentedAnswer, schemas: _Schemas) -> dict[str, Any]:
         known = examples.document()
         shown = {name: {"value": known[name]} for name in answer.examples}
         described["content"] = {JSON: {"schema": schemas.given(answer.model), "examples": shown}}
-    elif answer.content:
-        described["content"] = dict(answer.content)
+    if answer.content:
+        described["content"] = {**described.get("content", {}), **answer.content}
     return described
 
 

@@ -142,14 +142,19 @@ def parse(body: bytes, model: type[Model]) -> Model:
 
 def require_one_reading(body: bytes) -> None:
     """Refuse what is not JSON, NaN, and keys that occur twice: readers differ in which of the two values they take."""
-    if (values := sum(map(body.count, (b",", b"[", b"{")))) > MOST_VALUES:  # an upper bound: strings have commas, too
-        raise ProblemError("too_large", f"the JSON has up to {values:,} values, at most {MOST_VALUES:,} are accepted")
+    require_few_values(body)
     try:
         json.loads(body.decode(), object_pairs_hook=without_repetition, parse_constant=_no_constant)
     except RecursionError:
         raise ProblemError("malformed_json", "the JSON is nested too deeply") from None
     except ValueError as error:
         raise ProblemError("malformed_json", f"the JSON cannot be read: {error}") from None
+
+
+def require_few_values(body: bytes) -> None:
+    """Refuse a text that would take too much memory when it is parsed."""
+    if (values := sum(map(body.count, (b",", b"[", b"{")))) > MOST_VALUES:  # an upper bound: strings have commas, too
+        raise ProblemError("too_large", f"the JSON has up to {values:,} values, at most {MOST_VALUES:,} are accepted")
 
 
 def _no_constant(name: str) -> None:

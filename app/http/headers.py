@@ -8,11 +8,13 @@ from typing import Any
 from starlette.requests import Request
 
 from app.http.errors import ProblemError, invalid
+from smoothcert.attestation.envelope import MEDIA_TYPE
 from smoothcert.errors import shown
 
 LONGEST_WAIT = 60
 """Seconds that a client may wait for an answer; proxies often close a connection after a minute of silence."""
 EVENT_STREAM = "text/event-stream"
+ATTESTATION = MEDIA_TYPE
 END = "end"
 """The id of the last event of a stream."""
 
@@ -74,18 +76,27 @@ def last_event_id(request: Request) -> str:
     return value
 
 
+def prefers_attestations(request: Request) -> bool:
+    """Whether the Accept header names attestations, and nothing that it names is preferred to them."""
+    weights = _weights(request.headers.get("accept", ""))
+    wanted = weights.get(ATTESTATION, 0.0)
+    return wanted > 0 and wanted >= max(weights.values())
+
+
 def require_event_stream(request: Request) -> None:
     """Refuse a request whose Accept header (RFC 9110) excludes event streams."""
     accepted = request.headers.get("accept", "*/*")
-    weights = {"*/*": -1.0, "text/*": -1.0, EVENT_STREAM: -1.0}
-    for each in accepted.split(","):
-        media, *parameters = (part.strip().lower() for part in each.split(";"))
-        if media in weights:
-            weights[media] = _weight(parameters)
+    weights = _weights(accepted)
     # The most specific media range that the header names decides.
-    chosen = next((weights[media] for media in (EVENT_STREAM, "text/*", "*/*") if weights[media] >= 0), 0.0)
+    chosen = next((weights[media] for media in (EVENT_STREAM, "text/*", "*/*") if media in weights), 0.0)
     if not chosen:
         raise ProblemError("not_acceptable", f"the answer is {EVENT_STREAM}, but the request accepts {shown(accepted)}")
+
+
+def _weights(accepted: str) -> dict[str, float]:
+    """The weight of each media range that an Accept header names."""
+    ranges = ([part.strip().lower() for part in each.split(";")] for each in accepted.split(","))
+    return {media: _weight(parameters) for media, *parameters in ranges}
 
 
 def _weight(parameters: list[str]) -> float:

@@ -29,8 +29,10 @@ from types import FrameType
 from typing import NoReturn, Protocol, TextIO
 
 from app import samples
+from app.keygen import keygen
 from app.local.embedded import EmbeddedError, EmbeddedServer
 from app.local.guard import Guarded
+from smoothcert.errors import AttestationError
 
 COMMANDS = {"API": (sys.executable, "-m", "app"), "worker": (sys.executable, "-m", "workers")}
 PAUSES = (1.0, 3.0, 10.0, 30.0)
@@ -194,6 +196,7 @@ def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], termin
             "SMOOTHCERT_PORT": str(settings.port),
         }
         environment.setdefault("SMOOTHCERT_SEED_SECRET_FILE", str(write_seed_secret(settings.data)))
+        environment.setdefault("SMOOTHCERT_KEYRING_FILE", str(write_keyring(settings.data)))
         children = [
             SupervisedProcess(name, partial(Guarded, command, environment=environment))
             for name, command in commands.items()
@@ -306,6 +309,17 @@ def write_seed_secret(folder: Path) -> Path:
             fresh.rename(path)  # at once, so that no crash leaves an empty file
     except OSError as error:
         raise ServeError(f"cannot write the secret {path}: {error}") from error
+    return path
+
+
+def write_keyring(folder: Path) -> Path:
+    """Make the key that signs certificates, once; returns the path of its file."""
+    path = folder / "keyring"
+    try:
+        if not path.exists():
+            keygen(path, ["--name", f"smoothcert on {socket.gethostname()}"])
+    except AttestationError as error:
+        raise ServeError(str(error)) from error
     return path
 
 

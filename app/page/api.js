@@ -88,6 +88,20 @@ export async function post(path, body, options = {}) {
   return (await answered(path, { ...options, method: "POST", headers, body: sent })).json();
 }
 
+// Send a file as it is now. One that can no longer be read would make the request fail without a reason.
+export async function postFile(path, file) {
+  return (await answered(path, { method: "POST", body: await contents(file) })).json();
+}
+
+export async function contents(file) {
+  try {
+    return new Blob([await file.arrayBuffer()], { type: file.type });
+  } catch {
+    const detail = `${file.name} was changed, moved or deleted after it was chosen: choose it again.`;
+    throw new Problem({ title: "A file cannot be read", detail });
+  }
+}
+
 // Server-sent events, read with fetch: an EventSource cannot send a key.
 export async function* events(path, last, signal) {
   const headers = { Accept: "text/event-stream", "Last-Event-ID": last };

@@ -1,7 +1,8 @@
 // The images of a question: files that were dropped or chosen, or samples that come with the service.
 
-import { blob, get, Problem } from "./api.js";
+import { blob, contents, get, Problem } from "./api.js";
 import { byId, element, fill } from "./dom.js";
+import { isCertificate } from "./examination.js";
 import { whole } from "./words.js";
 
 const SHOWN = 12;           // thumbnails of the chosen images
@@ -17,16 +18,6 @@ const reading = (file) => new Promise((resolve) => {
   reader.onerror = () => resolve("");
   reader.readAsDataURL(file);
 });
-
-// The bytes of a file as they are now. A file that can no longer be read would make the request fail without a reason.
-async function bytes({ name, file }) {
-  try {
-    return new Blob([await file.arrayBuffer()], { type: file.type });
-  } catch {
-    const detail = `${name} was changed, moved or deleted after it was chosen: choose it again.`;
-    throw new Problem({ title: "A file cannot be read", detail });
-  }
-}
 
 // 0,1,2,7 as "0-2,7", which is short enough for the metadata of a request.
 export function ranges(numbers) {
@@ -47,11 +38,12 @@ export function fromRanges(text) {
 }
 
 export class Images {
-  constructor(changed) {
+  constructor(changed, examine) {
     this.chosen = [];
     this.sheets = [];
     this.samples = NONE;  // the sheet that fits the ensemble
     this.changed = changed;
+    this.examine = examine;  // takes files that are certificates and not images
     const input = byId("files");
     input.addEventListener("change", () => this.take(input.files).then(() => (input.value = "")));
     byId("clear").addEventListener("click", () => (this.choose([]), input.focus()));
@@ -71,6 +63,8 @@ export class Images {
   }
 
   async take(files) {
+    const certificates = [...files].filter(isCertificate);
+    if (certificates.length) return this.examine(certificates);
     const urls = await Promise.all([...files].map(reading));
     if (urls.length) this.choose(urls.map((url, i) => ({ name: files[i].name, file: files[i], url })));
   }
@@ -142,7 +136,7 @@ export function fromImages(chosen) {
 export async function formOf(chosen, request) {
   const form = new FormData();
   form.append("request", JSON.stringify(request));
-  const files = await Promise.all(chosen.map((each) => (each.file ? bytes(each) : blob(each.url))));
+  const files = await Promise.all(chosen.map((each) => (each.file ? contents(each.file) : blob(each.url))));
   files.forEach((file, i) => form.append("images", file, chosen[i].name));
   return form;
 }

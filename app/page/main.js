@@ -3,10 +3,12 @@
 //   #/                           the plan for the question
 //   #/certifications/ID[/INDEX]  a certification, or one image of it
 //   #/history                    the certifications of this key
+//   #/verify                     what a certificate file is worth, which needs no key
 
 import { Answer } from "./answer.js";
 import { forgetKey, onKeyWanted, storedKey } from "./api.js";
 import { byId, fill, say } from "./dom.js";
+import { Examination } from "./examination.js";
 import { History } from "./history.js";
 import { Images } from "./images.js";
 import { PlanView } from "./plan.js";
@@ -15,14 +17,21 @@ import { problemBox } from "./words.js";
 
 const place = byId("answer");
 const form = byId("question");
-const images = new Images(() => question.plan());
+const images = new Images(() => question.plan(), examine);
 const question = new Question({ form, images, planned });
 let shown = { close() {} };
 let latestPlan = [];
+let handed = [];  // certificate files that were dropped and are not examined yet
 
 function planned(plan, request) {
   latestPlan = [plan, request];
   if (shown instanceof PlanView) shown.show(plan, request);
+}
+
+function examine(files) {
+  handed = files;
+  if (location.hash === "#/verify") route({ focus: true });
+  else location.hash = "#/verify";
 }
 
 function nowhere(place) {
@@ -38,10 +47,11 @@ function route({ focus }) {
   const one = index ? Number(index) : null;
   if (kind === "certifications" && id) shown = new Answer(place, { id, index: one, ensembles });
   else if (kind === "history") shown = new History(place);
+  else if (kind === "verify") shown = new Examination(place, handed.splice(0));
   else if (kind) shown = nowhere(place);
   else shown = new PlanView(place, latestPlan);
   for (const link of document.querySelectorAll("nav a[href^='#']"))
-    if (link.getAttribute("href") === `#/${kind === "history" ? kind : ""}`) link.setAttribute("aria-current", "page");
+    if (link.getAttribute("href") === `#/${["history", "verify"].includes(kind) ? kind : ""}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   if (focus) (place.querySelector("h2") ?? place).focus();
   else if (kind && isBelow()) place.scrollIntoView();
@@ -109,6 +119,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 window.addEventListener("hashchange", () => route({ focus: true }));
 
 showKey();
+if (location.hash === "#/verify") route({ focus: false });  // also for a visitor who has no key
 question.load()
   .catch((problem) => fill(byId("plan"), problemBox(problem)))
-  .finally(() => route({ focus: false }));
+  .finally(() => shown instanceof Examination || route({ focus: false }));

@@ -54,10 +54,22 @@ def _created(snapshot: Snapshot, wait: int | None, *, replayed: bool) -> Respons
 
 @router.get("/{id}", operation_id="get_certification")
 async def get(id: str, request: Request, service: TheService, owner: Owner) -> Response:  # noqa: A002
-    """The state of a certification, its progress, and the certificates that are finished."""
-    wait = headers.wait_seconds(request)
+    """The state of a certification, its progress, and the certificates that are finished.
+
+    With `Accept: application/vnd.in-toto+json`, the certificates of a certification that has ended, signed: a DSSE
+    envelope around an in-toto Statement v1 for each of them, one in each line, in the order of the images.
+    """
+    wait, attested = headers.wait_seconds(request), headers.prefers_attestations(request)
+    if attested:
+        service.attester.require_signer()
     snapshot = await _waited(id, request, owner, service.queue, wait)
-    return _response(snapshot, 200, _preference_applied(wait))
+    fields = {**_preference_applied(wait), "Vary": "Accept"}
+    if not attested:
+        return _response(snapshot, 200, fields)
+    if not snapshot.record.ended:
+        raise ProblemError("still_running", f"the certification is {snapshot.record.status}; it is signed at its end")
+    text = await service.attester.attest([snapshot.certificates[index] for index in sorted(snapshot.certificates)])
+    return Response(text, media_type=headers.ATTESTATION, headers=fields)
 
 
 @router.get("/{id}/events", operation_id="follow_certification")

@@ -10,6 +10,7 @@ from app.http.authentication import AUTHORISED
 from app.http.errors import ProblemError, UnavailableError
 from app.service import TheService
 from smoothcert import __version__
+from smoothcert.attestation.keys import PATH
 from smoothcert.certificate import Certificate
 from smoothcert.published import Health, Readiness, Version
 
@@ -42,6 +43,12 @@ async def prometheus(service: TheService) -> Response:
     except UnavailableError:
         statistics = None
     return Response(service.request_metrics.text() + metrics.shared(statistics), media_type=metrics.MEDIA_TYPE)
+
+
+@router.get(PATH, operation_id="list_signing_keys")
+async def signing_keys(service: TheService) -> Response:
+    """The public keys by which the signatures of this service are checked, with their validity; one of them signs."""
+    return Response(service.attester.published.model_dump_json(), media_type="application/json")
 
 
 @router.get("/v1/version", operation_id="version")

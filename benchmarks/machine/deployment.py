@@ -10,6 +10,7 @@ import tempfile
 import time
 import urllib.request
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
@@ -20,6 +21,7 @@ from torch import nn
 from app.local.embedded import EmbeddedServer
 from models.addition import Addition, add
 from models.registry import ZOO
+from smoothcert.attestation.keyring import Keyring
 from store import bookkeeping
 
 TRIVIAL = "trivial"
@@ -48,7 +50,10 @@ class Deployment:
     def __enter__(self) -> Deployment:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="smoothcert-")))
         self._server = self._stack.enter_context(EmbeddedServer(folder / "server"))
-        config = {"redis_url": self._server.url, "zoo": make_zoo(folder / "zoo"), "port": self.port, **self._settings}
+        keyring = folder / "keyring"
+        Keyring.new("a benchmark", datetime.now(UTC)).write(keyring)
+        own = {"redis_url": self._server.url, "zoo": make_zoo(folder / "zoo"), "port": self.port}
+        config = {**own, "keyring_file": keyring, **self._settings}
         environment = {**os.environ, **{f"SMOOTHCERT_{name.upper()}": str(value) for name, value in config.items()}}
         self._start("API", ["-m", "app"], environment, folder)
         for number in range(self._workers):

@@ -24,6 +24,7 @@ from benchmarks.machine.deployment import SHAPE, TRIVIAL, Deployment
 from benchmarks.result import Figure, Result
 from models.data import load_images
 from models.registry import ZOO, load
+from smoothcert.attestation.envelope import MEDIA_TYPE, is_envelope
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
 from smoothcert.noise import Gaussian
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace) -> Result:
         figures.append(Figure("idle memory of the API, MB", memory, at_most=150))
         parts: dict[str, Callable[[], Measured]] = {
             "overhead": lambda: overhead(deployment, options.requests),
+            "signature": lambda: signature(deployment, options.requests),
             "throughput": lambda: throughput(deployment, options.burst),
             "packing": lambda: packing(deployment),
             "efficiency": lambda: efficiency(deployment, options.samples),
@@ -104,6 +106,35 @@ def overhead(deployment: Deployment, requests: int) -> Measured:
     best, middle = round(min(medians), 2), round(median(medians), 2)
     row = ("one client, trivial ensemble: ms beyond the engine's own, best and median round", best, middle, "")
     return [row], [Figure("overhead of a request, ms: median of the best of five rounds", min(medians), at_most=10)]
+
+
+def signature(deployment: Deployment, requests: int) -> Measured:
+    """The time of fetching a certificate with its signature beyond that of fetching it without."""
+
+    async def ask() -> tuple[float, float]:
+        connection = await HttpConnection.open(deployment.port)
+        path = f"/v1/certifications/{(await certification(connection, LIGHT))['id']}"
+        spent: dict[str, list[float]] = {"": [], f"Accept: {MEDIA_TYPE}\r\n": []}
+        for _ in range(requests + 20):
+            for headers, seconds in spent.items():
+                begun = time.perf_counter()
+                answer = await connection.ask("GET", path, headers=headers)
+                seconds.append(time.perf_counter() - begun)
+                if answer.status != 200 or is_envelope(answer.payload) != bool(headers):
+                    raise ValueError(f"HTTP {answer.status}: {answer.payload}")
+        connection.close()
+        plain, signed = (median(seconds[20:]) * 1000 for seconds in spent.values())
+        return plain, signed
+
+    rounds = [asyncio.run(ask()) for _ in range(ROUNDS)]
+    plain, signed = min(rounds, key=lambda each: each[1] - each[0])
+    row = (
+        "a certificate fetched with its signature, and without: ms",
+        round(signed, 2),
+        round(plain, 2),
+        signed / plain,
+    )
+    return [row], [Figure("a signature adds, ms: median of the best of five rounds", signed - plain, at_most=5)]
 
 
 def throughput(deployment: Deployment, burst: int) -> Measured:

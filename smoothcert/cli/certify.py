@@ -15,6 +15,7 @@ from smoothcert.cli.options import (
     Alpha,
     ApiKey,
     AsJson,
+    Attest,
     Beta,
     Consensus,
     Convert,
@@ -59,13 +60,14 @@ def certify(
     ] = False,
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Also write the certificates into this file.")] = None,
+    attest: Attest = None,
 ) -> None:
     """Certify images: is the answer on each of them provably stable within the radius?
 
     Prints a table, or with --json a line for each certificate. The exit code is 3 if some images were abstained from.
     """
-    if out:
-        require_writable(out)
+    for file in filter(None, (out, attest)):
+        require_writable(file)
     fields = request_fields(
         radius=radius,
         ensemble=ensemble,
@@ -82,11 +84,17 @@ def certify(
     )
     with connected(url, api_key) as client:
         found = client.certify(
-            [*images], wait_timeout=wait_timeout, on_timeout="leave" if leave else "cancel", **fields
+            [*images],
+            wait_timeout=wait_timeout,
+            on_timeout="leave" if leave else "cancel",
+            attest=attest is not None,
+            **fields,
         )
     try:
         if out:
             write(out, json_lines(found))
+        if attest:
+            write(attest, "".join(f"{each.attestation}\n" for each in found))
     finally:  # a file that cannot be written must not suppress the table, nor the reverse
         print_certificates(found, images, as_json=as_json)
     exit_if_abstained(found)

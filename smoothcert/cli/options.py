@@ -88,6 +88,13 @@ Labels = Annotated[
     Path | None,
     typer.Option(help="For a FOLDER, a CSV file with lines of file,label; for an NPZ, a .npy file."),
 ]
+Attest = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Also write the certificates into this file as the service has signed them, for verify --key.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

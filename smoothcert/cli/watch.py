@@ -10,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 
 from smoothcert.cli.answers import exit_if_abstained, print_certificates
-from smoothcert.cli.options import ApiKey, AsJson, Url, connected
+from smoothcert.cli.files import require_writable, write
+from smoothcert.cli.options import ApiKey, AsJson, Attest, Url, connected
 from smoothcert.cli.screen import err, note, plain, table
 from smoothcert.figures import interval_text
 
@@ -28,21 +29,27 @@ def watch(
     url: Url = None,
     api_key: ApiKey = None,
     as_json: AsJson = False,
+    attest: Attest = None,
 ) -> None:
     """Follow a certification to its end, and print its certificates.
 
     Ctrl-C ends only the command: the certification goes on. The exit code is 3 if some images were abstained from.
     """
-    from smoothcert.client.outcome import certificates
+    from smoothcert.client.outcome import certificates, sealed
 
+    if attest:
+        require_writable(attest)
     with connected(url, api_key) as client:
         try:
             _follow(client, certification)
             ended = client.certifications.wait(certification, progress=False)
+            found = certificates(ended)
+            if attest:
+                attestations = client.certifications.attestations(certification)
+                write(attest, "".join(f"{each.attestation}\n" for each in sealed(found, attestations)))
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(f"the certification goes on; `smoothcert watch {certification}` follows it again")
             raise
-    found = certificates(ended)
     print_certificates(found, [each.index for each in found], as_json=as_json)
     exit_if_abstained(found)
 

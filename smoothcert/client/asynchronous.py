@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from contextlib import aclosing
 from os import PathLike
@@ -77,12 +78,18 @@ class AsyncClient:
         wait_timeout: float | None = None,
         progress: Shown = None,
         on_timeout: Leaving = "cancel",
+        attest: bool = False,
         **fields: Unpack[RequestFields],
     ) -> Certificate | list[Certificate]:
         """Certify an image, or several. A canceled task cancels the certification, or leaves it to go on."""
         with showing(progress) as report:
             steps = self._core.certify(
-                encode_all(images), fields, wait_timeout=wait_timeout, leaving=on_timeout, report=report
+                encode_all(images),
+                fields,
+                wait_timeout=wait_timeout,
+                leaving=on_timeout,
+                report=report,
+                attest=attest,
             )
             found = await self._driver.perform(steps)
         return found[0] if is_single(images) else [*found]
@@ -148,6 +155,10 @@ class AsyncCertifications:
 
     async def delete(self, id: str) -> None:  # noqa: A002
         await self._driver.perform(self._core.delete(id))
+
+    async def attestations(self, id: str) -> builtins.list[str]:  # noqa: A002
+        """Its certificates, signed by the service; StillRunningError if it has not ended."""
+        return await self._driver.perform(self._core.attestations(id))
 
     def events(self, id: str) -> AsyncGenerator[Event, None]:  # noqa: A002
         return self._driver.iterate(self._core.events(id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import time
 from collections.abc import Generator, Iterable, Iterator
 from os import PathLike
@@ -81,6 +82,7 @@ class Client:
         wait_timeout: float | None = None,
         progress: Shown = None,
         on_timeout: Leaving = "cancel",
+        attest: bool = False,
         **fields: Unpack[RequestFields],
     ) -> Certificate | list[Certificate]:
         """Certify an image, or several: a Certificate for one, a list in their order for several.
@@ -90,11 +92,17 @@ class Client:
         shorthand sigma, radius, alpha, beta, procedure, ... An abstention is an ordinary certificate. A certification
         that ends without certificates raises the class of its code. After `wait_timeout` seconds, and on Ctrl-C, the
         certification is canceled, or with `on_timeout="leave"` it goes on. `progress` shows a bar: True, False, None
-        for only on a terminal, or a function that is called with each Progress.
+        for only on a terminal, or a function that is called with each Progress. With `attest`, the service signs the
+        certificates: `certificate.attestation` is then an envelope for `smoothcert verify --key`.
         """
         with showing(progress) as report:
             steps = self._core.certify(
-                encode_all(images), fields, wait_timeout=wait_timeout, leaving=on_timeout, report=report
+                encode_all(images),
+                fields,
+                wait_timeout=wait_timeout,
+                leaving=on_timeout,
+                report=report,
+                attest=attest,
             )
             found = self._driver.perform(steps)
         return found[0] if is_single(images) else [*found]
@@ -154,6 +162,10 @@ class Certifications:
     def get(self, id: str) -> Certification:  # noqa: A002
         """The certification as it is now, with the certificates that are finished."""
         return self._driver.perform(self._core.get(id))
+
+    def attestations(self, id: str) -> builtins.list[str]:  # noqa: A002
+        """Its certificates, signed by the service; StillRunningError if it has not ended."""
+        return self._driver.perform(self._core.attestations(id))
 
     def list(self, *, status: Status | None = None) -> Iterator[CertificationSummary]:
         """The certifications of this key, the newest first; pages are fetched as they are needed."""

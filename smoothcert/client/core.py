@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from smoothcert.attestation.envelope import MEDIA_TYPE
 from smoothcert.certificate import Certificate
 from smoothcert.certification import ENDED, Certification, CertificationPage, Status
 from smoothcert.client.bar import ProgressCallback, Shown
@@ -36,7 +37,7 @@ from smoothcert.client.exchange import NEVER, Exchange
 from smoothcert.client.fields import RequestFields, make_request, payload
 from smoothcert.client.following import Following
 from smoothcert.client.images import EncodedImage, naming_files
-from smoothcert.client.outcome import certificates, not_ended
+from smoothcert.client.outcome import certificates, not_ended, sealed
 from smoothcert.client.picture import picture
 from smoothcert.client.retries import Retries
 from smoothcert.client.steps import CloseStream, Emit, Send, Sleep, Steps
@@ -66,6 +67,7 @@ class Certifying(RequestFields, total=False):
     wait_timeout: float | None
     progress: Shown
     on_timeout: Leaving
+    attest: bool
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,14 @@ class Core:
         headers = {"Prefer": f"wait={wait_s}"} if wait_s else {}
         send = Send("GET", _path(CERTIFICATIONS, certification), headers, wait_s=wait_s)
         return (yield from self.exchange.fetch(send, Certification, deadline))
+
+    def attestations(self, certification: str) -> Steps[list[str]]:
+        """The certificates of a certification that has ended, signed by the service: an envelope for each image."""
+        send = Send("GET", _path(CERTIFICATIONS, certification), {"Accept": MEDIA_TYPE})
+        response = yield from self.exchange.response(send)
+        if response.headers.get("content-type") != MEDIA_TYPE:
+            raise AnswerError("the service does not sign certificates: its version is an earlier one")
+        return [line for line in response.text.split("\n") if line]
 
     def summaries(self, status: Status | None) -> Steps[None]:
         """Emits a CertificationSummary of each certification, the newest first."""
@@ -193,8 +203,9 @@ class Core:
         wait_timeout: float | None,
         leaving: Leaving,
         report: ProgressCallback,
+        attest: bool = False,
     ) -> Steps[tuple[Certificate, ...]]:
-        """The certificates, in the order of the images.
+        """The certificates, in the order of the images, and with `attest` signed.
 
         An exception before the end, such as Ctrl-C, cancels the certification, or leaves it to go on.
         """
@@ -208,6 +219,8 @@ class Core:
             yield from self.leave([certification.id], leaving, error)
             raise
         found = certificates(certification)
+        if attest:
+            found = sealed(found, (yield from self.attestations(certification.id)))
         return tuple(each.beside(picture(image.sent)) for each, image in zip(found, images, strict=True))
 
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from smoothcert.attestation.envelope import Attestation
 from smoothcert.certificate import Certificate
 from smoothcert.certification import Certification
 from smoothcert.client.deadline import Deadline
-from smoothcert.client.errors import FAILED_BY_CODE, CanceledError, CertificationFailedError, WaitTimeoutError
+from smoothcert.client.errors import (
+    FAILED_BY_CODE,
+    AnswerError,
+    CanceledError,
+    CertificationFailedError,
+    WaitTimeoutError,
+)
+from smoothcert.errors import SmoothcertError
 
 
 def certificates(ended: Certification) -> tuple[Certificate, ...]:
@@ -15,6 +25,17 @@ def certificates(ended: Certification) -> tuple[Certificate, ...]:
     failure = _failure(ended)
     failure.certification = ended
     raise failure
+
+
+def sealed(found: Sequence[Certificate], attestations: Sequence[str]) -> tuple[Certificate, ...]:
+    """Certificates with their attestations; AnswerError if one of them is about something else."""
+    try:
+        attested = [Attestation.read(text).statement.certificate() for text in attestations]
+    except SmoothcertError as error:
+        raise AnswerError(f"the service sent an attestation that cannot be read: {error}") from error
+    if [each.digest for each in attested] != [each.digest for each in found]:
+        raise AnswerError("the service sent attestations of other certificates")
+    return tuple(each.sealed(text) for each, text in zip(found, attestations, strict=True))
 
 
 def _failure(ended: Certification) -> CertificationFailedError:

@@ -10,6 +10,7 @@ from typing import Any
 from app.http.authentication import digest
 from smoothcert.noise import Noise, Replacement, Uniform
 from tests.support.api import Api
+from tests.support.attested import keyring
 from tests.support.visit import Visit
 from tests.support.whole import whole_service
 from tests.support.worker_networks import SHAPE
@@ -17,6 +18,7 @@ from tests.support.zoo import add_small, make_zoo
 
 KEY = "sk_of-the-tests"
 URL = "/v1/certifications"
+RING = keyring("the service of the page")
 ENDLESS = {"ensemble": "moody", "procedure": "fixed", "samples": "1000000"}
 """A question that runs until it is canceled."""
 OTHERS: dict[str, tuple[Noise, tuple[int, int, int]]] = {
@@ -50,8 +52,10 @@ def _zoo(folder: Path) -> Path:
 @contextmanager
 def page_service(folder: Path) -> Iterator[PageService]:
     """The service, with its data in the folder."""
+    RING.write(folder / "keyring")
+    signing = {"keyring_file": str(folder / "keyring")}
     with (
-        whole_service(folder, _zoo(folder / "zoo")) as api,
-        Api(api.redis_url, folder, api_keys=f"me:{digest(KEY)}") as locked,
+        whole_service(folder, _zoo(folder / "zoo"), signing) as api,
+        Api(api.redis_url, folder, api_keys=f"me:{digest(KEY)}", **signing) as locked,
     ):
         yield PageService(api, locked)

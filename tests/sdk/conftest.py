@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from smoothcert import Client
+from tests.support.attested import keyring
 from tests.support.rogue import Rogue
 from tests.support.whole import whole_service
 from tests.support.zoo import make_zoo
@@ -16,7 +17,8 @@ from tests.support.zoo import make_zoo
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the service."""
     folder = tmp_path_factory.mktemp("sdk")
-    with whole_service(folder, make_zoo(folder / "zoo")) as api:
+    keyring("the service").write(folder / "keyring")
+    with whole_service(folder, make_zoo(folder / "zoo"), {"keyring_file": str(folder / "keyring")}) as api:
         yield f"http://127.0.0.1:{api.port}"
 
 

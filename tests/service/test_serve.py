@@ -157,7 +157,11 @@ def test_with_a_redis_of_ones_own_none_is_embedded(service: Serving) -> None:
     )
     eventually(service.workers)
     assert (service.folder / "url").read_text() == "redis://example.invalid/7"
-    assert sorted(path.name for path in (service.folder / "elsewhere").iterdir()) == ["samples", "seed_secret"]
+    assert sorted(path.name for path in (service.folder / "elsewhere").iterdir()) == [
+        "keyring",
+        "samples",
+        "seed_secret",
+    ]
     assert not [line for line in running_in(service.folder).values() if "valkey" in line]
 
 

@@ -17,6 +17,7 @@ MORE_THAN_A_SCHEMA_CAN_SAY = {
     "POST /v1/certifications",  # an image that is an image, of the size that the ensemble takes
     "GET /v1/certifications",  # a cursor that an earlier page gave
     "POST /v1/plan",  # stages that increase, a radius where the procedure needs one
+    "POST /v1/examine",  # any file is answered, but one with too many values
     "POST /v1/verify",  # every field given, each number written in the one way in which certificates write it
 }
 """What fits the schema may be refused here all the same: a positive answer is not required for it."""

@@ -173,7 +173,7 @@ def test_the_version_is_told() -> None:
 
 # --- verify: whatever holds certificates
 
-GOOD = certificate_of(Adaptive(), 0.9).model_dump(mode="json")
+GOOD, SECOND, THIRD = (certificate_of(Adaptive(), 0.9, seed).model_dump(mode="json") for seed in range(3))
 BAD = altered(certificate_of(Adaptive(), 0.9), ["samples"], 7, signed=True).model_dump(mode="json")
 
 
@@ -198,13 +198,13 @@ def as_ledger(*certificates: Any) -> str:
     ids=["certification", "list", "lines", "ledger"],
 )
 def test_verify_checks_every_certificate_in_a_file(written: Callable[..., str], place: str) -> None:
-    done = smoothcert("verify", "-", given=written(GOOD, GOOD, GOOD))
+    done = smoothcert("verify", "-", given=written(GOOD, SECOND, THIRD))
     assert (done.returncode, done.stdout) == (0, "consistent  - (3 certificates)\n")
-    done = smoothcert("verify", "-", given=written(GOOD, BAD, GOOD))
+    done = smoothcert("verify", "-", given=written(SECOND, BAD, THIRD))
     assert done.returncode == 1
     assert done.stdout.startswith("wrong  - (3 certificates)\n")
     assert f"\n  {place}: samples: is 7, the counts give {GOOD['samples']}" in done.stdout
-    record = json.loads(smoothcert("verify", "--json", "-", given=written(GOOD, BAD, GOOD)).stdout)
+    record = json.loads(smoothcert("verify", "--json", "-", given=written(SECOND, BAD, THIRD)).stdout)
     assert (record["certificates"], record["consistent"]) == (3, False)
 
 

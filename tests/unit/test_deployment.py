@@ -18,6 +18,7 @@ from app.__main__ import GRACE_SECONDS
 from app.http.authentication import Keys, digest
 from app.settings import ApiSettings
 from smoothcert import __version__
+from smoothcert.attestation.keyring import Keyring
 from store import bookkeeping
 from workers.settings import WorkerSettings
 from workers.worker import FAREWELL_S
@@ -211,13 +212,22 @@ def test_secrets_are_made_once_and_fit_together(tmp_path: Path) -> None:
         subprocess.run(["sh", script], check=True)
         made.append({path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()})
     assert made[0] == made[1]
-    assert set(made[0]) == {"redis_password", "api_key", "api_keys", "seed_secret"}
+    assert set(made[0]) == {"redis_password", "api_key", "api_keys", "seed_secret", "keyring"}
     for secret in ("redis_password", "seed_secret"):
         assert re.fullmatch("[0-9a-f]{64}", made[0][secret])
     assert made[0]["seed_secret"] != made[0]["redis_password"]
     assert Keys.read(str(tmp_path / "secrets" / "api_keys")).digests == (("compose", digest(made[0]["api_key"])),)
+    keyring = Keyring.read(tmp_path / "secrets" / "keyring")
+    assert keyring.private not in (made[0]["seed_secret"], made[0]["redis_password"])
+    assert [key.name for key in keyring.published.keys] == ["smoothcert"]
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "secrets").iterdir()}
-    assert modes == {"redis_password": 0o444, "api_key": 0o600, "api_keys": 0o444, "seed_secret": 0o444}
+    assert modes == {
+        "redis_password": 0o444,
+        "api_key": 0o600,
+        "api_keys": 0o444,
+        "seed_secret": 0o444,
+        "keyring": 0o444,
+    }
     assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
 
 

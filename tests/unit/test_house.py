@@ -45,6 +45,8 @@ EXTRAS = {
     "rich": ("smoothcert/cli", "smoothcert/client", "smoothcert/engine"),
     "matplotlib": ("smoothcert/plot.py",),
     "pandas": ("smoothcert/report.py",),
+    "cryptography": ("smoothcert/attestation",),
+    "securesystemslib": ("smoothcert/attestation",),
 }
 """The rooms of smoothcert in which each optional package may be imported."""
 
@@ -137,6 +139,7 @@ def test_importing_smoothcert_brings_in_nothing_heavy() -> None:
         "seconds = time.process_time() - before\n"
         "import smoothcert.cli, smoothcert.certificate\n"
         "heavy = {'torch', 'torchvision', 'fastapi', 'rq', 'redis', 'matplotlib', 'pandas', 'scipy.stats', 'PIL'}\n"
+        "heavy |= {'cryptography', 'securesystemslib'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         "print(seconds)"
     )
@@ -177,7 +180,13 @@ def test_the_wheel_names_its_dependencies_and_extras(wheel: Path) -> None:
     metadata = archive.read(name).decode()
     needed = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", metadata, re.MULTILINE)
     assert sorted(needed) == ["numpy", "pydantic", "scipy"]
-    assert set(re.findall(r"^Provides-Extra: (\w+)$", metadata, re.MULTILINE)) == {"torch", "client", "cli", "plot"}
+    assert set(re.findall(r"^Provides-Extra: (\w+)$", metadata, re.MULTILINE)) == {
+        "torch",
+        "client",
+        "cli",
+        "plot",
+        "attest",
+    }
 
 
 REFUSED = """

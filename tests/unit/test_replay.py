@@ -10,14 +10,19 @@ from PIL import Image
 
 from models.data import load_images
 from models.registry import ZOO, load
+from smoothcert.attestation.envelope import Attestation
 from smoothcert.certificate import Certificate
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
+from smoothcert.errors import AttestationError
+from smoothcert.examination import examine
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Sequential
 from smoothcert.question import Question
+from tests.support.attested import MADE, keyring, sealed
 from workers.errors import ReplayError
 from workers.replay import command, read_image, replay
+from workers.witness import Witness
 
 NAME = "cifar10-resnet20-gaussian-0.25"
 IMAGES = load_images(ZOO / "cifar10-test-100.json").pixels
@@ -83,3 +88,43 @@ def test_the_command_says_whether_it_is_the_same(
     (tmp_path / "broken.png").write_bytes(image.read_bytes()[:40])
     with pytest.raises(ReplayError, match="broken"):
         read_image(tmp_path / "broken.png")
+
+
+def test_a_replay_is_attested_by_whoever_made_it(certificate: Certificate, tmp_path: Path) -> None:
+    service, auditor = keyring("the service", MADE), keyring("an auditor", MADE)
+    auditor.write(tmp_path / "keyring")
+    Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(tmp_path / "image.png")
+    (tmp_path / "signed").write_text(sealed(certificate, service) + "\n")
+    out = tmp_path / "replayed"
+    names = [str(tmp_path / name) for name in ("signed", "image.png")]
+    command(*names, "", frozenset(), attest=out, keyring=tmp_path / "keyring")
+    found = examine(out.read_bytes(), auditor.published)
+    assert found.problems == ()
+    assert found.signed.sentence.startswith("By an auditor, with the key ")
+    assert f"reproduced every count of the certificate {certificate.digest} on " in found.follows.sentence
+    assert ", device cpu, " in found.follows.sentence
+    assert f"torch {torch.__version__.partition('+')[0]}" in found.follows.sentence
+    assert not examine(out.read_bytes(), service.published), "the service did not sign that"
+    assert not examine(out.read_bytes().replace(b"A", b"B", 1), auditor.published)
+    (subject, *_) = Attestation.read(out.read_text()).statement.subject
+    assert certificate.provenance is not None
+    assert subject.digest == {"sha256": certificate.provenance.input.sha256}
+
+
+def test_a_replay_that_differs_is_attested_as_such(certificate: Certificate, tmp_path: Path) -> None:
+    ring = keyring("an auditor", MADE)
+    out = tmp_path / "replayed"
+    Witness(ring, out).attest(certificate, ["samples: 1 then, 2 now"], [], certificate)
+    found = examine(out.read_bytes(), ring.published)
+    assert (found.signed.holds, found.unaltered.holds, found.follows.holds) == (True, True, False)
+    assert found.problems == (f"an auditor could not reproduce the certificate {certificate.digest}",)
+
+
+def test_a_witness_that_cannot_sign_is_said_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(ReplayError, match="belong together"):
+        Witness.of(tmp_path / "out", None)
+    with pytest.raises(ReplayError, match="cannot write"):
+        Witness.of(tmp_path / "no" / "out", tmp_path / "keyring")
+    with pytest.raises(AttestationError, match="cannot be read"):
+        Witness.of(tmp_path / "out", tmp_path / "keyring")
+    assert Witness.of(None, None) is None

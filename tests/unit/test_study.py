@@ -100,7 +100,7 @@ def test_certify_on_a_recording_proves_the_radii_of_the_engines_certificates(tmp
             for view in (THREE, THREE.first_k(2), THREE.with_(consensus=2))
         ]
         certified = [[case.result() for case in row] for row in cases]
-    labels = [certificate.selection[:-1].index(max(certificate.selection[:-1])) for certificate in certified[0]]
+    labels = [certificate.selection.leading or 0 for certificate in certified[0]]
     samples = samples_of(folder, labels)
     for row, voter in zip(certified, (best(3), best(2), consensus(3, 2)), strict=True):
         proofs = samples.proofs(voter)

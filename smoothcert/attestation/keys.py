@@ -1,0 +1,93 @@
+"""Public keys with their validity: what a service publishes, and what an auditor keeps beside the certificates."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import AwareDatetime, Field, StringConstraints, ValidationError, model_validator
+
+from smoothcert.canonical import digest
+from smoothcert.errors import AttestationError, explain
+from smoothcert.frozen import Frozen
+
+PATH = "/.well-known/smoothcert-keys.json"
+"""The path at which a service publishes its keys."""
+CLOCKS = timedelta(minutes=5)
+"""How far the clocks of a service, its workers and a verifier may be apart."""
+
+Bytes32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+"""32 bytes in lower-case hex."""
+SignerName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class PublicKey(Frozen):
+    """An Ed25519 key that signs or has signed attestations."""
+
+    keyid: str
+    """The sha256 by which a signature names the key; it follows from the key, as in TUF and in-toto."""
+    algorithm: Literal["ed25519"] = "ed25519"
+    public: Bytes32
+    """The key itself, in hex."""
+    name: SignerName
+    """Who signs with it. Whoever hands out the key vouches for the name."""
+    not_before: AwareDatetime
+    not_after: AwareDatetime | None = None
+    """When the key was retired: it does not sign certificates that were finished later. Null while it signs."""
+    revoked_at: AwareDatetime | None = None
+    """When the key was found to be in other hands. From then on nothing that it signed is believed, whenever that was:
+    others can sign with it under any date."""
+
+    @classmethod
+    def of(cls, public: str, **fields: object) -> PublicKey:
+        """The key with the keyid that follows from it."""
+        return cls.model_validate({"keyid": keyid(public), "public": public, **fields})
+
+    @model_validator(mode="after")
+    def _require_own_keyid(self) -> Self:
+        if self.keyid != (expected := keyid(self.public)):
+            raise ValueError(f"the keyid of this key is {expected}, got {self.keyid!r}")
+        return self
+
+    def objection(self, finished_at: datetime, now: datetime) -> str | None:
+        """Why the key cannot vouch for what was finished at this time; None if it can.
+
+        A key may sign what was finished before it was made: results are kept for a while, and fetched again.
+        """
+        if self.revoked_at is not None:
+            return f"was revoked on {_date(self.revoked_at)}"
+        if now + CLOCKS < self.not_before:
+            return f"is not valid before {_date(self.not_before)}"
+        if self.not_after is not None and finished_at > self.not_after + CLOCKS:
+            return f"expired on {_date(self.not_after)}, and this was finished on {_date(finished_at)}"
+        if finished_at > now + CLOCKS:
+            return f"signed something that was finished on {_date(finished_at)}, which is in the future"
+        return None
+
+
+class KeySet(Frozen):
+    """Several keys, of which one signs: keys can be rotated."""
+
+    format: Literal["smoothcert/keys/1"] = "smoothcert/keys/1"
+    keys: Annotated[tuple[PublicKey, ...], Field(max_length=1000)]
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> KeySet:
+        """Read keys; AttestationError says what is wrong with the text."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            detail = explain(error)
+            raise AttestationError(f"not public keys as a service publishes them at {PATH}: {detail}") from error
+
+    def find(self, keyid: str) -> PublicKey | None:
+        return next((key for key in self.keys if key.keyid == keyid), None)
+
+
+def keyid(public: str) -> str:
+    """The keyid of an Ed25519 key, as securesystemslib computes it."""
+    return digest({"keytype": "ed25519", "scheme": "ed25519", "keyval": {"public": public}})
+
+
+def _date(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="seconds")

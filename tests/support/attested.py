@@ -1,0 +1,78 @@
+"""Certificates that say what they are about, and keyrings to sign them with."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from smoothcert.attestation.keyring import Keyring
+from smoothcert.attestation.signing import sign
+from smoothcert.attestation.statement import Statement
+from smoothcert.certificate import (
+    BOUND,
+    Certificate,
+    EnsembleRecord,
+    InputRecord,
+    Provenance,
+    SamplingRecord,
+    ShapeRecord,
+)
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Adaptive, AnyProcedure
+from tests.support.certificates import certificate_of
+
+FINISHED = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MADE = FINISHED - timedelta(days=30)
+"""When the key was made."""
+LATER = FINISHED + timedelta(days=400)
+"""When the certificate is verified."""
+MEMBERS = tuple(hashlib.sha256(each).hexdigest() for each in (b"first", b"second"))
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def complete(
+    seed: int = 0,
+    procedure: AnyProcedure | None = None,
+    *,
+    index: int = 0,
+    ensemble: str = "pair",
+    drawn: str | None = None,
+    **fields: Any,
+) -> Certificate:
+    """A consistent certificate with its provenance; another seed gives other counts, and `drawn` is the noise's."""
+    bare = certificate_of(procedure or Adaptive(), 0.95, seed, **fields)
+    provenance = Provenance(
+        ensemble=EnsembleRecord(name=ensemble, digest=sha256(ensemble), members=MEMBERS, voting="soft", consensus=None),
+        input=InputRecord(sha256=sha256(f"image {seed}"), shape=(3, 8, 8)),
+        sampling=SamplingRecord(
+            seed=drawn or sha256(f"seed {seed}")[:32],
+            image=index,
+            scheme=BOUND + Gaussian.scheme,
+            device="cpu",
+            precision="float32",
+            shapes=(ShapeRecord(start=0, stop=bare.samples, rows=64),),
+        ),
+        versions={"torch": "2"},
+        started_at=FINISHED - timedelta(seconds=1),
+        finished_at=FINISHED,
+    )
+    more = {"provenance": provenance, "index": index, "evaluations": 2 * bare.samples}
+    return resigned(bare.model_copy(update=more))
+
+
+def resigned(certificate: Certificate) -> Certificate:
+    """The certificate with the digest of its fields as they are now."""
+    return certificate.model_copy(update={"digest": certificate.expected_digest()})
+
+
+def keyring(name: str = "the tests", made: datetime = MADE) -> Keyring:
+    return Keyring.new(name, made)
+
+
+def sealed(certificate: Certificate, ring: Keyring) -> str:
+    """The attestation of a certificate."""
+    return sign(Statement.of(certificate), ring.signer)

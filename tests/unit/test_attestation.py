@@ -1,0 +1,359 @@
+"""Attestations: every alteration of a signed file is noticed, and every reason not to believe one is a sentence."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+import string
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from securesystemslib.dsse import Envelope
+
+from smoothcert.attestation.envelope import MEDIA_TYPE, Attestation
+from smoothcert.attestation.keyring import Keyring
+from smoothcert.attestation.keys import KeySet, PublicKey
+from smoothcert.attestation.signing import is_signed_by, sign
+from smoothcert.attestation.statement import CERTIFICATE, Statement
+from smoothcert.canonical import canonical_json
+from smoothcert.certificate import Certificate
+from smoothcert.errors import AttestationError, CertificateError
+from smoothcert.examination import Examination, examine
+from smoothcert.procedures import Fixed, Sequential
+from tests.support.attested import FINISHED, LATER, MADE, MEMBERS, complete, keyring, resigned, sealed
+
+RING = keyring()
+CERTIFIED = complete()
+TEXT = sealed(CERTIFIED, RING)
+
+
+def examined(text: str | bytes, ring: Keyring = RING, **options: Any) -> Examination:
+    data = text if isinstance(text, bytes) else text.encode()
+    return examine(data, ring.published, **{"now": LATER, **options})
+
+
+def test_an_attested_certificate_says_three_things() -> None:
+    found = examined(TEXT)
+    assert found
+    assert (found.signed.holds, found.unaltered.holds, found.follows.holds) == (True, True, True)
+    assert found.signed.sentence == f"By the tests, with the key {RING.public.keyid[:16]}…."
+
+
+def test_the_statement_is_about_the_input_and_each_member() -> None:
+    assert CERTIFIED.provenance is not None
+    payload = json.loads(base64.b64decode(json.loads(TEXT)["payload"]))
+    assert payload["_type"] == "https://in-toto.io/Statement/v1"
+    assert payload["predicateType"] == CERTIFICATE
+    assert [each["digest"]["sha256"] for each in payload["subject"]] == [
+        CERTIFIED.provenance.input.sha256,
+        *MEMBERS,
+    ]
+    assert Certificate.from_json(json.dumps(payload["predicate"])) == CERTIFIED
+
+
+def test_another_implementation_of_the_envelope_reads_it() -> None:
+    envelope = Envelope.from_dict(json.loads(TEXT))
+    assert envelope.payload_type == MEDIA_TYPE == "application/vnd.in-toto+json"
+    assert [*envelope.verify([RING.signer.public_key], 1)] == [RING.public.keyid]
+
+
+# --- alterations
+
+
+@settings(max_examples=300, deadline=None)
+@given(place=st.integers(0, len(TEXT) - 1), value=st.integers(0, 255))
+def test_any_byte_that_is_changed_is_noticed(place: int, value: int) -> None:
+    altered = bytearray(TEXT.encode())
+    if altered[place] != value:
+        altered[place] = value
+        assert not examined(bytes(altered))
+
+
+@settings(max_examples=100, deadline=None)
+@given(start=st.integers(0, len(TEXT) - 1), length=st.integers(1, 50))
+def test_any_bytes_that_are_missing_are_noticed(start: int, length: int) -> None:
+    assert not examined(TEXT[:start] + TEXT[start + length :])
+
+
+@settings(max_examples=100, deadline=None)
+@given(place=st.integers(0, len(TEXT)), more=st.text("\n \t,0aA={}", min_size=1, max_size=3))
+def test_any_bytes_that_are_added_are_noticed(place: int, more: str) -> None:
+    """Only a line feed at the end, as text files have it, may be added."""
+    altered = TEXT[:place] + more + TEXT[place:]
+    assert bool(examined(altered)) == (altered.rstrip("\n") == TEXT)
+
+
+def test_a_second_text_for_the_same_bytes_is_noticed() -> None:
+    """The last characters of base64 have bits that mean nothing. Mutant killed: base64 that is decoded without care."""
+    (signature,) = json.loads(TEXT)["signatures"]
+    end = signature["sig"][-3:]
+    assert end.endswith("==")
+    letters = string.ascii_letters + string.digits + "+/"
+    accepted = [each for each in letters if examined(TEXT.replace(end, f"{each}=="))]
+    assert accepted == [end[0]]
+    before = signature["sig"][-4]
+    same = [each for each in letters if base64.b64decode(f"{before}{each}==") == base64.b64decode(f"{before}{end}")]
+    assert len(same) == 16, "so many texts stand for the same signature"
+
+
+def test_white_space_between_the_fields_is_noticed() -> None:
+    """Mutant killed: any JSON with the right content."""
+    for place, character in enumerate(TEXT):
+        if character in "{}[]:,":
+            assert not examined(f"{TEXT[:place]} {TEXT[place:]}"), place
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value in a JSON value that is not itself an object or a list."""
+    if isinstance(value, dict | list) and value:
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(each, (*path, key))
+    else:
+        yield path
+
+
+STATEMENT = json.loads(Statement.of(CERTIFIED).payload)
+PLACES = [*leaves(STATEMENT)]
+
+
+def another(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return value + "0"
+    return "0" if value is None else [0]
+
+
+def with_(value: Any, path: tuple[Any, ...]) -> Any:
+    """A copy of a JSON value in which one place has another value."""
+    copied = place = json.loads(json.dumps(value))
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = another(place[path[-1]])
+    return copied
+
+
+def test_every_field_of_the_statement_is_tried() -> None:
+    tried = {path[1] for path in PLACES if path[0] == "predicate"}
+    assert tried == Certificate.model_fields.keys()
+    assert len(PLACES) > 60
+
+
+def forged(path: tuple[Any, ...]) -> dict[str, Any]:
+    """The statement with another value in one place, and with the digest that then belongs to its certificate."""
+    statement: dict[str, Any] = with_(STATEMENT, path)
+    if path != ("predicate", "digest"):
+        try:
+            certificate = Certificate.from_json(json.dumps(statement["predicate"]))
+        except CertificateError:  # a value that no certificate can have
+            return statement
+        statement["predicate"] = resigned(certificate).model_dump(mode="json")
+    return statement
+
+
+@pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)))
+def test_any_field_that_is_changed_under_the_old_signature_is_noticed(path: tuple[Any, ...]) -> None:
+    payload = base64.b64encode(canonical_json(forged(path)).encode()).decode()
+    found = examined(canonical_json({**json.loads(TEXT), "payload": payload}))
+    assert not found
+    assert found.unaltered.holds is not True
+
+
+@pytest.mark.parametrize("field", ["keyid", "sig"])
+def test_a_changed_signature_is_noticed(field: str) -> None:
+    envelope = json.loads(TEXT)
+    (signature,) = envelope["signatures"]
+    signature[field] = ("B" if signature[field][0] == "A" else "A") + signature[field][1:]
+    assert not examined(canonical_json(envelope))
+
+
+def test_a_certificate_that_lies_is_signed_and_does_not_follow() -> None:
+    """Whoever has the key can sign anything; the counts tell."""
+    lie = resigned(CERTIFIED.model_copy(update={"radius": 0.9}))
+    found = examined(sealed(lie, RING))
+    assert (found.signed.holds, found.unaltered.holds, found.follows.holds) == (True, True, False)
+    assert "radius: is 0.9, the counts give" in found.follows.sentence
+
+
+def test_subjects_that_are_not_those_of_the_certificate_are_noticed() -> None:
+    other = Statement.of(complete(1)).subject
+    statement = Statement.of(CERTIFIED).model_copy(update={"subject": other})
+    found = examined(sign(statement, RING.signer))
+    assert "the subjects of the statement are not" in found.problems[0]
+
+
+# --- sentences
+
+
+def changed(**fields: Any) -> str:
+    return canonical_json({**json.loads(TEXT), **fields})
+
+
+def said(found: Examination, sentence: str) -> bool:
+    return not found and any(sentence in problem for problem in found.problems)
+
+
+def test_the_key_of_somebody_else_is_a_sentence() -> None:
+    found = examined(TEXT, keyring("somebody else"))
+    assert found.signed.holds is False
+    assert said(found, "which is not among the keys given")
+    assert found.follows.holds is True, "and the claim still follows from the counts"
+
+
+def test_a_key_that_was_retired_vouches_for_what_was_finished_before() -> None:
+    rotated = RING.rotated(FINISHED + timedelta(days=1))
+    assert examined(TEXT, rotated)
+    expired = RING.rotated(FINISHED - timedelta(days=1))
+    assert said(examined(TEXT, expired), "expired on 2026-02-28")
+    assert examined(sealed(CERTIFIED, rotated), rotated), "the new key signs what was finished before it was made"
+
+
+def test_a_revoked_key_vouches_for_nothing() -> None:
+    revoked = RING.rotated(FINISHED + timedelta(days=1), revoked=True)
+    assert said(examined(TEXT, revoked), "was revoked on 2026-03-02")
+    assert examined(sealed(CERTIFIED, revoked), revoked)
+
+
+def test_clocks_may_differ_a_little() -> None:
+    assert examined(TEXT, RING.rotated(FINISHED - timedelta(minutes=2)))
+    assert examined(TEXT, now=FINISHED - timedelta(minutes=2))
+    assert said(examined(TEXT, now=FINISHED - timedelta(hours=1)), "which is in the future")
+    assert said(examined(TEXT, now=MADE - timedelta(days=1)), "is not valid before")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (changed(payloadType="application/json"), "the envelope is of type 'application/json', wanted"),
+        (changed(signatures=[]), "an envelope has one signature"),
+        (changed(signatures=json.loads(TEXT)["signatures"] * 2), "an envelope has one signature"),
+        (changed(payload="e30="), "not an in-toto statement: subject: is missing"),
+        (changed(payload=base64.b64encode(b'{"a": 1}').decode()), "not written in canonical JSON"),
+        (changed(payload=base64.b64encode(b"\xff").decode()), "not an in-toto statement"),
+        (changed(payload="?"), "must be base64, got '?'"),
+        (changed(more=1), "an envelope has the fields payload, payloadType, signatures"),
+        (json.dumps(json.loads(TEXT)), "not written in canonical JSON"),
+        (TEXT[: len(TEXT) // 2], "not a certificate"),
+        (CERTIFIED.to_json(), "is not signed"),
+    ],
+)
+def test_what_cannot_be_checked_is_a_sentence(text: str, sentence: str) -> None:
+    assert said(examined(text), sentence), examined(text).problems
+
+
+def test_a_statement_about_something_else_is_a_sentence() -> None:
+    statement = Statement.of(CERTIFIED).model_copy(update={"predicate_type": "https://slsa.dev/provenance/v1"})
+    assert said(examined(sign(statement, RING.signer)), "is of type 'https://slsa.dev/provenance/v1', wanted")
+
+
+def test_without_keys_the_signer_is_not_known() -> None:
+    found = examine(TEXT.encode())
+    assert found
+    assert found.signed.holds is None
+    assert RING.public.keyid[:16] in found.signed.sentence
+
+
+def test_lines_of_attestations_are_read_and_one_is_named() -> None:
+    lines = [sealed(complete(seed), RING) for seed in range(3)]
+    found = examined("\n".join(lines) + "\n")
+    assert found
+    assert found.certificates == 3
+    lines[1] = lines[1].replace("A", "B", 1)
+    found = examined("\n".join(lines))
+    assert [problem.partition(":")[0] for problem in found.problems] == ["line 2"]
+
+
+@pytest.mark.parametrize("procedure", [Fixed(n=200), Sequential()])
+def test_certificates_of_every_kind_are_attested(procedure: Any) -> None:
+    assert examined(sealed(complete(0, procedure), RING))
+
+
+def test_a_certificate_about_nothing_is_not_signed() -> None:
+    with pytest.raises(AttestationError, match="provenance is null"):
+        Statement.of(resigned(CERTIFIED.model_copy(update={"provenance": None})))
+
+
+# --- keys
+
+
+def test_a_keyring_is_written_for_its_owner_alone(tmp_path: Path) -> None:
+    RING.write(tmp_path / "ring")
+    assert stat.S_IMODE((tmp_path / "ring").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["ring"]
+    assert Keyring.read(tmp_path / "ring") == RING
+    assert RING.private not in repr(RING)
+
+
+def test_a_keyring_that_cannot_be_read_is_not_quoted(tmp_path: Path) -> None:
+    file = tmp_path / "ring"
+    file.write_text(RING.model_dump_json().replace(RING.private, RING.private + "00"))
+    with pytest.raises(AttestationError, match="is not a keyring: private cannot be read") as error:
+        Keyring.read(file)
+    assert RING.private not in str(error.value)
+    with pytest.raises(AttestationError, match="cannot be read: No such file"):
+        Keyring.read(tmp_path / "missing")
+
+
+def test_published_keys_are_those_of_the_keyring_without_the_secret() -> None:
+    rotated = RING.rotated(FINISHED).rotated(LATER, revoked=True)
+    text = rotated.published.model_dump_json()
+    assert KeySet.from_json(text) == rotated.published
+    assert rotated.private not in text
+    signing, first, second = rotated.published.keys
+    assert signing.not_after is None
+    assert (first.not_after, first.revoked_at) == (FINISHED, None)
+    assert second.revoked_at == LATER
+
+
+def test_a_key_under_another_keyid_is_refused() -> None:
+    key = RING.public
+    with pytest.raises(ValueError, match="the keyid of this key is"):
+        PublicKey.model_validate({**key.model_dump(), "keyid": "0" * 64})
+
+
+def test_a_signature_is_that_of_one_key() -> None:
+    """The same keyid on another key must not do: mutant killed, a check by keyid alone."""
+    attestation = Attestation.read(TEXT)
+    assert is_signed_by(attestation, RING.public)
+    posed = keyring().public.model_copy(update={"keyid": RING.public.keyid})
+    assert not is_signed_by(attestation, posed)
+
+
+WITHOUT = """
+import sys
+class Missing:  # as if they were not installed
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("securesystemslib", "cryptography"):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())
+import smoothcert.examination, smoothcert.attestation.envelope, smoothcert.attestation.keys
+from smoothcert.cli import main
+sys.argv[1:] = ["verify", *sys.argv[1:]]
+main()
+"""
+
+
+def test_without_the_extra_only_signatures_are_missing(tmp_path: Path) -> None:
+    file, key = tmp_path / "x.intoto.jsonl", tmp_path / "keys.json"
+    file.write_text(TEXT)
+    key.write_text(RING.published.model_dump_json())
+
+    def verify(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", WITHOUT, *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+
+    assert verify(file).stdout == f"consistent  {file}\n"
+    done = verify("--key", key, file)
+    assert done.returncode == 1
+    assert done.stderr == "error: a signature needs securesystemslib: pip install 'smoothcert[attest]'\n"
