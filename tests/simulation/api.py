@@ -152,6 +152,7 @@ class ApiProcess(Process):
                 task.cancel()
 
         self._run_now(cancel)
+        self._loop.close()
         IDLE.append(self._application)
 
     # --- requests

@@ -61,7 +61,7 @@ class History:
         STAGE.world = self.world
         database.resumed = lambda: setattr(STAGE, "world", self.world)
         self.network, self.internet = Network(self.world, database), Internet(self.world)
-        self.orders: list[Order] = []
+        self._acts: list[tuple[Order, Callable[[Customer, Order], None]]] = []
         self.deaths = 0
         """How often a worker was killed, stopped or cut off."""
         self.audit = Audit(self)
@@ -90,6 +90,11 @@ class History:
             wrong = self.audit.remains()
         return Outcome(self.seed, wrong, self.world.notes)
 
+    @property
+    def orders(self) -> list[Order]:
+        """What the customers have wanted so far."""
+        return [order for order, _ in self._acts]
+
     # --- processes
 
     def _skew(self, name: str) -> float:
@@ -117,13 +122,13 @@ class History:
         chance = self.world.chance
         owner = chance.choice(("alice", "alice", "bob"))
         act = chance.choice((scripts.certify, scripts.certify, scripts.certify, scripts.cancel, scripts.delete))
-        shared = [order for order in self.orders if order.owner == owner and not order.deleted]
+        shared = [order for order, how in self._acts if order.owner == owner and how is act is scripts.certify]
 
         def order_of(customer: Customer) -> Order:
-            if shared and act is scripts.certify and chance.random() < 0.2:
+            if shared and chance.random() < 0.2:
                 return shared[0]  # the same submission, from two customers at a time
             order = scripts.place(customer)
-            self.orders.append(order)
+            self._acts.append((order, act))
             return order
 
         self._customers.append(Customer(self.internet, f"{owner} {number}", owner, scripts.acting(order_of, act)))

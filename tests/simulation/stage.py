@@ -145,8 +145,9 @@ class SimulatedThread:
 
 
 def _exit(code: int) -> None:
-    STAGE.world.note(STAGE.process.name, f"ends itself with exit code {code}")
-    STAGE.process.exit()
+    if STAGE.process.alive:  # otherwise its threads are being unwound
+        STAGE.world.note(STAGE.process.name, f"ends itself with exit code {code}")
+        STAGE.process.exit()
     raise GreenletExit
 
 

@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 
 from smoothcert.engine.run import Run
-from store import bookkeeping, transitions, waiting
-from store.commands import Call, unguarded
+from store import transitions, waiting
+from store.commands import Call
 from tests.simulation.history import Outcome
 from tests.simulation.simulator import simulate
-from workers.janitor import Janitor
 
 SHARE = 32
 """The histories in the test suite; `make simulate` plays any number."""
 MOST = 200
-"""The histories within which a mutant must be found; most of them take a few."""
-FOUND: Sequence[str] = ()
-"""The histories that once found a bug."""
+"""The histories within which a mutant must be found; each of these takes fewer than sixty."""
+FOUND = {
+    "found-20": "a heartbeat came after the end and left keys of RQ behind",
+    "found-63": "the same, while another worker had the certification",
+    "found-5": "a certification failed and was deleted, and RQ still listed the failure",
+}
+"""Histories that once found a bug."""
 
 
 def played(seeds: Sequence[str]) -> list[Outcome]:
@@ -37,7 +40,7 @@ def test_nothing_is_lost_or_wrong_in_a_share_of_the_histories() -> None:
 
 
 def test_histories_that_once_found_a_bug_find_none() -> None:
-    assert {each.seed: each.wrong for each in played(FOUND) if each.wrong} == {}
+    assert {each.seed: each.wrong for each in played(list(FOUND)) if each.wrong} == {}
 
 
 def test_a_seed_gives_the_same_history_whatever_else_is_played() -> None:
@@ -64,22 +67,6 @@ def forget_to_requeue(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(waiting, "put_back", lambda _: [])
 
 
-def leave_what_was_taken(patch: pytest.MonkeyPatch) -> None:
-    """What a worker took and did not begin before it died stays where it is."""
-    patch.setattr(Janitor, "_return_what_was_never_begun", lambda *_: None)
-
-
-def begin_whatever_its_status(patch: pytest.MonkeyPatch) -> None:
-    """A worker begins what another has begun or ended."""
-    guarded = transitions.guarded
-
-    def mutant(record: str, *, statuses: Sequence[str], **other: Any) -> Call:
-        anything = ("queued", "running", "succeeded", "failed", "canceled")
-        return guarded(record, statuses=anything if statuses == ("queued",) else statuses, **other)
-
-    patch.setattr(transitions, "guarded", mutant)
-
-
 def let_anybody_finish(patch: pytest.MonkeyPatch) -> None:
     """A worker that was thought dead may write, although another has taken over."""
     guarded = transitions.guarded
@@ -88,15 +75,6 @@ def let_anybody_finish(patch: pytest.MonkeyPatch) -> None:
         return guarded(record, **other)
 
     patch.setattr(transitions, "guarded", mutant)
-
-
-def beat_without_a_guard(patch: pytest.MonkeyPatch) -> None:
-    """A heartbeat that comes after the end brings keys of the execution back."""
-
-    def mutant(record: Any, execution: str, *, ttl: int) -> Call:
-        return unguarded(bookkeeping.beat(record.id, record.queue, execution, ttl=ttl))
-
-    patch.setattr(transitions, "beat", mutant)
 
 
 def repeat_samples(patch: pytest.MonkeyPatch) -> None:
@@ -112,18 +90,7 @@ def repeat_samples(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Run, "_put_back", mutant)
 
 
-@pytest.mark.parametrize(
-    "mutate",
-    [
-        ignore_idempotency,
-        forget_to_requeue,
-        leave_what_was_taken,
-        begin_whatever_its_status,
-        let_anybody_finish,
-        beat_without_a_guard,
-        repeat_samples,
-    ],
-)
+@pytest.mark.parametrize("mutate", [ignore_idempotency, forget_to_requeue, let_anybody_finish, repeat_samples])
 def test_a_mutant_is_found(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
     wrong: list[Outcome] = []
