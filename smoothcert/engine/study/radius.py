@@ -21,7 +21,8 @@ def radius_distribution(p: float, n: int, *, noise: Noise, alpha: float) -> tupl
     radii, places = np.unique(
         certified_radii(counts.start, counts.start + len(counts.mass), n, noise, alpha), return_inverse=True
     )
-    return radii, np.bincount(places, weights=counts.mass)
+    mass: Floats = np.bincount(places, weights=counts.mass)  # type: ignore[assignment]  # floats, with weights
+    return radii, mass
 
 
 def expected_radius(p: float, n: int, *, noise: Noise, alpha: float) -> float:
