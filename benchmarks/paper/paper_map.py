@@ -98,8 +98,8 @@ def success(found: StudyResult) -> Judgement:
     listed = ", ".join(f"{error:.3f} with y_c = {name}" for name, error in errors.items())
     verdicts = [f"{CONFIRMED if error < 0.05 else REFUTED} with y_c = {name}" for name, error in errors.items()]
     return (
-        f"p_A {one} for one member, {many} for {found.k}; error of the model {listed}; "
-        f"Chebyshev's bound is exceeded in {broken:.0f} cases",
+        f"p_A {one} for one member, {many} for {found.k}; error of the model {listed}; Chebyshev's bound is exceeded "
+        f"in {broken:.0f} cases",
         "; ".join(verdicts),
     )
 
@@ -299,7 +299,7 @@ ENTRIES = (
         "Table for l0 on MNIST",
         "as in l2",
         "size",
-        without("this page is about one ensemble; the card of mnist-lenet-replacement-0.8 has the comparison"),
+        without("this page is about one ensemble; a study of mnist-lenet-replacement-0.8 has the rows"),
     ),
     Entry("Table for l1 on CIFAR-10", "as in l2", "size", without("no ensemble for uniform noise is shipped")),
     Entry("Tables of parameters and training times", "", "", without("they describe the authors' networks and GPUs")),

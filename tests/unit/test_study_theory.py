@@ -219,6 +219,8 @@ def test_the_distribution_of_the_radius_is_that_of_certify_for_every_count(noise
     found, weight = radius_distribution(p, n, noise=noise, alpha=0.001)
     assert weight.sum() == pytest.approx(1)
     assert set(np.round(found, 9)) <= set(np.round(radii, 9))
+    assert (np.diff(found) > 0).all()
+    assert weight[0] == pytest.approx(mass[np.array(radii) == found[0]].sum(), abs=1e-12)
     assert expected_radius(1.0, n, noise=noise, alpha=0.001) == pytest.approx(radii[-1])
 
 

@@ -105,7 +105,7 @@ def _spread(samples: Samples, rows: Sequence[tuple[int, str, float, *tuple[float
         k, source, p, *_ = row
         radii, mass = radius_distribution(p, N, noise=samples.noise, alpha=samples.alpha)
         label = f"k = {k} ({source}), p_A = {p:.3f}"
-        axes.plot(radii, mass, "." if samples.noise.whole else "-", color=colour, label=label)
+        axes.plot(radii, mass, "o--" if samples.noise.whole else "-", color=colour, label=label)
     largest = float(certified_radii(N, N + 1, N, samples.noise, samples.alpha)[0])
     axes.axvline(largest, color="#9ca3af", linewidth=0.8, label=f"largest radius with n = {N:,}")
     axes.set(xlabel="certified radius", ylabel="probability")

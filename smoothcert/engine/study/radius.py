@@ -16,9 +16,13 @@ Floats = npt.NDArray[np.float64]
 
 
 def radius_distribution(p: float, n: int, *, noise: Noise, alpha: float) -> tuple[Floats, Floats]:
-    """Radii and their probabilities, from the smallest to the largest; a radius of 0 stands for an abstention."""
+    """Different radii, from the smallest to the largest, and their probabilities; 0 stands for an abstention."""
     counts = binomial(n, p)
-    return certified_radii(counts.start, counts.start + len(counts.mass), n, noise, alpha), counts.mass
+    radii, places = np.unique(
+        certified_radii(counts.start, counts.start + len(counts.mass), n, noise, alpha), return_inverse=True
+    )
+    mass: Floats = np.bincount(places, weights=counts.mass)  # type: ignore[assignment]  # floats, with weights
+    return radii, mass
 
 
 def expected_radius(p: float, n: int, *, noise: Noise, alpha: float) -> float:
