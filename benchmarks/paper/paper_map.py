@@ -28,25 +28,25 @@ class StudyResult:
 
     def __init__(self, study: Mapping[str, Any]) -> None:
         self.study = study
-        self._figures: dict[str, dict[str, Any]] = {each["name"]: each["figures"] for each in study["chapters"]}
+        self.figures: dict[str, dict[str, Any]] = {each["name"]: each["figures"] for each in study["chapters"]}
 
     @property
     def k(self) -> int:
         return int(self.study["members"])
 
     def value(self, chapter: str, name: str) -> float:
-        figure = self._figures[chapter][name]
+        figure = self.figures[chapter][name]
         return float(figure["value"] if isinstance(figure, dict) else figure)
 
     def text(self, chapter: str, name: str) -> str:
-        figure = self._figures[chapter][name]
+        figure = self.figures[chapter][name]
         if not isinstance(figure, dict):
             return _number(figure)
         return f"{_number(figure['value'])} ({_number(figure['low'])} to {_number(figure['high'])})"
 
     def above(self, chapter: str, name: str, threshold: float) -> str:
         """The verdict on the claim that a figure exceeds a threshold: its whole interval decides."""
-        figure = self._figures[chapter][name]
+        figure = self.figures[chapter][name]
         if figure["low"] > threshold:
             return CONFIRMED
         return REFUTED if figure["high"] < threshold else f"{OPEN}: the interval contains {threshold:g}"
@@ -143,7 +143,7 @@ def sizes(found: StudyResult) -> Judgement:
 
 
 def bars(found: StudyResult) -> Judgement:
-    name = next(name for name in found._figures["error-bars"] if not name.endswith("k = 1"))
+    name = next(name for name in found.figures["error-bars"] if not name.endswith("k = 1"))
     one, many = (found.value("error-bars", each) for each in ("standard deviation of the ACR, k = 1", name))
     verdict = CONFIRMED if many < one else REFUTED
     return (
@@ -154,7 +154,7 @@ def bars(found: StudyResult) -> Judgement:
 
 def aggregation(found: StudyResult) -> Judgement:
     names = [
-        name for name in ("hard", "softmax", "weighted") if f"ACR of {name} / of soft" in found._figures["aggregation"]
+        name for name in ("hard", "softmax", "weighted") if f"ACR of {name} / of soft" in found.figures["aggregation"]
     ]
     listed = "; ".join(f"{name} {found.text('aggregation', f'ACR of {name} / of soft')}" for name in names)
     verdict = found.below("aggregation", "ACR of hard / of soft", 1.0)
@@ -183,7 +183,7 @@ def inferences(found: StudyResult) -> Judgement:
 
 
 def schedules(found: StudyResult) -> Judgement:
-    figures = found._figures["adaptive"]
+    figures = found.figures["adaptive"]
     rows, fastest = [], []
     for radius in (0.25, 0.75):
         mine = {
