@@ -316,13 +316,13 @@ Two things in the paper's tables that a reader stumbles over:
   intra-classifier covariance is -1/(k - 1) on average, whatever zeta_c is: a part of the training's effect that all
   members share cannot be told from another c.
 
-How the verdicts are reached: a claim about a ratio is judged by its whole interval. The other thresholds are ours, not the
-paper's: 10 % for the errors of the formula and of covariances and for the distance from a Gaussian, .05 for modelled
-probabilities, a quarter of sigma_p for a mean of zero, 97 % of the ACR for K-consensus. Three rules were settled after a
-first look at these results. Covariances are judged by their means over images, as the paper shows them: by single images
-the covariance between classifiers would be *not confirmed*. Equal inferences are judged within reach of the fewer samples,
-as the paper's text has it: by the ACR alone they would be *not confirmed*. Members against samples (Figure 2c) are judged
-over all images instead of the example, which would be *confirmed*.
+How the verdicts are reached: a claim about a ratio is judged by its whole interval. The other thresholds are ours,
+not the paper's: 10 % for the errors of the formula and of covariances and for the distance from a Gaussian, .05 for
+modelled probabilities, a quarter of sigma_p for a mean of zero, 97 % of the ACR for K-consensus. Three rules were
+settled after a first look at these results. Covariances are judged by their means over images, as the paper shows
+them: by single images the covariance between classifiers would be *not confirmed*. Equal inferences are judged within
+reach of the fewer samples, as the paper's text has it: by the ACR alone they would be *not confirmed*. Members
+against samples (Figure 2c) are judged over all images instead of the example, which would be *confirmed*.
 
 This page is made by `python -m benchmarks.paper.paper_map benchmarks/results/study/study.json`.
 """
