@@ -177,8 +177,8 @@ def inferences(found: StudyResult) -> Judgement:
     members, samples, direct = (found.text("inferences", name) for name in names)
     return (
         f"{found.k} members multiply the ACR by {members}, {found.k} times the samples by {samples}; members against "
-        f"samples {found.text('inferences', 'ACR of k members / of k n samples')} by the ACR, and {direct} if no radius "
-        f"counts beyond what the fewer samples can prove, which is judged",
+        f"samples {found.text('inferences', 'ACR of k members / of k n samples')} by the ACR, and {direct} if no "
+        f"radius counts beyond what the fewer samples can prove, which is judged",
         found.above("inferences", names[2], 1.0),
     )
 
