@@ -199,7 +199,7 @@ def parse_entry(entry: bytes) -> tuple[str, str]:
 def forget(certification: str) -> list[Command]:
     """Remove the job of a certification that has ended: our own record says everything about it."""
     job = _job(certification, "")
-    result = Result.get_key(certification)
+    result = Result.get_key(certification)  # type: ignore[no-untyped-call]
     return [("DEL", job.key, job.dependents_key, job.dependencies_key, job.execution_registry.key, result)]
 
 
