@@ -30,7 +30,7 @@ def main() -> int:
         if outcome.wrong:
             wrong.append(outcome)
             print("\n  ".join([f"\nhistory {outcome.seed}:", *outcome.wrong]), flush=True)
-        if done % 1000 == 0 or done == options.histories:
+        if done % 100 == 0 or done == options.histories:
             rate = done / (time.monotonic() - began)
             print(f"{done} histories, {commands} commands, {len(wrong)} wrong, {rate:.1f} a second", flush=True)
 

@@ -23,7 +23,7 @@ Arguments = tuple[Any, ...]
 Message = tuple[str, bytes]
 """A channel, and what was published on it."""
 DATABASES = 16
-"""The histories that are under way at a time: Valkey has as many databases by default."""
+"""The most histories that are under way at a time: Valkey has as many databases by default."""
 NOTHING = object()
 """What the parser returns while a reply is incomplete."""
 STRETCH = 1_000_000
@@ -58,16 +58,15 @@ class Server:
         self._exchange([(0, [("CONFIG", "SET", "appendonly", "no")])])
         self._connection.send_command("PSUBSCRIBE", "*")  # its answer is a message, not a reply
 
-    def each(self, histories: Iterator[Callable[[Database], None]]) -> None:
-        """Run histories to their ends, up to DATABASES at a time."""
-        root, free = getcurrent(), list(range(DATABASES))
+    def each(self, histories: Iterator[Callable[[Database], None]], *, at_a_time: int = DATABASES) -> None:
+        """Run histories to their ends, some at a time."""
+        root = getcurrent()
 
         def run(number: int) -> None:
             for history in histories:
                 history(Database(self, number))
-            free.append(number)
 
-        ready: list[tuple[greenlet, Any]] = [(greenlet(run, root), number) for number in free]
+        ready: list[tuple[greenlet, Any]] = [(greenlet(run, root), number) for number in range(at_a_time)]
         while ready:
             self._waiting = []
             for history, value in ready:

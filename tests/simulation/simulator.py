@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from tests.simulation.history import Outcome, play
-from tests.simulation.server import Database, private_server
+from tests.simulation.server import DATABASES, Database, private_server
 from tests.simulation.stage import staged
 
 COLLECT = 100
 """The histories after which garbage is collected; to let Python choose the moments takes a tenth longer."""
 
 
-def simulate(seeds: Iterable[str], tell: Callable[[Outcome], None]) -> None:
+def simulate(seeds: Iterable[str], tell: Callable[[Outcome], None], *, at_a_time: int = DATABASES) -> None:
     """Play the history of each seed, and tell what it came to."""
 
     def playing(seed: str) -> Callable[[Database], None]:
         return lambda database: tell(play(seed, database))
 
     with quiet(), private_server() as server, staged():
-        server.each(playing(seed) for seed in collecting(seeds))
+        server.each((playing(seed) for seed in collecting(seeds)), at_a_time=at_a_time)
 
 
 def collecting(seeds: Iterable[str]) -> Iterator[str]:
