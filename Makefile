@@ -37,7 +37,7 @@ check: $(READY)
 
 # The tests start hundreds of processes, which share the compiled files that the first one writes.
 test: $(READY)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 format: $(READY)
 	$(BIN)/ruff format .

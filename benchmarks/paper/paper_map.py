@@ -62,7 +62,7 @@ Judgement = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Entry:
+class Claim:
     """A table or figure of the paper."""
 
     item: str
@@ -246,64 +246,64 @@ def without(reason: str) -> Callable[[StudyResult], Judgement]:
 
 NO_IMAGENET = without("there is no ImageNet ensemble here")
 ENTRIES = (
-    Entry("Figure 2a: margin by k", "the variance of the margin falls as (1 + zeta (k - 1)) / k", "variance", margin),
-    Entry("Section 5: zeta", "zeta_c is about 0, zeta_p about .82", "theory", zeta),
-    Entry("Figure 2b: success probability", "p_A grows with k, and the Gaussian model predicts it", "success", success),
-    Entry("Figure 2c: radius by k", "members add more than samples: +191 % against +28 %", "radii", members_or_samples),
-    Entry("Figure 3: radius over n", "samples matter at p_A near 1 alone", "radii", exact_radii),
-    Entry("Figure 4: example of CertifyAdp", "its thresholds", "", thresholds),
-    Entry(
+    Claim("Figure 2a: margin by k", "the variance of the margin falls as (1 + zeta (k - 1)) / k", "variance", margin),
+    Claim("Section 5: zeta", "zeta_c is about 0, zeta_p about .82", "theory", zeta),
+    Claim("Figure 2b: success probability", "p_A grows with k, and the Gaussian model predicts it", "success", success),
+    Claim("Figure 2c: radius by k", "members add more than samples: +191 % against +28 %", "radii", members_or_samples),
+    Claim("Figure 3: radius over n", "samples matter at p_A near 1 alone", "radii", exact_radii),
+    Claim("Figure 4: example of CertifyAdp", "its thresholds", "", thresholds),
+    Claim(
         "Figures of clean predictions and perturbation effects",
         "y_c and y_p are Gaussian, y_p has mean zero",
         "assumptions",
         components,
     ),
-    Entry("Figure of Cov(y_c, y_p)", "it is near zero", "assumptions", independence),
-    Entry("Figure of the covariance between classifiers", "it is zeta Sigma", "assumptions", between),
-    Entry(
+    Claim("Figure of Cov(y_c, y_p)", "it is near zero", "assumptions", independence),
+    Claim("Figure of the covariance between classifiers", "it is zeta Sigma", "assumptions", between),
+    Claim(
         "Tables of ensemble sizes; certified accuracy over k and r, sigma = .25",
         "ensembles beat their members",
         "size",
         sizes,
     ),
-    Entry("Table and figure of the variability of results", "ensembles vary less than members", "error-bars", bars),
-    Entry(
+    Claim("Table and figure of the variability of results", "ensembles vary less than members", "error-bars", bars),
+    Claim(
         "Table of aggregation methods", "soft voting is as good as any, hard voting worse", "aggregation", aggregation
     ),
-    Entry("Tables of K-consensus", "a small K keeps the ACR", "consensus", consensus),
-    Entry(
+    Claim("Tables of K-consensus", "a small K keeps the ACR", "consensus", consensus),
+    Claim(
         "Table and figure of an equal number of inferences",
         "members beat samples at equal cost",
         "inferences",
         inferences,
     ),
-    Entry("Tables of schedules", "five stages are fastest, at both radii", "adaptive", schedules),
-    Entry(
+    Claim("Tables of schedules", "five stages are fastest, at both radii", "adaptive", schedules),
+    Claim(
         "Tables of adaptive sampling with K-consensus, sigma = .25",
         "the two complement each other",
         "adaptive-consensus",
         staged_consensus,
     ),
-    Entry("Figure of alpha and beta", "100 samples decide most p_A", "levels", levels),
-    Entry(
+    Claim("Figure of alpha and beta", "100 samples decide most p_A", "levels", levels),
+    Claim(
         "Table of differently trained members",
         "their ensemble beats each of them",
         "trained",
         without("all members here are trained by one method"),
     ),
-    Entry(
+    Claim(
         "Tables for sigma = .5 and 1", "as at .25", "size", without("the shipped ensemble is trained for sigma = .25")
     ),
-    Entry("Tables for ImageNet", "as on CIFAR-10", "", NO_IMAGENET),
-    Entry("Table of denoisers", "ensembles of denoisers beat each of them", "", without("no denoisers are shipped")),
-    Entry(
+    Claim("Tables for ImageNet", "as on CIFAR-10", "", NO_IMAGENET),
+    Claim("Table of denoisers", "ensembles of denoisers beat each of them", "", without("no denoisers are shipped")),
+    Claim(
         "Table for l0 on MNIST",
         "as in l2",
         "size",
         without("this page is about one ensemble; a study of mnist-lenet-replacement-0.8 has the rows"),
     ),
-    Entry("Table for l1 on CIFAR-10", "as in l2", "size", without("no ensemble for uniform noise is shipped")),
-    Entry("Tables of parameters and training times", "", "", without("they describe the authors' networks and GPUs")),
+    Claim("Table for l1 on CIFAR-10", "as in l2", "size", without("no ensemble for uniform noise is shipped")),
+    Claim("Tables of parameters and training times", "", "", without("they describe the authors' networks and GPUs")),
 )
 
 

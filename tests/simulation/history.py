@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
-import workers.worker
 from tests.simulation import scripts
 from tests.simulation.api import ApiProcess
 from tests.simulation.audit import Audit
 from tests.simulation.customer import Customer, Internet
-from tests.simulation.engine import LookingUp
 from tests.simulation.network import CALM, Network, Weather
 from tests.simulation.scripts import Order
 from tests.simulation.server import Database
@@ -222,6 +220,3 @@ def scripts_by_text() -> dict[str, str]:
     from store import scripts as made
 
     return {text: name for name, text in vars(made).items() if isinstance(text, str) and name.isupper()}
-
-
-workers.worker.Engine = LookingUp  # type: ignore[misc]

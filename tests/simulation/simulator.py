@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from tests.simulation.engine import LookingUp
 from tests.simulation.history import Outcome, play
 from tests.simulation.server import DATABASES, Database, private_server
 from tests.simulation.stage import staged
@@ -21,7 +22,7 @@ def simulate(seeds: Iterable[str], tell: Callable[[Outcome], None], *, at_a_time
     def playing(seed: str) -> Callable[[Database], None]:
         return lambda database: tell(play(seed, database))
 
-    with quiet(), private_server() as server, staged():
+    with quiet(), private_server() as server, staged(LookingUp):
         server.each((playing(seed) for seed in collecting(seeds)), at_a_time=at_a_time)
 
 

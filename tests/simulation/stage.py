@@ -23,6 +23,7 @@ import rq.executions
 import rq.job
 from greenlet import GreenletExit
 
+from smoothcert.engine.engine import Engine
 from tests.simulation.world import EPOCH, Process, World
 
 OURS = ("app", "smoothcert", "store", "workers")
@@ -186,8 +187,11 @@ SIMULATED: dict[ModuleType, Any] = {
 
 
 @contextlib.contextmanager
-def staged() -> Iterator[None]:
-    """A context in which the service's modules see the simulated ones; the world is that of `STAGE`."""
+def staged(engine: type[Engine]) -> Iterator[None]:
+    """A context in which the service's modules see the simulated ones, and workers this engine.
+
+    The world is that of `STAGE`.
+    """
     import workers.worker
 
     replaced: list[tuple[Any, str, Any]] = []
@@ -201,6 +205,7 @@ def staged() -> Iterator[None]:
             for name, value in list(vars(module).items()):
                 if isinstance(value, ModuleType) and value in SIMULATED:
                     put(module, name, SIMULATED[value])
+    put(workers.worker, "Engine", engine)
     put(workers.worker, "os", SimpleNamespace(_exit=_exit, environ=os.environ))
     put(workers.worker, "signal", SimpleNamespace(signal=_on_signal, SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT))
     for module in (rq.executions, rq.job):
