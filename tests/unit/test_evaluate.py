@@ -23,6 +23,7 @@ from benchmarks import __main__ as front
 from benchmarks.paper import accuracy, evaluation, playback
 from benchmarks.paper import published as paper
 from benchmarks.paper.disagreement import all_disagreements, as_notes, estimate
+from benchmarks.paper.evaluate import certify_seconds_per_sample
 from benchmarks.paper.setting import Evaluated, Setting
 from benchmarks.paper.tape import Tape, Tapes
 from models import addition
@@ -39,7 +40,7 @@ from smoothcert.engine.case import start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.sampling import NoisyImage
 from smoothcert.evaluation import Judged
-from smoothcert.noise import Gaussian, Noise, Replacement
+from smoothcert.noise import Gaussian, Noise, Replacement, Uniform
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, run
 from smoothcert.question import Question
 from tests.support import engines, nursery
@@ -182,6 +183,14 @@ def ranked(zoo: Path, tmp_path: Path) -> Path:
     ranking = Ranking("cifar10-test", "0" * 64, "20,60", 2, 1, NOISE, 0, accuracies)
     rewrite("two", replace(description, evaluation="0,40", ranking=ranking), zoo=tmp_path / "zoo")
     return tmp_path / "zoo"
+
+
+@pytest.mark.parametrize("noise", [Gaussian(0.25), Uniform(1.0), Replacement(0.8, 2)], ids=lambda noise: noise.name)
+def test_a_sample_of_certify_is_timed_under_every_kind_of_noise(noise: Noise) -> None:
+    ensemble = engines.ensemble()
+    with Engine(ensemble, batch=32) as engine:
+        assert certify_seconds_per_sample(engine, ensemble, noise, 40) > 0
+        assert engine.workload.evaluations == len(ensemble.members) * (100 + 1 + 100 + 40)
 
 
 def test_the_hold_out_is_not_evaluated(ranked: Path, tmp_path: Path, benchmark: Benchmark) -> None:
