@@ -38,7 +38,7 @@ class Blur(Noise):
         raise AssertionError("training and ranking only perturb")
 
     def apply(self, out: Tensor, settled: Tensor, drawn: Tensor) -> None:
-        raise NotImplementedError
+        raise AssertionError("training and ranking only perturb")
 
     def perturb(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return images + images.clone().uniform_(-self.reach, self.reach, generator=generator)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,9 @@ from models.training.denoiser_stability import DenoiserStability
 from models.training.frozen import FrozenClassifier
 from models.training.loop import PRESETS, Preset, TrainingProgress, accuracy_under_noise, train
 from models.training.members import DENOISING, METHODS, Task
-from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Gaussian, Noise
 from tests.support.blur import Blur
+from tests.support.training import ending
 
 NOISE = Gaussian(0.5)
 ADAM = Preset(epochs=4, batch=8, rate=0.01, schedule="cosine", optimiser="adam")
@@ -194,22 +193,11 @@ def data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(members.PRESETS, "tiny-sgd", Preset(epochs=1, batch=16, rate=0.1, schedule="one-cycle"))
 
 
-def ended(task: Task) -> SmoothcertError | None:
-    """Train in this process; the error that ended the training early, if one did."""
-    messages: Any = SimpleQueue()
-    with suppress(SystemExit):
-        task.run(messages)
-    last = None
-    while not messages.empty():
-        _, last = messages.get()
-    return last if isinstance(last, SmoothcertError) else None
-
-
 @pytest.fixture
 def clean(data: None, tmp_path: Path) -> Task:
     """A ResNet20 that was trained without noise."""
     task = Task(tmp_path, tmp_path, "cifar-resnet20", "gaussian", None, "tiny-sgd", seed=0, threads=1, device="cpu")
-    assert ended(task) is None
+    assert ending(task) is None
     return task
 
 
@@ -222,10 +210,10 @@ def test_a_denoiser_is_trained_and_then_tuned(clean: Task) -> None:
     """The records name the files of the classifier and of the weights that the tuning began with."""
     assert read_safetensors(clean.weights)[0]["sigma"] == 0
     first = denoising(clean)
-    assert ended(first) is None
+    assert ending(first) is None
     assert first.finished
     tuned = denoising(clean, method="denoiser-stability", start=first.weights)
-    assert ended(tuned) is None
+    assert ending(tuned) is None
     assert tuned.finished
     records = [read_safetensors(task.weights)[0] for task in (clean, first, tuned)]
     digests = [members._file_digest(task.weights) for task in (clean, first)]
@@ -235,12 +223,12 @@ def test_a_denoiser_is_trained_and_then_tuned(clean: Task) -> None:
     with pytest.raises(TrainingError, match=r"holds the weights of another run, with \{'start': '"):
         members.train_members([replace(tuned, start=None)], jobs=1)
     tuned.weights.unlink()
-    assert "is the checkpoint of another run" in str(ended(replace(tuned, start=None)))
+    assert "is the checkpoint of another run" in str(ending(replace(tuned, start=None)))
 
 
 def test_the_weights_to_begin_with_are_those_that_are_trained(clean: Task) -> None:
     begun = denoising(clean, start=denoising(clean).weights)
-    assert ended(denoising(clean)) is None
+    assert ending(denoising(clean)) is None
     network = begun._network(images())
     _, weights = read_safetensors(begun.start or Path())
     assert all(torch.equal(tensor, weights[name]) for name, tensor in network.state_dict().items())
@@ -260,14 +248,14 @@ def test_what_cannot_stand_behind_a_denoiser_is_named(clean: Task, tmp_path: Pat
         (three, "the weights do not fit the network"),
         (text, "neither .safetensors, a state dict"),
     ):
-        error = ended(denoising(clean, classifier=file))
+        error = ending(denoising(clean, classifier=file))
         assert str(error).startswith(f"{file}: "), error
         assert seen in str(error)
-    error = ended(denoising(clean, start=three))
+    error = ending(denoising(clean, start=three))
     assert f"{three}: the weights do not fit the network" in str(error)
-    error = ended(denoising(clean, architecture="cifar-resnet20"))
+    error = ending(denoising(clean, architecture="cifar-resnet20"))
     assert "the architecture of a denoiser must be one of dncnn-17x128" in str(error)
-    error = ended(denoising(clean, start=tmp_path / "missing"))
+    error = ending(denoising(clean, start=tmp_path / "missing"))
     assert str(error) == f"--start {tmp_path / 'missing'} is missing, or not a file"
 
 
@@ -278,7 +266,7 @@ def test_the_command_makes_an_ensemble_of_denoisers_that_begin_with_those_of_the
 
     def train_here(tasks: list[Task], *, jobs: int) -> None:
         seen.extend(tasks)
-        assert [ended(task) for task in tasks] == [None, None]
+        assert [ending(task) for task in tasks] == [None, None]
 
     monkeypatch.setattr("models.commands.train.train_members", train_here)
     common = [

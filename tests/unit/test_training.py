@@ -7,10 +7,8 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -36,10 +34,10 @@ from models.training.macer import Macer
 from models.training.members import METHODS, Task
 from models.training.method import Method
 from models.training.smoothadv import SmoothAdv
-from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Gaussian, Noise
 from tests.support.blur import Blur
 from tests.support.disk import full_disk
+from tests.support.training import ending
 
 TWO_EPOCHS = Preset(epochs=2, batch=8, rate=0.1, schedule="one-cycle")
 AUGMENTATION = Augmentation.gaussian(Gaussian(0.25))
@@ -152,17 +150,6 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
     return Task(
         tmp_path, tmp_path, "cifar-resnet20", "gaussian", Gaussian(0.25), "tiny", seed=1, threads=1, device="cpu"
     )
-
-
-def ending(task: Task) -> SmoothcertError | None:
-    """The error that ended the training of a member early, as it is sent to the parent process."""
-    messages: Any = SimpleQueue()
-    with suppress(SystemExit):
-        task.run(messages)
-    last = None
-    while not messages.empty():
-        _, last = messages.get()
-    return last if isinstance(last, SmoothcertError) else None
 
 
 def test_a_full_disk_costs_no_epoch_that_was_finished(task: Task) -> None:
