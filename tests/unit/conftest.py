@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from benchmarks import __main__ as front
 from models import addition
@@ -23,6 +24,7 @@ from tests.support import evaluated
 from tests.support import smoothed as small
 from tests.support.benchmarked import Benchmark
 from tests.support.evaluated import CIFAR10
+from tests.support.programs import scripted
 
 
 @pytest.fixture
@@ -37,14 +39,31 @@ def smoothed() -> Iterator[Smoothed]:
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An ensemble of two random networks, and eight of the shipped images."""
+    """An ensemble of two random networks of one layer, and eight of the shipped images."""
     folder = tmp_path_factory.mktemp("evaluate")
+    files = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        network = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, 10))
+        files.append(folder / f"member-{seed}.pt")
+        files[-1].write_bytes(scripted(network.eval(), (3, 32, 32)))
+    return two_and_eight(folder, files, addition.Addition(classes=CIFAR10, noise=evaluated.NOISE))
+
+
+@pytest.fixture(scope="session")
+def slow_zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with ResNet20, for runs that are to be killed in the middle."""
+    folder = tmp_path_factory.mktemp("slow")
     files = []
     for seed in range(2):
         torch.manual_seed(seed)
         files.append(folder / f"member-{seed}.safetensors")
         write_safetensors(files[-1], resnet20().state_dict(), {"architecture": "cifar-resnet20", "sigma": 0.25})
-    addition.add("two", files, addition.Addition(classes=CIFAR10), zoo=folder / "zoo")
+    return two_and_eight(folder, files, addition.Addition(classes=CIFAR10))
+
+
+def two_and_eight(folder: Path, files: list[Path], properties: addition.Addition) -> Path:
+    addition.add("two", files, properties, zoo=folder / "zoo")
     write_sheet(load_images(ZOO / "cifar10-test-100.json").pick(slice(0, 8)), folder / "zoo" / "eight.json")
     return folder / "zoo"
 

@@ -45,13 +45,13 @@ def test_the_table_has_a_row_for_each_setting(zoo: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("moments", [(0.3, 0.9), (0.6,)])
 def test_a_killed_run_goes_on_to_the_same_certificates(
-    zoo: Path, tmp_path: Path, moments: tuple[float, ...], benchmark: Benchmark
+    slow_zoo: Path, tmp_path: Path, moments: tuple[float, ...], benchmark: Benchmark
 ) -> None:
     """Killed at several moments of the certifying; the seed is that of the first start."""
     out = tmp_path / "out"
     ledger = out / "fixed-k2.jsonl"
-    fixed = ("--procedure", "fixed", "--n", 100)
-    arguments = command(zoo, out, *fixed)
+    fixed = ("--procedure", "fixed", "--n", 100, "--timed", 1, "--batch", 64)
+    arguments = command(slow_zoo, out, *fixed)
     for after in moments:
         process = nursery.start(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while not ledger.exists() and process.poll() is None:
@@ -66,7 +66,7 @@ def test_a_killed_run_goes_on_to_the_same_certificates(
     quiet = tmp_path / "quiet"
     quiet.mkdir()
     (quiet / ledger.name).write_text(json.dumps(disturbed[0]) + "\n")
-    assert benchmark(*command(zoo, quiet, *fixed)[3:])[0] == 0
+    assert benchmark(*command(slow_zoo, quiet, *fixed)[3:])[0] == 0
     assert lines(quiet / ledger.name) == disturbed
 
 

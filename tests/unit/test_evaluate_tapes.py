@@ -25,12 +25,12 @@ from tests.support.evaluated import NOISE
 
 
 def test_several_processes_record_and_the_last_computes_nothing(
-    zoo: Path, tmp_path: Path, benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+    slow_zoo: Path, tmp_path: Path, benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One is killed on its way, two share the images; then both tables are made from the same tapes."""
-    tapes, out, images = tmp_path / "tapes", tmp_path / "out", zoo / "eight.json"
-    common = ("evaluate", "--zoo", zoo, "--ensemble", "two", "--n", 150, "--timed", 1, "--batch", 16, "--tape", tapes)
-    common = (*common, "--procedure", "fixed")
+    tapes, out, images = tmp_path / "tapes", tmp_path / "out", slow_zoo / "eight.json"
+    common = ("evaluate", "--zoo", slow_zoo, "--ensemble", "two", "--n", 150, "--timed", 1, "--batch", 16)
+    common = (*common, "--tape", tapes, "--procedure", "fixed")
     members = (*common, "--k", "1,2", "--alone")
     arguments = map(str, [*members, "--record", "--images", images])
     recording = [sys.executable, "-m", "benchmarks", *arguments]
@@ -63,7 +63,7 @@ def test_several_processes_record_and_the_last_computes_nothing(
     assert [row["TimeRF, computed"] for row in rows] == [round(100_100 / 250, 2)] * 3
     assert "Settings share one pass over the samples" in (tmp_path / "evaluate.md").read_text()
 
-    two = load("two", zoo=zoo, batch=16).with_(voting="soft")
+    two = load("two", zoo=slow_zoo, batch=16).with_(voting="soft")
     header, *_, last = lines(out / "fixed-k2.jsonl")
     assert last["image"] == last["certificate"]["provenance"]["sampling"]["image"] == 140
     with Engine(two, batch=16) as engine:
