@@ -42,6 +42,8 @@ class Parameters(Frozen, ABC):
     """Whether the proved radius may be larger than the target."""
     rivals: ClassVar[bool] = True
     """Whether a decision may depend on classes that never lead; if not, certificates count most of those together."""
+    own: ClassVar[tuple[str, ...]] = ()
+    """The fields that differ between the images of one question."""
     limit: ClassVar[int] = MOST
     """The largest number of samples that a look may rest on."""
 

@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from smoothcert.engine.study import adaptive, assumptions, levels, paper
-from smoothcert.engine.study.estimate import DRAWS, Bootstrap, Estimate, share
 from smoothcert.engine.study.logits import Recording
 from smoothcert.engine.study.model import LogitModel, fitted_ratio, median_ratio, variance_ratio
 from smoothcert.engine.study.moments import TOP, Moments, moments
@@ -19,6 +18,7 @@ from smoothcert.engine.study.samples import About, Samples
 from smoothcert.engine.study.study import analyse
 from smoothcert.engine.study.variance import reduction
 from smoothcert.engine.study.voters import Voter, best, sizes, subsets
+from smoothcert.estimate import DRAWS, Bootstrap, Estimate, share
 from smoothcert.noise import Gaussian, Noise, Replacement, Uniform
 from smoothcert.procedures import Adaptive, Fixed, run
 
