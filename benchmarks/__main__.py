@@ -21,10 +21,12 @@ BENCHMARKS = {
     "load": "benchmarks.machine.load",
     "optimal": "benchmarks.paper.samples_optimal",
     "peers": "benchmarks.machine.peers",
+    "report": "benchmarks.machine.report",
     "samples": "benchmarks.paper.samples",
     "service": "benchmarks.machine.service",
     "study": "benchmarks.machine.study",
     "training": "benchmarks.machine.training",
+    "transfer": "benchmarks.paper.transfer",
 }
 """The module of each benchmark, by name. A module has `configure(parser)` and `run(options) -> Result`."""
 

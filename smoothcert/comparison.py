@@ -70,8 +70,8 @@ class Comparison:
             gained, lost = gained + (now and not was), lost + (was and not now)
         low, high = difference_interval(gained, lost, n, level=level)
         points = Estimate(100 * (gained - lost) / n, 100 * low, 100 * high)
-        accuracies = (certified_accuracy(report.judged, radius) for report in (self.old, self.new))
-        return Difference(radius, *accuracies, gained, lost, points, mcnemar(gained, lost))
+        old, new = certified_accuracy(self.old.judged, radius), certified_accuracy(self.new.judged, radius)
+        return Difference(radius, old, new, gained, lost, points, mcnemar(gained, lost))
 
     @cached_property
     def acr(self) -> Estimate:
