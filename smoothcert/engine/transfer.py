@@ -19,6 +19,7 @@ from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.successor import Successor
 from smoothcert.errors import DomainError
 from smoothcert.procedures import Transfer
+from smoothcert.procedures.transfer import DISAGREEMENT
 from smoothcert.question import ALPHA, Question
 from smoothcert.seeds import new_seed
 
@@ -34,43 +35,33 @@ def transfer(
     *,
     alpha: float = ALPHA,
     tolerance: float = TOLERANCE,
+    disagreement: float = DISAGREEMENT,
     seed: str | None = None,
     batch: int = 256,
 ) -> list[Certificate | None]:
     """Certificates of `new`, in the order of the images [N, C, H, W], from the `fixed` certificates of `old`.
 
     With probability at least 1 - alpha each abstains, or the smoothed classifier of `new` gives its class everywhere
-    within its radius. An image from which the old ensemble abstained has nothing to transfer, and gets None.
+    within its radius. The samples are as few as `Transfer.planned` finds for `tolerance` and `disagreement`; a wrong
+    expectation costs radius or samples, and never the truth of a certificate. An image from which the old ensemble
+    abstained has nothing to transfer, and gets None.
     """
     if len(images) != len(certificates):
         raise DomainError(f"there are {len(certificates)} certificates for {len(images)} images; each needs its own")
     drawn, pairs = seed or new_seed(), Successor.of(new, old)
+    cases: list[Case | None] = []
     with Engine(new, batch=batch) as engine:
-        cases = [
-            None
-            if certificate.decision == "abstain"
-            else _start(engine, pairs, image, certificate, alpha, tolerance, drawn, index)
-            for index, (image, certificate) in enumerate(zip(images, certificates, strict=True))
-        ]
+        for index, (image, certificate) in enumerate(zip(images, certificates, strict=True)):
+            if certificate.decision == "abstain":
+                cases.append(None)
+                continue
+            pixels = Pixels.of(image, pairs.input_shape)
+            _require_basis(certificate, old, pixels)
+            planned = Transfer.planned(certificate, alpha=alpha, tolerance=tolerance, disagreement=disagreement)
+            question = Question(certificate.noise, planned, alpha=alpha)
+            chosen = pairs if planned.joint else new
+            cases.append(start(engine, pixels, question, seed=drawn, index=index, ensemble=chosen))
         return [None if case is None else case.result() for case in cases]
-
-
-def _start(
-    engine: Engine,
-    pairs: Successor,
-    image: Tensor,
-    certificate: Certificate,
-    alpha: float,
-    tolerance: float,
-    seed: str,
-    index: int,
-) -> Case:
-    pixels = Pixels.of(image, pairs.input_shape)
-    _require_basis(certificate, pairs.predecessor, pixels)
-    procedure = Transfer.planned(certificate, alpha=alpha, tolerance=tolerance)
-    question = Question(certificate.noise, procedure, alpha=alpha)
-    ensemble = pairs if procedure.joint else engine.ensemble
-    return start(engine, pixels, question, seed=seed, index=index, ensemble=ensemble)
 
 
 def _require_basis(certificate: Certificate, old: Ensemble, pixels: Pixels) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from smoothcert.certificate import Certificate
 
 DISAGREEMENT = 0.05
-"""What is expected for a plan: zeta as a share of the samples that the old ensemble does not give to its class."""
+"""The disagreement that is expected by default: about that of a ResNet20 and its bfloat16 version."""
 
 
 def certify_transferred(
@@ -94,18 +94,23 @@ class Transfer(Parameters):
     """Whether the old ensemble runs on the same samples; otherwise they bound the probability of the class directly."""
 
     @classmethod
-    def planned(cls, old: Certificate, *, alpha: float, tolerance: float) -> Transfer:
+    def planned(
+        cls, old: Certificate, *, alpha: float, tolerance: float, disagreement: float = DISAGREEMENT
+    ) -> Transfer:
         """The least samples for which the radius is expected to be smaller than the old one by at most `tolerance`.
 
-        They depend on the old certificate alone. `tolerance` is a share of its radius, between 0 and 1.
+        They depend on the old certificate alone. `tolerance` is a share of its radius, between 0 and 1; `disagreement`
+        is the zeta that is expected, as a share of the samples that the old ensemble does not give to its class.
         """
         if not 0 < tolerance < 1:
             raise DomainError(f"tolerance must be a share of the radius, between 0 and 1, got {tolerance!r}")
+        if not 0 <= disagreement <= 1:
+            raise DomainError(f"disagreement must be a share between 0 and 1, got {disagreement!r}")
         count, n, _ = _facts(old)
         share, noise = count / n, old.noise
         wanted = noise.probability((1 - tolerance) * noise.radius(max(0.5, lower_bound(count, n, alpha))))
         spare = lower_bound(count, n, alpha / 2) - wanted
-        zeta = DISAGREEMENT * (1 - share)
+        zeta = disagreement * (1 - share)
         directly = _least(n, lambda m: lower_bound(round(share * m), m, alpha) >= wanted)
         jointly = _least(directly, lambda m: upper_bound(round(zeta * m), m, alpha / 2) <= spare)
         return cls(basis=old.model_dump_json(), n=jointly, joint=jointly < directly)

@@ -55,7 +55,7 @@ def old() -> list[Certificate]:
 
 @pytest.fixture(scope="module")
 def found(old: list[Certificate]) -> list[Certificate | None]:
-    return transfer(brightness(0.5), brightness(0.503), IMAGES, old, seed="new")
+    return transfer(brightness(0.5), brightness(0.503), IMAGES, old, disagreement=0.01, tolerance=0.04, seed="new")
 
 
 def test_it_proves_nearly_as_much_from_fewer_samples(old: list[Certificate], found: list[Certificate | None]) -> None:
@@ -67,11 +67,12 @@ def test_it_proves_nearly_as_much_from_fewer_samples(old: list[Certificate], fou
         assert each.class_index == before.class_index
         assert each.samples < before.samples
         assert each.evaluations == each.samples
-        assert each.radius >= 0.9 * before.radius
+        assert each.radius >= 0.85 * before.radius
         assert each.alpha == 0.001
-    lower = {each.procedure.joint: each.radius < before.radius for before, each in made}  # type: ignore[attr-defined]
-    assert lower[True], "the old bound at half of alpha, less the disagreement"
-    assert False in lower, "an image that is nearly certain is counted anew"
+    smaller = [each.radius < before.radius for before, each in made if each.procedure.joint]  # type: ignore[attr-defined]
+    assert smaller, "the old bound at half of alpha, less the disagreement"
+    assert all(smaller)
+    assert len(smaller) < len(made), "an image that is nearly certain is counted anew"
 
 
 def test_a_file_of_them_is_read_and_reported(
@@ -135,13 +136,16 @@ def test_members_that_are_skipped_by_consensus_are_compared_too(old: list[Certif
 def test_a_plan_depends_on_the_old_certificate_alone() -> None:
     sure, likely = (certified(0, p_a, procedure=Fixed(n=100_000)) for p_a in (0.99999, 0.8))
     assert not Transfer.planned(sure, alpha=0.001, tolerance=0.03).joint
-    plan = Transfer.planned(likely, alpha=0.001, tolerance=0.03)
+    plan = Transfer.planned(likely, alpha=0.001, tolerance=0.03, disagreement=0.01)
     assert plan.joint
     assert plan.n < 10_000
-    assert plan.n > Transfer.planned(likely, alpha=0.001, tolerance=0.1).n
+    assert plan.n > Transfer.planned(likely, alpha=0.001, tolerance=0.1, disagreement=0.01).n
+    assert plan.n < Transfer.planned(likely, alpha=0.001, tolerance=0.03, disagreement=0.02).n
     for share in (0, 1, -0.1):
         with pytest.raises(DomainError, match="tolerance must be a share of the radius"):
             Transfer.planned(likely, alpha=0.001, tolerance=share)
+    with pytest.raises(DomainError, match="disagreement must be a share between 0 and 1, got 2"):
+        Transfer.planned(likely, alpha=0.001, tolerance=0.1, disagreement=2)
 
 
 def test_a_boundary_is_where_the_verdict_changes(old: list[Certificate]) -> None:
