@@ -22,11 +22,13 @@ BENCHMARKS = {
     "optimal": "benchmarks.paper.samples_optimal",
     "peers": "benchmarks.machine.peers",
     "peers-adaptive": "benchmarks.machine.paper_loop",
+    "report": "benchmarks.machine.report",
     "runtimes": "benchmarks.machine.runtimes",
     "samples": "benchmarks.paper.samples",
     "service": "benchmarks.machine.service",
     "study": "benchmarks.machine.study",
     "training": "benchmarks.machine.training",
+    "transfer": "benchmarks.paper.transfer",
 }
 """The module of each benchmark, by name. A module has `configure(parser)` and `run(options) -> Result`."""
 

@@ -169,8 +169,7 @@ class Engine:
         return True
 
     def _lane(self, ensemble: Ensemble) -> Lane:
-        members = tuple(id(member) for member in ensemble.members)  # the lane keeps them alive
-        key = (members, ensemble.voting, ensemble.consensus)
+        key = ensemble.view  # the lane keeps the members alive
         if key not in self._lanes:
             self._lanes[key] = Lane(ensemble, self.batch)
             self._turns.append(self._lanes[key])
