@@ -56,7 +56,7 @@ class ServedEnsemble(EnsembleCard):
     They are not parsed, because a client may not know all of them.
     """
     evaluations_per_second: float | None
-    """As the workers measured it while they were busy; null before that."""
+    """As the workers measured it at the load and over the batches since, with the rows that pad a batch."""
 
 
 class EnsembleList(Wire):
@@ -236,6 +236,9 @@ class Seconds(Wire):
     """How long one image takes alone, by the rate that the workers measured."""
 
     best: float | None
+    expected: float | None = None
+    """For a clear image, whose class is nine tenths of the way from the least p_A that proves the radius to one; null
+    where the radius is out of reach."""
     worst: float
 
 
