@@ -15,6 +15,7 @@ from smoothcert.errors import DomainError
 from smoothcert.implication import Implication
 from smoothcert.noise import NOISES, AnyNoise, Noise
 from smoothcert.procedures import PROCEDURES, Parameters
+from smoothcert.remainder import Remainder
 from smoothcert.request import Voting
 
 
@@ -285,6 +286,8 @@ class VerificationAnswer(Wire):
     """One for each stage of a consistent certificate, with its interval for p_A; none of an inconsistent one."""
     implied: tuple[Implication, ...] = ()
     """What a consistent certificate says in the norms in which it is not stated, by geometry."""
+    remainder: Remainder | None = None
+    """What the samples of an abstention still prove; null for a certificate."""
 
 
 class ExaminedAspect(Wire):

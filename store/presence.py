@@ -58,6 +58,8 @@ class Presence(Announcement):
     speeds: dict[str, Speed] = {}
     """How fast each ensemble is evaluated, by its name."""
     beat_at: float
+    dead_at: float = 0.0
+    """When it is taken for dead unless it beats again; 0 if it does not say."""
 
 
 class Offer(Announcement):

@@ -271,7 +271,8 @@ class CertificationWorker(SimpleWorker):
                 for name, pace in list(self.engine.paces.items())
                 if pace.per_second
             },
-            beat_at=time.time(),
+            beat_at=(now := time.time()),
+            dead_at=now + self.settings.dead_after_s,
         )
 
     def handle_payload(self, message: dict[str, Any]) -> None:

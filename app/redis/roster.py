@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from statistics import fmean
 
 from app.http.errors import ProblemError, invalid
+from smoothcert.certification import Stall
 from smoothcert.errors import shown
 from smoothcert.published import ServedEnsemble, suited
 from store.presence import REMEMBERED, Offer, Presence, Speed
+from store.record import Record
+
+SILENT_SECONDS = 3.0
+"""Seconds without a heartbeat after which clients are told; workers beat every two seconds unless set otherwise."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,21 @@ class Roster:
             raise ProblemError("unknown_ensemble", f"there is no ensemble {shown(name)}; there are: {known}")
         return named[name]
 
+    def stall(self, record: Record, *, now: float) -> Stall | None:
+        """Why a certification does not move; None while its worker beats, or while it waits and there are workers."""
+        if record.ended:
+            return None
+        pool = [worker for worker in self.workers if worker.pool == record.pool]
+        if record.status == "queued":
+            return None if pool else Stall(since=None, until=None, workers=0)
+        others = sum(worker.name != record.worker for worker in pool)
+        own = next((worker for worker in pool if worker.name == record.worker), None)
+        if own is None:
+            return Stall(since=None, until=None, workers=others)
+        if now - own.beat_at <= SILENT_SECONDS:
+            return None
+        return Stall(since=_moment(own.beat_at), until=_moment(own.dead_at) if own.dead_at else None, workers=others)
+
     def holders(self, offer: Offer) -> list[Presence]:
         """The live workers that serve an offer."""
         return [worker for worker in self.workers if worker.pool == offer.pool and offer.card in worker.ensembles]
@@ -83,3 +104,7 @@ class Roster:
             devices=tuple(sorted({worker.device for worker in holders})),
             evaluations_per_second=speed.evaluations_per_second if speed else None,
         )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -28,7 +28,7 @@ from models.registry import ZOO
 SHIPPED = "cifar10-resnet20-gaussian-0.25"
 LARGE = "resnet18-224"
 """The name of an ensemble for images of 224 pixels. Its weights are random, since only their time counts."""
-ARCHITECTURE = "torchvision:resnet18"
+ARCHITECTURE = "torchvision/resnet18"
 MEMBERS = 2
 QUESTION = {"radius": 0.25, "procedure": "optimal"}
 console = Console(stderr=True, highlight=False)
