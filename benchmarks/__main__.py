@@ -22,6 +22,8 @@ BENCHMARKS = {
     "load": "benchmarks.machine.load",
     "optimal": "benchmarks.paper.samples_optimal",
     "peers": "benchmarks.machine.peers",
+    "peers-adaptive": "benchmarks.machine.paper_loop",
+    "runtimes": "benchmarks.machine.runtimes",
     "samples": "benchmarks.paper.samples",
     "service": "benchmarks.machine.service",
     "study": "benchmarks.machine.study",
