@@ -32,6 +32,7 @@ from app.settings import ApiSettings
 from app.webhooks.signature import owner_secret
 from smoothcert.errors import AttestationError, explain
 from store.inspection import UnusableServerError
+from store.settings import WRONG_SETTINGS
 from store.tracing import traces_of
 
 GRACE_SECONDS = 10
@@ -84,9 +85,9 @@ def serve() -> int:
         _require_safe(settings)
         app = create_app(settings, traces_of(settings, "smoothcert-api"))
     except ValidationError as error:
-        return _refuse(explain(error, whole=""))
+        return _refuse(explain(error, whole=""), code=WRONG_SETTINGS)
     except (ValueError, AttestationError) as error:
-        return _refuse(str(error))
+        return _refuse(str(error), code=WRONG_SETTINGS)
     logs.configure()
     if not settings.keys:
         logger.warning("no API keys are set up: everyone who reaches %s can use the service", settings.host)
@@ -94,7 +95,7 @@ def serve() -> int:
         inspector = app.state.service.queue.inspector
         asyncio.run(inspector.require_usable(settings.redis, strict=settings.strict))
     except UnusableServerError as error:
-        return _refuse(str(error))
+        return _refuse(str(error), code=WRONG_SETTINGS)
     server = ApiServer(app, settings)
     server.run()
     return 0 if server.started else 1
@@ -133,9 +134,9 @@ def show_webhook_secret(name: str) -> int:
     return 0
 
 
-def _refuse(reason: str) -> int:
+def _refuse(reason: str, *, code: int = 1) -> int:
     print(f"smoothcert: {reason}", file=sys.stderr)
-    return 1
+    return code
 
 
 def main(arguments: Sequence[str]) -> int:

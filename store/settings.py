@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Self
@@ -10,6 +11,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from smoothcert.errors import DomainError
+from store import variables
 from store.address import RedisAddress, TlsFiles
 
 
@@ -33,6 +36,10 @@ def secret_file(what: str) -> AfterValidator:
     return AfterValidator(partial(_require_secret, what))
 
 
+WRONG_SETTINGS = 78
+"""The exit code of a process that cannot work with its settings: EX_CONFIG of sysexits.h. No restart mends that."""
+
+
 class RedisSettings(BaseSettings):
     """Each field is read from the environment variable SMOOTHCERT_ and its name in capitals."""
 
@@ -54,6 +61,12 @@ class RedisSettings(BaseSettings):
     """Refuse to start with a Redis that may lose what it has acknowledged, instead of warning."""
     otlp_endpoint: Annotated[str, Field(pattern=r"^(https?://[!-~]+)?$")] = ""
     """The address of an OpenTelemetry collector, for traces over HTTP; none if empty."""
+
+    @model_validator(mode="after")
+    def _require_known(self) -> Self:
+        if wrong := variables.unknown(os.environ):
+            raise DomainError(wrong)
+        return self
 
     @model_validator(mode="after")
     def _require_address(self) -> Self:

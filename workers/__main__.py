@@ -18,6 +18,9 @@ import typer
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 from smoothcert.errors import SmoothcertError
+from store.inspection import UnusableServerError
+from store.settings import WRONG_SETTINGS
+from workers.errors import HoldingsError, SettingsError
 
 cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -64,6 +67,9 @@ def run() -> None:
     """Run the command line; an error of ours is one sentence and exit code 1."""
     try:
         cli()
+    except (HoldingsError, SettingsError, UnusableServerError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(WRONG_SETTINGS)
     except SmoothcertError as error:
         sys.exit(f"error: {error}")
 

@@ -2,6 +2,7 @@
 
 SmoothcertError
 └── WorkerError
+    ├── SettingsError       settings that no worker can work with
     ├── HoldingsError       an ensemble that this worker does not hold
     ├── ImagesLostError     the images of a certification are no longer in Redis
     ├── LateError           the deadline of a certification has passed
@@ -17,6 +18,10 @@ from smoothcert.errors import SmoothcertError
 
 class WorkerError(SmoothcertError):
     """The root of this tree."""
+
+
+class SettingsError(WorkerError):
+    """Settings that no worker can work with."""
 
 
 class HoldingsError(WorkerError):

@@ -16,9 +16,10 @@ from pydantic import ValidationError
 
 from smoothcert.errors import explain
 from store.logs import log_as_json
+from store.settings import WRONG_SETTINGS
 from store.tracing import traces_of
 from workers.connection import RedisConnection, until_answered
-from workers.errors import WorkerError
+from workers.errors import SettingsError
 from workers.holdings import Holdings
 from workers.settings import WorkerSettings
 from workers.worker import CertificationWorker
@@ -36,7 +37,7 @@ def serve() -> None:
     try:
         settings = WorkerSettings()
     except ValidationError as error:
-        raise WorkerError(f"the settings are wrong: {explain(error, whole='')}") from error
+        raise SettingsError(f"the settings are wrong: {explain(error, whole='')}") from error
     log_as_json()
     devices = settings.device_list
     if len(devices) > 1:
@@ -63,7 +64,7 @@ class Fleet:
     """A process for each device, which is started again whenever it ends by itself."""
 
     def __init__(self, devices: list[str]) -> None:
-        self._leaving = False
+        self._leaving = self._refused = False
         self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by place, since a device may be named twice
         self._devices = devices
 
@@ -78,6 +79,9 @@ class Fleet:
                 if process.poll() is None:
                     continue
                 del self._processes[place]
+                if process.returncode == WRONG_SETTINGS:  # it has said what is wrong, and so would the next one
+                    self._refused = True
+                    self._leave(signal.SIGTERM, None)
                 if not self._leaving:
                     ended = (self._devices[place], process.returncode)
                     logger.error("the worker on %s ended with exit code %d and is started again", *ended)
@@ -85,6 +89,8 @@ class Fleet:
                     if not self._leaving:
                         self._start(place)
             time.sleep(0.1)
+        if self._refused:
+            sys.exit(WRONG_SETTINGS)
 
     def _start(self, place: int) -> None:
         environment = {**os.environ, "SMOOTHCERT_DEVICES": self._devices[place]}

@@ -11,6 +11,7 @@ its certifications, the second does not.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import secrets
@@ -28,11 +29,16 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Protocol, TextIO
 
+from pydantic import ValidationError
+
 from app import samples
 from app.keygen import keygen
 from app.local.embedded import EmbeddedError, EmbeddedServer
 from app.local.guard import Guarded
-from smoothcert.errors import AttestationError
+from app.redis.inspector import Inspector
+from smoothcert.errors import AttestationError, explain
+from store.inspection import UnusableServerError
+from store.settings import WRONG_SETTINGS, RedisSettings
 
 COMMANDS = {"API": (sys.executable, "-m", "app"), "worker": (sys.executable, "-m", "workers")}
 PAUSES = (1.0, 3.0, 10.0, 30.0)
@@ -169,6 +175,8 @@ class SupervisedProcess:
         now = time.monotonic()
         self._failures = 0 if self.ready else self._failures + 1
         self.ready = False
+        if how == f"exit code {WRONG_SETTINGS}":
+            raise ServeError(f"the {self.name} cannot start with these settings")  # it has said what is wrong
         if self._failures == MOST_FAILURES:
             raise ServeError(f"the {self.name} ended {MOST_FAILURES} times without becoming ready, the last with {how}")
         # Lives are counted apart from failures: the API is ready with another worker as well, and then a worker that
@@ -181,6 +189,7 @@ class SupervisedProcess:
 
 def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], terminal: Terminal) -> NoReturn:
     """Run the service until a signal (KeyboardInterrupt) or an error; afterwards none of its processes runs."""
+    check_settings(settings)
     check_port(settings)
     sample = write_sample(settings.data / "samples")
     with ExitStack() as stack:
@@ -271,6 +280,21 @@ def greeting(settings: LocalSettings, sample: Path) -> str:
   docs  {settings.address}/docs
   try   curl -s {settings.address}/v1/certifications {request} -F {image}
 Ctrl-C ends it."""
+
+
+def check_settings(settings: LocalSettings) -> None:
+    """Raise ServeError if a setting is wrong, or if the Redis that the settings name refuses us.
+
+    The API and the worker would say so, too, but both of them, and after they were started.
+    """
+    try:
+        found = RedisSettings()
+        if settings.redis_url is not None:
+            asyncio.run(Inspector().require_usable(found.redis, strict=found.strict))
+    except ValidationError as error:
+        raise ServeError(explain(error, whole="")) from error
+    except UnusableServerError as error:
+        raise ServeError(str(error)) from error
 
 
 def check_port(settings: LocalSettings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import httpx2
@@ -34,6 +35,15 @@ class Address:
         if not (key.isascii() and key.isprintable()):
             raise DomainError("api_key must be printable ASCII; this one has other characters, perhaps a line end")
         return cls(url.rstrip("/").removesuffix("/v1"), key.strip())  # paths of the API bring their own /v1
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the service is on this machine."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -54,11 +54,11 @@ class AsyncClient:
         api_key: str | None = None,
         *,
         timeout: float | None = TIMEOUT_S,
-        retries: int = Retries.most,
+        retries: int | None = None,
     ) -> None:
         address = Address.of(base_url, api_key)
         http = open_http(httpx2.AsyncClient, address, timeout)
-        self._core, self._driver = Core(Exchange(address, Retries(most=retries))), AsyncDriver(http)
+        self._core, self._driver = Core(Exchange(address, Retries.of(retries))), AsyncDriver(http)
         self.certifications = AsyncCertifications(self._core, self._driver)
         self.ensembles = AsyncEnsembles(self._core, self._driver)
 

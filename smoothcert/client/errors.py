@@ -93,10 +93,12 @@ class NoAnswerError(ClientError):
     codes = ("no_answer",)
     sent = True
     """Whether the service may have received the request."""
+    hopeless = False
+    """Whether nothing listens at the address, and nothing has listened there before: a second try would not help."""
 
     @property
     def passing(self) -> bool:
-        return True
+        return not self.hopeless
 
 
 class VersionError(ClientError):

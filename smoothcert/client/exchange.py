@@ -22,12 +22,14 @@ GRACE_S = 5.0
 """The seconds that a request may take even at a deadline: without a response the state of things is unknown."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Exchange:
     """Sends requests to an address. Every request must be safe to be sent twice."""
 
     address: Address
     retries: Retries
+    reached: bool = False
+    """Whether the service has answered before."""
 
     def response(self, send: Send, deadline: Deadline = NEVER) -> Steps[httpx2.Response]:
         """The response, which is a success; ClientError by its code if the service refuses or does not answer."""
@@ -35,6 +37,7 @@ class Exchange:
         while True:
             try:
                 response: httpx2.Response = yield replace(send, within_s=max(deadline.left, GRACE_S))
+                self.reached = True
                 if response.is_success:
                     return response
                 failure = answers.problem(response)
@@ -68,6 +71,8 @@ class Exchange:
             reason, remedy = str(error) or type(error).__name__, "is it running, and is SMOOTHCERT_URL right?"
         failure = NoAnswerError(f"no answer from {self.address.url} ({reason}); {remedy}")
         failure.sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+        # A service that has answered before may be restarting. Elsewhere than on this machine, a proxy may refuse.
+        failure.hopeless = self.address.loopback and not (self.reached or self.retries.insistent) and _refused(error)
         failure.__cause__ = error
         return failure
 
@@ -86,3 +91,13 @@ class Exchange:
             )
         detail = f"the answer to {place} is not understood ({wrong.detail}); {remedy}"
         return VersionError(detail, status=wrong.status, request_id=wrong.request_id)
+
+
+def _refused(error: BaseException) -> bool:
+    """Whether the operating system said that nothing listens at the port."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False

@@ -27,10 +27,17 @@ class Retries:
     """The random share of each pause, so that clients that were cut off together do not come back together."""
     longest_retry_after_s: float = 60.0
     """The longest Retry-After in seconds that is waited for; a longer one is left to the caller as an error."""
+    insistent: bool = False
+    """Whether to try again even where nothing has ever listened, because the caller has chosen the number of tries."""
     chance: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_count("retries", self.most, least=0)
+
+    @classmethod
+    def of(cls, most: int | None) -> Retries:
+        """As many as the caller has chosen; None leaves the choice to us."""
+        return cls() if most is None else cls(most=most, insistent=True)
 
     def pause(self, error: ClientError, attempt: int) -> float | None:
         """Seconds to wait after this failure of the attempt, counted from 1; None if it is the last attempt."""

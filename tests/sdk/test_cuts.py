@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import httpx2
 import pytest
 
 from smoothcert import Client
 from smoothcert.certificate import Certificate
 from smoothcert.client import errors
+from smoothcert.client.address import Address
+from smoothcert.client.exchange import Exchange
 from smoothcert.client.retries import Retries, retry_after
 from tests.service import free_port
 from tests.support.questions import DARK, LIGHT, QUICK
@@ -106,10 +109,32 @@ def test_a_deletion_whose_answer_was_lost_is_a_deletion(rogue: Rogue) -> None:
 def test_a_service_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("SMOOTHCERT_URL", address)
-    with Client(retries=1) as client, pytest.raises(errors.NoAnswerError, match="is it running") as caught:
+    with Client() as client, pytest.raises(errors.NoAnswerError, match="is it running") as caught:
         client.certify(DARK, **QUICK)
     assert address in str(caught.value)
-    assert (caught.value.code, caught.value.status, caught.value.attempts) == ("no_answer", None, 2)
+    assert (caught.value.code, caught.value.status) == ("no_answer", None)
+    assert caught.value.attempts == 1, "nothing listens on this machine, and no second try helps"
+
+
+def test_a_service_on_this_machine_that_has_answered_before_is_tried_again() -> None:
+    refused = httpx2.ConnectError("refused")
+    refused.__cause__ = ConnectionRefusedError()
+    for url, reached, hopeless in [
+        ("http://127.0.0.1:1", False, True),
+        ("http://localhost:1", False, True),
+        ("http://[::1]:1", False, True),
+        ("http://127.0.0.1:1", True, False),
+        ("http://example.org", False, False),
+    ]:
+        exchange = Exchange(Address.of(url, None), Retries(), reached=reached)
+        assert exchange.no_answer(refused).hopeless == hopeless
+        assert not exchange.no_answer(httpx2.ConnectError("reset")).hopeless
+
+
+def test_a_number_of_tries_that_was_chosen_is_tried() -> None:
+    with Client(f"http://127.0.0.1:{free_port()}", retries=1) as client, pytest.raises(errors.NoAnswerError) as caught:
+        client.ensembles.list()
+    assert caught.value.attempts == 2
 
 
 def test_a_service_that_says_nothing_is_given_up(rogue: Rogue) -> None:

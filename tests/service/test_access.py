@@ -20,6 +20,7 @@ from app.http.errors import ProblemError
 from app.local.embedded import EmbeddedServer
 from store import keys
 from store.allowances import Allowance, spend
+from store.settings import WRONG_SETTINGS
 from tests.service import database, eventually
 from tests.support.api import ROOT, Api, problem, question
 from tests.support.owners import ALICE, BOB, ENTRIES, bearer
@@ -238,7 +239,7 @@ def test_a_bad_name_is_refused(command: Callable[..., Done], name: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
 def test_without_keys_only_this_machine_is_listened_to(command: Callable[..., Done], host: str) -> None:
     done = command(host=host)
-    assert done.returncode == 1
+    assert done.returncode == WRONG_SETTINGS
     assert host in done.stderr
     assert "SMOOTHCERT_API_KEYS" in done.stderr
     assert "Traceback" not in done.stderr
@@ -247,7 +248,7 @@ def test_without_keys_only_this_machine_is_listened_to(command: Callable[..., Do
 def test_bad_settings_are_said_in_a_sentence(command: Callable[..., Done]) -> None:
     for settings in ({"port": "many"}, {"api_keys": "nonsense"}, {"redis_url": "http://x"}, {"samples": "0"}):
         done = command(**settings)
-        assert done.returncode == 1
+        assert done.returncode == WRONG_SETTINGS
         assert done.stderr.startswith("smoothcert: ")
         assert "Traceback" not in done.stderr
     assert command("nonsense").returncode == 2

@@ -17,7 +17,9 @@ from PIL import Image
 
 from app.local.serve import LocalSettings, ServeError, Terminal, write_sample
 from models.data import load_images
+from store.settings import WRONG_SETTINGS
 from tests.service import eventually, running_in
+from tests.support.servers import ServerProcess
 from tests.support.serving import FAILING, STUBBORN, Serving
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +134,50 @@ def test_a_child_that_never_becomes_ready_ends_it_all(service: Serving) -> None:
     assert output.count("the worker ended with exit code 3; it starts again") == 4
     assert "smoothcert: the worker ended 5 times without becoming ready, the last with exit code 3\n" in output
     assert not running_in(service.folder)
+
+
+def test_a_child_that_cannot_work_with_its_settings_is_not_started_again(service: Serving) -> None:
+    (service.folder / "unready").touch()
+    service.start(worker=f"import sys; print('it says why', flush=True); sys.exit({WRONG_SETTINGS})")
+    assert service.exit_code() == 1
+    output = service.output.read_text()
+    assert output.count("it says why") == 1
+    assert output.endswith("smoothcert: the worker cannot start with these settings\n")
+    assert not running_in(service.folder)
+
+
+def test_a_redis_that_refuses_the_password_is_one_sentence(service: Serving, tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    with ServerProcess(tmp_path / "server", "requirepass right") as server:
+        server.client(password="right")
+        for password in (":hush@", ""):
+            place = f"127.0.0.1:{server.port}"
+            service.output.unlink(missing_ok=True)
+            assert service.start(SMOOTHCERT_REDIS_URL=f"redis://{password}{place}/0").exit_code() == 1
+            (sentence,) = service.output.read_text().splitlines()
+            assert sentence.startswith(f"smoothcert: Redis at {place} does not accept the user and the password: ")
+            assert "hush" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"SMOOTHCERT_REDIS_URL": "redis://:hu/sh@127.0.0.1:port/0"}, "the URL of Redis cannot be read"),
+        ({"SMOOTHCERT_REDIS_URL": "hush"}, "the URL of Redis must begin with redis://"),
+        (
+            {"SMOOTHCERT_ENSEMBLE": "hush"},
+            "there is no setting SMOOTHCERT_ENSEMBLE, did you mean SMOOTHCERT_ENSEMBLES?",
+        ),
+    ],
+)
+def test_wrong_settings_are_one_sentence_before_anything_starts(
+    service: Serving, settings: dict[str, str], message: str
+) -> None:
+    assert service.start(**settings).exit_code() == 1
+    (sentence,) = service.output.read_text().splitlines()
+    assert message in sentence
+    assert "hush" not in sentence
+    assert sorted(path.name for path in service.folder.iterdir()) == ["output"]
 
 
 def test_a_port_that_is_taken_is_an_error_before_anything_starts(service: Serving) -> None:

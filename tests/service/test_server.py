@@ -20,7 +20,7 @@ from app.redis.queue import Queue
 from store import keys
 from store.inspection import UnusableServerError
 from store.record import Record
-from store.settings import RedisSettings
+from store.settings import WRONG_SETTINGS, RedisSettings
 from tests.service import PATIENCE_S, eventually, free_port
 from tests.support import nursery, stored
 from tests.support.api import Api, picture, text
@@ -58,7 +58,7 @@ def refusal(folder: Path, module: str, **settings: str) -> str:
         child = nursery.start(
             [sys.executable, "-m", module], prepared=prepared, env=clean | named, stdout=file, stderr=file
         )
-        assert child.wait(PATIENCE_S) == 1, output.read_text()
+        assert child.wait(PATIENCE_S) == WRONG_SETTINGS, output.read_text()
     text = output.read_text()
     assert "Traceback" not in text
     assert SECRET not in text
