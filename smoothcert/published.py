@@ -60,8 +60,20 @@ class ServedEnsemble(EnsembleCard):
     """As the workers measured it at the load and over the batches since, with the rows that pad a batch."""
 
 
+class FailedEnsemble(Wire):
+    """An ensemble that live workers were to hold, and could not load."""
+
+    name: str
+    reason: str
+    """What was wrong, in a sentence; the log of the worker says it, too."""
+    workers: Whole
+    """The number of workers that could not load it."""
+
+
 class EnsembleList(Wire):
     data: tuple[ServedEnsemble, ...]
+    failed: tuple[FailedEnsemble, ...] = ()
+    """The ensembles that could not be loaded; their workers serve the others."""
 
 
 class NoiseCard(Wire):

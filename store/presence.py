@@ -51,6 +51,8 @@ class Presence(Announcement):
     pool: str
     device: str
     ensembles: tuple[EnsembleCard, ...]
+    failed: dict[str, str] = {}
+    """Why ensembles could not be loaded, by their names."""
     live: int
     """The number of certifications under way."""
     fill: float

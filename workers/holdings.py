@@ -13,6 +13,7 @@ from models.registry import load, names
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pace import Pace
 from smoothcert.engine.voting import RULES
+from smoothcert.errors import SmoothcertError
 from smoothcert.procedures import PROCEDURES
 from smoothcert.published import EnsembleCard
 from smoothcert.request import CertificationRequest, Voting
@@ -21,12 +22,17 @@ from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
 
+MOST_CHARACTERS = 500
+"""The most characters of a reason that is published with every heartbeat."""
+
 
 class Holdings:
     """Ensembles on one device, loaded and ready."""
 
-    def __init__(self, ensembles: Mapping[str, Ensemble]) -> None:
+    def __init__(self, ensembles: Mapping[str, Ensemble], failed: Mapping[str, str] | None = None) -> None:
         self._ensembles = dict(ensembles)
+        self.failed = dict(failed or {})
+        """Why ensembles that were to be held could not be loaded, by their names."""
         self.paces: dict[str, Pace] = {}
         """How fast each ensemble was evaluated when it was loaded."""
         self._views: dict[tuple[str, str, int | None], Ensemble] = {}  # kept, because a view caches its digest
@@ -35,24 +41,32 @@ class Holdings:
 
     @classmethod
     def load(cls, settings: WorkerSettings, device: str) -> Holdings:
-        """Load the ensembles that the settings name, or all of the zoo."""
-        chosen = settings.ensemble_list or names(zoo=settings.zoo)
+        """Load the ensembles that the settings name, or all of the zoo.
+
+        One that cannot be loaded does not stop the others. HoldingsError if none can be, or if one does not exist.
+        """
+        known = names(zoo=settings.zoo)
+        chosen = settings.ensemble_list or known
         if not chosen:
             raise HoldingsError(f"there is no ensemble in {settings.zoo}")
-        held, paces = {}, {}
+        if missing := [name for name in chosen if name not in known]:
+            there = ", ".join(known) or "none"
+            raise HoldingsError(f"SMOOTHCERT_ENSEMBLES names {missing[0]!r}; in {settings.zoo} there are: {there}")
+        held, paces, failed = {}, {}, {}
         for name in chosen:
-            held[name] = load(
-                name,
-                zoo=settings.zoo,
-                device=device,
-                precision=settings.precision,
-                runtime=settings.runtime,
-                batch=settings.batch,
-                allowed_imports=settings.import_list,
-            )
-            paces[name] = warm(held[name])
-            logger.info("holding %s: %d members on %s", name, len(held[name].members), device)
-        holdings = cls(held)
+            try:
+                held[name] = _load(name, settings, device)
+                paces[name] = warm(held[name])
+            except Exception as error:  # a network of the operator's own may raise anything
+                held.pop(name, None)
+                failed[name] = _reason(error)
+                logger.error("%s cannot be loaded and is not served: %s", name, failed[name])
+            else:
+                logger.info("holding %s: %d members on %s", name, len(held[name].members), device)
+        if not held:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+            raise HoldingsError(f"no ensemble can be loaded: {reasons}")
+        holdings = cls(held, failed)
         holdings.paces = paces
         return holdings
 
@@ -77,6 +91,25 @@ class Holdings:
         if key not in self._views:
             self._views[key] = held.with_(voting=key[1], consensus=key[2])
         return self._views[key]
+
+
+def _load(name: str, settings: WorkerSettings, device: str) -> Ensemble:
+    return load(
+        name,
+        zoo=settings.zoo,
+        device=device,
+        precision=settings.precision,
+        runtime=settings.runtime,
+        batch=settings.batch,
+        allowed_imports=settings.import_list,
+    )
+
+
+def _reason(error: Exception) -> str:
+    """An error as one line; errors of others have their kind before it."""
+    text = str(error) if isinstance(error, SmoothcertError) else f"{type(error).__name__}: {error}"
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 3]}..."
 
 
 def card(ensemble: Ensemble) -> EnsembleCard:

@@ -264,6 +264,7 @@ class CertificationWorker(SimpleWorker):
             pool=self.settings.pool,
             device=str(self.engine.ensemble.device),
             ensembles=self.holdings.cards,
+            failed=self.holdings.failed,
             live=live,
             fill=self.engine.workload.fill,
             speeds={

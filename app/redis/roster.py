@@ -10,7 +10,7 @@ from statistics import fmean
 from app.http.errors import ProblemError, invalid
 from smoothcert.certification import Stall
 from smoothcert.errors import shown
-from smoothcert.published import ServedEnsemble, suited
+from smoothcert.published import FailedEnsemble, ServedEnsemble, suited
 from store.presence import REMEMBERED, Offer, Presence, Speed
 from store.record import Record
 
@@ -91,6 +91,18 @@ class Roster:
             return None
         rate, rows = fmean(each.evaluations_per_second for each in known), max(each.rows for each in known)
         return Speed(evaluations_per_second=rate, rows=rows)
+
+    @property
+    def failed(self) -> tuple[FailedEnsemble, ...]:
+        """The ensembles that live workers could not load, with the reason of one of them."""
+        found: dict[str, list[str]] = {}
+        for worker in self.workers:
+            for name, reason in worker.failed.items():
+                found.setdefault(name, []).append(reason)
+        return tuple(
+            FailedEnsemble(name=name, reason=reasons[0], workers=len(reasons))
+            for name, reasons in sorted(found.items())
+        )
 
     def served(self, offer: Offer) -> ServedEnsemble:
         """An offer as the API publishes it."""

@@ -14,9 +14,9 @@ router = APIRouter(prefix="/v1/ensembles", tags=["ensembles"], dependencies=[AUT
 
 @router.get("", operation_id="list_ensembles")
 async def list_(service: TheService) -> Response:
-    """All ensembles that are served now or were lately."""
+    """All ensembles that are served now or were lately, and those that workers could not load."""
     roster = await service.queue.roster()
-    served = EnsembleList(data=tuple(roster.served(offer) for offer in roster.offers))
+    served = EnsembleList(data=tuple(roster.served(offer) for offer in roster.offers), failed=roster.failed)
     return Response(served.model_dump_json(), media_type="application/json")
 
 

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """List the ensembles that the service offers."""
     with connected(url, api_key, retries=1) as client:
-        served = client.ensembles.list()
+        served, failed = client.ensembles.list(), client.ensembles.failed()
     if as_json:
         for each in served:
             print(each.model_dump_json())
+    for bad in failed:
+        note(f"{bad.name} cannot be loaded: {bad.reason}")
+    if as_json:
         return
-    if not served:
+    if not (served or failed):
         note("no ensemble is served: no worker has announced one yet")
     shown = table("ensemble", "ready", "noise", numbers=("input", "members", "classes", "evaluations/s"), tight=True)
     shown.columns[0].no_wrap = True

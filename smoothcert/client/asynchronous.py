@@ -39,7 +39,7 @@ from smoothcert.client.steps import (
     StepRun,
     Steps,
 )
-from smoothcert.published import PlanAnswer, ServedEnsemble, VerificationAnswer
+from smoothcert.published import FailedEnsemble, PlanAnswer, ServedEnsemble, VerificationAnswer
 from smoothcert.request import CertificationRequest
 
 R = TypeVar("R")
@@ -175,7 +175,11 @@ class AsyncEnsembles:
         self._core, self._driver = core, driver
 
     async def list(self) -> list[ServedEnsemble]:
-        return await self._driver.perform(self._core.ensembles())
+        return [*(await self._driver.perform(self._core.ensembles())).data]
+
+    async def failed(self) -> tuple[FailedEnsemble, ...]:
+        """Those that workers could not load, with the reason."""
+        return (await self._driver.perform(self._core.ensembles())).failed
 
     async def get(self, name: str) -> ServedEnsemble:
         return await self._driver.perform(self._core.ensemble(name))

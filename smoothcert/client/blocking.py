@@ -38,7 +38,7 @@ from smoothcert.client.steps import (
     StepRun,
     Steps,
 )
-from smoothcert.published import PlanAnswer, ServedEnsemble, VerificationAnswer
+from smoothcert.published import FailedEnsemble, PlanAnswer, ServedEnsemble, VerificationAnswer
 from smoothcert.request import CertificationRequest
 
 R = TypeVar("R")
@@ -197,7 +197,11 @@ class Ensembles:
         self._core, self._driver = core, driver
 
     def list(self) -> list[ServedEnsemble]:
-        return self._driver.perform(self._core.ensembles())
+        return [*(self._driver.perform(self._core.ensembles())).data]
+
+    def failed(self) -> tuple[FailedEnsemble, ...]:
+        """Those that workers could not load, with the reason."""
+        return (self._driver.perform(self._core.ensembles())).failed
 
     def get(self, name: str) -> ServedEnsemble:
         return self._driver.perform(self._core.ensemble(name))

@@ -266,9 +266,8 @@ class Core:
 
     # --- ensembles, plans, verifications
 
-    def ensembles(self) -> Steps[list[ServedEnsemble]]:
-        served = yield from self.exchange.fetch(Send("GET", ENSEMBLES), EnsembleList)
-        return [*served.data]
+    def ensembles(self) -> Steps[EnsembleList]:
+        return (yield from self.exchange.fetch(Send("GET", ENSEMBLES), EnsembleList))
 
     def ensemble(self, name: str) -> Steps[ServedEnsemble]:
         return (yield from self.exchange.fetch(Send("GET", _path(ENSEMBLES, name)), ServedEnsemble))

@@ -86,6 +86,13 @@ def test_while_no_worker_of_a_pool_lives_its_offers_are_kept() -> None:
     assert [(each.card.name, known.served(each).ready) for each in known.offers] == [("new", False), ("old", False)]
 
 
+def test_what_workers_could_not_load_is_listed_with_the_reason() -> None:
+    workers = [worker("good").model_copy(update={"failed": {"bad": reason}}) for reason in ("no file", "no memory")]
+    known = Roster.of(workers, [offer("good")], now=101.0)
+    assert [(each.name, each.reason, each.workers) for each in known.failed] == [("bad", "no file", 2)]
+    assert [each.card.name for each in known.offers] == ["good"]
+
+
 def test_each_ensemble_has_a_speed_of_its_own() -> None:
     offers = [offer("slow"), offer("fast")]
     workers = [worker("slow", "fast", slow=10.0, fast=1000.0), worker("slow", slow=30.0)]

@@ -1,0 +1,42 @@
+"""What a worker holds when a part of its zoo cannot be loaded."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.support.zoo import ALLOWED, make_zoo
+from workers.errors import HoldingsError
+from workers.holdings import Holdings
+from workers.settings import WorkerSettings
+
+
+def settings(zoo: Path, **more: str) -> WorkerSettings:
+    return WorkerSettings(zoo=zoo, **{"allowed_imports": ",".join(ALLOWED), **more})  # type: ignore[arg-type]
+
+
+def test_an_ensemble_that_cannot_be_loaded_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    zoo = make_zoo(tmp_path / "zoo")
+    file = next((zoo / "moody").glob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with caplog.at_level(logging.ERROR):
+        holdings = Holdings.load(settings(zoo), "cpu")
+    assert [card.name for card in holdings.cards] == ["trivial"]
+    assert list(holdings.paces) == ["trivial"]
+    assert list(holdings.failed) == ["moody"]
+    assert holdings.failed["moody"].startswith(f"{file}: sha256 is ")
+    assert f"moody cannot be loaded and is not served: {file}" in caplog.text
+
+
+def test_where_none_can_be_loaded_every_reason_is_told(tmp_path: Path) -> None:
+    with pytest.raises(HoldingsError, match=r"no ensemble can be loaded: moody: .*; trivial: "):
+        Holdings.load(settings(make_zoo(tmp_path / "zoo"), allowed_imports=""), "cpu")
+
+
+def test_an_ensemble_that_is_named_and_missing_is_a_wrong_setting(tmp_path: Path) -> None:
+    with pytest.raises(HoldingsError, match=r"SMOOTHCERT_ENSEMBLES names 'moddy'; in .* there are: moody, trivial"):
+        Holdings.load(settings(make_zoo(tmp_path / "zoo"), ensembles="trivial,moddy"), "cpu")
