@@ -15,6 +15,7 @@ from smoothcert import notebook
 from smoothcert.canonical import digest
 from smoothcert.counts import SampleCounts, named_places
 from smoothcert.errors import MOST, CertificateError, explain, shown
+from smoothcert.figures import counted, radius_text
 from smoothcert.frozen import Frozen
 from smoothcert.noise import AnyNoise
 from smoothcert.procedures import AnyProcedure
@@ -215,6 +216,12 @@ class Certificate(Frozen):
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2)
+
+    def __repr__(self) -> str:
+        """One line; `to_json` has the rest."""
+        found = f"class {self.class_index}" if self.class_name is None else repr(self.class_name)
+        claim = f"certified: {found} within {radius_text(self.radius)}" if self.decision == "certified" else "abstain"
+        return f"<Certificate {claim}, {self.noise.label}, {self.procedure.name}, {counted(self.samples, 'sample')}>"
 
     def _repr_html_(self) -> str:
         return notebook.html(self, self._picture.file)

@@ -13,6 +13,8 @@ SmoothcertError
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -96,6 +98,15 @@ def require_count(name: str, value: int, *, least: int = 1) -> None:
         raise DomainError(f"{name} must be a whole number, got {value!r}")
     if not least <= value <= MOST:
         raise DomainError(f"{name} must be from {least} to {MOST}, got {value!r}")
+
+
+def suggestion(name: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """The end of a sentence about an unknown name: the nearest one that is known, or nothing if none is near.
+
+    A prefix that all names have would make them all look near, so it is given apart from them.
+    """
+    nearest = get_close_matches(name, sorted(known), n=1)
+    return f", did you mean {prefix}{nearest[0]}?" if nearest else ""
 
 
 MOST_NAMED = 1000

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
+
+from smoothcert.errors import suggestion
 
 PREFIX = "SMOOTHCERT_"
 NAMES = re.findall(
@@ -41,5 +42,4 @@ def unknown(environment: Iterable[str]) -> str:
 
 
 def _remedy(name: str) -> str:
-    nearest = get_close_matches(name[len(PREFIX) :], NAMES, n=1)
-    return f", did you mean {PREFIX}{nearest[0]}?" if nearest else "; docs/operation.md lists them"
+    return suggestion(name.removeprefix(PREFIX), NAMES, prefix=PREFIX) or "; docs/operation.md lists them"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Unpack, overload
 import httpx2
 
 from smoothcert.certificate import Certificate
+from smoothcert.certificates import Certificates
 from smoothcert.certification import Certification, CertificationSummary, Status
 from smoothcert.client.address import Address
 from smoothcert.client.bar import Shown, showing
@@ -92,7 +93,7 @@ class AsyncClient:
                 attest=attest,
             )
             found = await self._driver.perform(steps)
-        return found[0] if is_single(images) else [*found]
+        return found[0] if is_single(images) else Certificates(found)
 
     async def submit(self, images: Image | Iterable[Image], **fields: Unpack[RequestFields]) -> Certification:
         """Submit an image, or several, and do not wait for the certificates."""

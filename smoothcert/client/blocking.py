@@ -13,6 +13,7 @@ from typing import Any, TypeVar, Unpack, overload
 import httpx2
 
 from smoothcert.certificate import Certificate
+from smoothcert.certificates import Certificates
 from smoothcert.certification import Certification, CertificationSummary, Status
 from smoothcert.client.address import Address
 from smoothcert.client.bar import Shown, showing
@@ -106,7 +107,7 @@ class Client:
                 attest=attest,
             )
             found = self._driver.perform(steps)
-        return found[0] if is_single(images) else [*found]
+        return found[0] if is_single(images) else Certificates(found)
 
     def submit(self, images: Image | Iterable[Image], **fields: Unpack[RequestFields]) -> Certification:
         """Submit an image, or several, and do not wait for the certificates."""

@@ -10,10 +10,15 @@ import numpy as np
 from pydantic import ValidationError
 
 from smoothcert.client.errors import InvalidRequestError
-from smoothcert.errors import explain
+from smoothcert.errors import explain, suggestion
 from smoothcert.noise import NOISES, Noise
 from smoothcert.procedures import PROCEDURES, Parameters
 from smoothcert.request import CertificationRequest, Voting
+
+OLD_NAMES = {"allow_sigma_mismatch"}
+"""Fields that are still accepted under another name."""
+OPTIONS = ("attest", "image_count", "job_images", "on_timeout", "out", "progress", "wait_timeout")
+"""The arguments of the methods of a client that are not fields of a request."""
 
 Request = TypeVar("Request", bound=CertificationRequest)
 
@@ -48,6 +53,9 @@ def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> R
     fields: dict[str, Any] = {name: _plain(value) for name, value in {**keywords, **more}.items()}
     if isinstance(labels := fields.get("labels"), Iterable) and not isinstance(labels, str | bytes | Mapping):
         fields["labels"] = tuple(map(_whole, labels))
+    if unknown := sorted(fields.keys() - kind.model_fields.keys() - OLD_NAMES):
+        known = {*kind.model_fields, *OPTIONS}
+        raise InvalidRequestError(f"there is no argument {unknown[0]}{suggestion(unknown[0], known)}")
     try:
         return kind.model_validate(fields)
     except ValidationError as error:

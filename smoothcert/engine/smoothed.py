@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from smoothcert.certificate import Certificate
+from smoothcert.certificates import Certificates
 from smoothcert.diagnosis import Diagnosis
 from smoothcert.engine.bar import counting
 from smoothcert.engine.batches import as_float, as_images, as_labels, count_images, image_batches, labelled_batches
@@ -31,7 +32,7 @@ from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.study.samples import About
 from smoothcert.engine.study.study import SAMPLES, Study, study
 from smoothcert.engine.warning import SmoothedWarning
-from smoothcert.errors import DomainError, explain
+from smoothcert.errors import DomainError, explain, suggestion
 from smoothcert.evaluation import Judged
 from smoothcert.noise import NOISES, Noise
 from smoothcert.plan import plan
@@ -49,7 +50,7 @@ class Asked(TypedDict, total=False):
     """The keywords with which `certify`, `certify_many` and `evaluate` are asked, apart from the radius."""
 
     procedure: str | Parameters | Mapping[str, Any] | None
-    """`sequential` with a radius to prove, and `fixed`, which proves the largest radius it can, without one."""
+    """`optimal` with a radius to prove, and `fixed`, which proves the largest radius it can, without one."""
     alpha: float
     """The chance of a false certificate of one image, 0.001 by default."""
     beta: float
@@ -137,7 +138,7 @@ class Smoothed:
         """
         batch = as_images(images)
         question = self._question(radius, asked, images=len(batch) if family_wise else None)
-        return list(self._certified([batch], question, _seed(asked.get("seed"))))
+        return Certificates(self._certified([batch], question, _seed(asked.get("seed"))))
 
     def certify_many(
         self,
@@ -292,7 +293,8 @@ class Smoothed:
         """A question that can be answered; DomainError says why another cannot. `images` share alpha."""
         if unknown := sorted(set(asked) - set(Asked.__annotations__)):
             known = ", ".join(Asked.__annotations__)
-            raise TypeError(f"there is no keyword {unknown[0]!r}; a question has the keywords radius, {known}")
+            near = suggestion(unknown[0], ("radius", "family_wise", *Asked.__annotations__))
+            raise TypeError(f"there is no keyword {unknown[0]!r}{near}; a question has the keywords radius, {known}")
         chosen = _procedure(asked.get("procedure"), radius, self.noise)
         alpha, beta = asked.get("alpha", Question.alpha), asked.get("beta", Question.beta)
         question = Question(self.noise, chosen, radius, alpha, beta)

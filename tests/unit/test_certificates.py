@@ -1,0 +1,72 @@
+"""Certificates as they are shown: one in a line, several in a table, in terminals and notebooks."""
+
+from __future__ import annotations
+
+import pytest
+
+from smoothcert.certificates import MOST_ROWS, Certificates
+from smoothcert.client.errors import InvalidRequestError
+from smoothcert.client.fields import make_request
+from smoothcert.procedures import Adaptive
+from smoothcert.request import CertificationRequest
+from tests.support.certificates import certificate_of
+
+CERTIFIED = certificate_of(Adaptive(), 0.99)
+ABSTAINED = certificate_of(Adaptive(), 0.5)
+
+
+def test_a_certificate_is_one_line() -> None:
+    assert repr(CERTIFIED) == (
+        f"<Certificate certified: 'ship' within {CERTIFIED.radius:g}, gaussian, sigma 0.25, adaptive, 200 samples>"
+    )
+    assert repr(ABSTAINED).startswith("<Certificate abstain, ")
+    hostile = CERTIFIED.model_copy(update={"class_name": "a\nb\x1b[2J"})
+    assert repr(hostile).isprintable()
+
+
+def test_several_are_a_table_and_still_a_list() -> None:
+    found = Certificates([CERTIFIED, ABSTAINED])
+    lines = repr(found).splitlines()
+    assert lines[0] == "2 certificates: 1 certified, 1 abstained"
+    assert lines[1].split() == ["decision", "class", "radius", "p_A", "samples"]
+    assert lines[2].split()[:4] == ["0", "certified", "ship", f"{CERTIFIED.radius:g}"]
+    assert lines[2].endswith(f"{CERTIFIED.samples:,}")
+    assert lines[3].split()[:4] == ["1", "abstain", "–", "–"]
+    assert lines[2].index("certified") == lines[3].index("abstain")
+    assert found == [CERTIFIED, ABSTAINED]
+    assert isinstance(found, list)
+    assert repr(Certificates()) == "0 certificates"
+
+
+def test_a_long_list_shows_its_ends() -> None:
+    lines = repr(Certificates([CERTIFIED] * 1000)).splitlines()
+    assert len(lines) == 2 + MOST_ROWS + 1
+    assert lines[-1].startswith("999 ")
+
+
+def test_a_notebook_gets_html_without_markup_of_strangers() -> None:
+    hostile = CERTIFIED.model_copy(update={"class_name": "<script>"})
+    text = Certificates([CERTIFIED, hostile])._repr_html_()
+    assert "<td>ship" in text
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "sentence"),
+    [
+        ("raduis", "there is no argument raduis, did you mean radius?"),
+        ("wait_timout", "there is no argument wait_timout, did you mean wait_timeout?"),
+        ("proceedure", "there is no argument proceedure, did you mean procedure?"),
+        ("xyzzy", "there is no argument xyzzy"),
+    ],
+)
+def test_a_misspelt_argument_is_named_with_the_nearest(misspelt: str, sentence: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        make_request({misspelt: 1}, CertificationRequest)  # type: ignore[misc]
+    assert str(caught.value) == sentence
+
+
+def test_an_old_name_of_an_argument_is_accepted() -> None:
+    old: dict[str, object] = {"allow_sigma_mismatch": True}
+    assert make_request(old, CertificationRequest).allow_noise_mismatch  # type: ignore[arg-type]
