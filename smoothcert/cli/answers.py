@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from smoothcert.certificate import Certificate
 
 
+REASONS = {
+    "abandoned": "the samples speak against a certificate, so no more were drawn",
+    "exhausted": "all samples were drawn, and they do not suffice for a proof",
+    "no-class": "no class was counted among the samples",
+    "undecided": "no class leads clearly enough",
+}
+"""What each reason for an abstention means."""
+
+
 def json_lines(found: Sequence[Certificate]) -> str:
     """A line for each certificate; `smoothcert verify` reads them."""
     return "".join(each.model_dump_json() + "\n" for each in found)
@@ -52,5 +61,32 @@ def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
         )
     out.print(fitting(shown))
     if len(found) == 1:
-        for text in filter(None, (sentence(found[0]), consequence(found[0]))):
+        for text in filter(None, (sentence(found[0]), consequence(found[0]), _remains(found[0]))):
             out.print(plain(text), soft_wrap=True)
+    elif abstained := sum(each.decision == "abstain" for each in found):
+        out.print(
+            f"{abstained:,} of {len(found):,} were abstained from: nothing is claimed about them.", soft_wrap=True
+        )
+        for reason in dict.fromkeys(each.stop_reason for each in found if each.decision == "abstain"):
+            out.print(f"  {reason}: {REASONS[reason]}", soft_wrap=True)
+
+
+def _remains(certificate: Certificate) -> str | None:
+    """Why an image was abstained from, and what can be done; None for a certificate."""
+    from smoothcert.figures import radius_text, sureness
+    from smoothcert.remainder import remainder
+
+    if certificate.decision == "certified":
+        return None
+    text = f"The reason: {REASONS[certificate.stop_reason]}."
+    left = remainder(certificate)
+    if left is None:
+        return text
+    if left.radius > 0:
+        text += (
+            f" These samples still prove the radius {radius_text(left.radius)} for class {left.class_index}, "
+            f"{sureness(left.alpha)}."
+        )
+    if left.attempt is not None:
+        text += f" Another certification may prove more: try --radius {radius_text(left.attempt)}."
+    return text

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from smoothcert import __version__
+from smoothcert.cli.certifications import cancel, list_
 from smoothcert.cli.certify import certify
 from smoothcert.cli.compare import compare
 from smoothcert.cli.diagnose import diagnose
@@ -45,8 +46,9 @@ class Commands(TyperGroup):
 
 
 cli = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
-for command in (certify, evaluate, report, compare, diagnose, watch, ensembles, plan, verify):
+for command in (certify, evaluate, report, compare, diagnose, watch, cancel, ensembles, plan, verify):
     cli.command()(command)
+cli.command("list")(list_)
 
 
 def _show_version(requested: bool) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smoothcert.cli import completion
+
 if TYPE_CHECKING:
     from smoothcert.client import Client
     from smoothcert.noise import Noise
@@ -39,7 +41,9 @@ Radius = Annotated[
 EnsembleName = Annotated[
     str | None,
     typer.Option(
-        help="May be left out if only one ensemble is served, or for the default one.", rich_help_panel=QUESTION
+        help="May be left out if only one ensemble is served, or for the default one.",
+        autocompletion=completion.ensembles,
+        rich_help_panel=QUESTION,
     ),
 ]
 NoiseText = Annotated[
@@ -63,16 +67,36 @@ NoiseMismatch = Annotated[
 Alpha = Annotated[float, typer.Option(help="The chance of a false certificate.", rich_help_panel=QUESTION)]
 Beta = Annotated[float, typer.Option(help="The chance to give up what could be proved.", rich_help_panel=QUESTION)]
 ProcedureText = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="The name of a procedure, such as optimal, adaptive or fixed, or a JSON object with its parameters: "
-        """'{"name": "fixed", "n": 10000}'.""",
+        help="The name of a procedure, such as sequential, adaptive or fixed, or a JSON object with its parameters. If "
+        "left out, it is optimal with a radius and fixed without one.",
+        autocompletion=completion.procedures,
         rich_help_panel=QUESTION,
     ),
 ]
+MaxSamples = Annotated[
+    int | None,
+    typer.Option(help="The most samples of an image: optimal, sequential, largest.", rich_help_panel=QUESTION),
+]
+FixedSamples = Annotated[
+    int | None, typer.Option("--n", help="The samples of an image: fixed.", rich_help_panel=QUESTION)
+]
+Stages = Annotated[
+    str | None,
+    typer.Option(help="The samples of each stage: adaptive. 100,1000,10000,120000", rich_help_panel=QUESTION),
+]
+Abandon = Annotated[
+    str | None,
+    typer.Option(help="When to give up, strict or lost-certificate: sequential.", rich_help_panel=QUESTION),
+]
 VotingName = Annotated[
     str | None,
-    typer.Option(help="soft, softmax, hard or weighted; the ensemble's own if left out.", rich_help_panel=QUESTION),
+    typer.Option(
+        help="soft, softmax, hard or weighted; the ensemble's own if left out.",
+        autocompletion=completion.votings,
+        rich_help_panel=QUESTION,
+    ),
 ]
 Consensus = Annotated[
     int | None,
@@ -113,12 +137,25 @@ def connected(url: str | None, api_key: str | None, **more: Any) -> Client:
     return Client(url, api_key, **more)
 
 
-def request_fields(*, procedure: str, noise: str | None, **others: Any) -> dict[str, Any]:
-    """The keywords of the client; options that are left out are left to the service."""
+def request_fields(
+    *,
+    procedure: str | None,
+    noise: str | None,
+    n: int | None,
+    stages: str | None,
+    max_samples: int | None,
+    abandon: str | None,
+    **others: Any,
+) -> dict[str, Any]:
+    """The keywords of the client; options that are left out are left to it."""
     fields = {name: value for name, value in others.items() if value is not None}
     if (named := named_noise(noise)) is not None:
         fields["noise"] = named
-    return {**fields, "procedure": _procedure(procedure)}
+    parameters = {"n": n, "stages": stages and whole_numbers(stages), "max_samples": max_samples, "abandon": abandon}
+    given = {name: value for name, value in parameters.items() if value is not None}
+    if procedure is None and not given:
+        return fields
+    return {**fields, "procedure": _procedure(procedure, given, radius=fields.get("radius"), noise=named)}
 
 
 def named_noise(text: str | None) -> Noise | None:
@@ -128,13 +165,48 @@ def named_noise(text: str | None) -> Noise | None:
     return None if text is None else parse_noise(text)
 
 
-def _procedure(text: str) -> Any:
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """The numbers of --stages."""
+    from smoothcert.errors import DomainError
+
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise DomainError(f"--stages takes whole numbers with commas between, got {text!r}") from None
+
+
+def _procedure(text: str | None, given: dict[str, Any], *, radius: float | None, noise: Noise | None) -> Any:
+    """The procedure that --procedure names, with the parameters that were given as options of their own."""
+    from smoothcert.procedures import preferred
+
+    named = preferred(radius, noise).name if text is None else text
+    chosen = _parsed(named) if named.lstrip().startswith("{") else {"name": named}
+    for name in given:
+        _require_parameter(name, chosen)
+    return {**chosen, **given} if given else chosen if len(chosen) > 1 else named
+
+
+def _parsed(text: str) -> dict[str, Any]:
     from smoothcert.certificate import without_repetition
     from smoothcert.errors import DomainError
 
-    if not text.lstrip().startswith("{"):
-        return text
     try:
-        return json.loads(text, object_pairs_hook=without_repetition)
+        found: dict[str, Any] = json.loads(text, object_pairs_hook=without_repetition)
     except ValueError as error:
         raise DomainError(f"--procedure {text!r} is not valid JSON: {error}") from None
+    return found
+
+
+def _require_parameter(name: str, chosen: dict[str, Any]) -> None:
+    """Raise DomainError where an option does not belong to the procedure, or where its JSON says the same."""
+    from smoothcert.errors import DomainError
+    from smoothcert.procedures import PROCEDURES
+
+    option, kind = f"--{name.replace('_', '-')}", chosen.get("name")
+    if name in chosen:
+        raise DomainError(f"{option} is given twice: as an option and in --procedure")
+    if kind in PROCEDURES.names and name not in PROCEDURES[kind].model_fields:
+        have = [
+            each for each in PROCEDURES.names if name in PROCEDURES[each].model_fields and not PROCEDURES[each].local
+        ]
+        raise DomainError(f"{option} is an option of --procedure {', '.join(have)}, got {kind}")

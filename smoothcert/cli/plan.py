@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smoothcert.cli.files import require_writable
-from smoothcert.cli.options import AsJson, named_noise
-from smoothcert.cli.screen import note, out, table
+from smoothcert.cli.options import AsJson, named_noise, whole_numbers
+from smoothcert.cli.screen import fitting, note, out, table
 from smoothcert.errors import DomainError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def plan(
         if not plot.suffix:
             raise DomainError(f"--plot takes the name of a picture (.png, .svg, .pdf), got {str(plot)!r}")
     chosen = _noise(noise, sigma)
-    parameters = {"n": n, "stages": stages and _whole_numbers(stages), "max_samples": max_samples}
+    parameters = {"n": n, "stages": stages and whole_numbers(stages), "max_samples": max_samples}
     given = {name: value for name, value in parameters.items() if value is not None}
     plans = {
         each.label: planning.plan(each, chosen, radius, alpha=alpha, beta=beta) for each in _procedures(given, chosen)
@@ -57,6 +57,8 @@ def plan(
     p_as = p_a or _telling_p_as(chosen.probability(radius))
     if as_json:
         print(json.dumps({name: _plan_as_json(each, p_as) for name, each in plans.items()}, indent=2))
+    elif not any(each.feasible for each in plans.values()):
+        out.print(_out_of_reach(plans), soft_wrap=True)
     else:
         _print_plans(plans, p_as)
         out.print(f"Radii are {measure(chosen)}, for values in [0, 1]{_end(chosen)}.")
@@ -102,13 +104,6 @@ def _incomplete(kind: type[Parameters]) -> bool:
     return any(field.is_required() for field in kind.model_fields.values())
 
 
-def _whole_numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise DomainError(f"--stages takes whole numbers with commas between, got {text!r}") from None
-
-
 def _telling_p_as(p0: float) -> list[float]:
     """Four values of p_A: a hopeless image, one on either side of the edge, and an easy one."""
     return [round(p0 + (1 - p0) * share, 6) for share in (-1.0, -0.1, 0.1, 0.5)]
@@ -122,6 +117,12 @@ def _plan_as_json(each: Plan, p_as: list[float]) -> dict[str, Any]:
     return fields
 
 
+def _out_of_reach(plans: Mapping[str, Plan]) -> str:
+    """The sentence for a radius that no procedure can prove: what the one would take that comes nearest."""
+    name, best = min(plans.items(), key=lambda each: (each[1].samples_needed or math.inf, -each[1].largest_radius))
+    return f"No procedure can prove this radius with these samples. {name} comes nearest: {best.reason}."
+
+
 def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
     from smoothcert.figures import radius_text
 
@@ -131,6 +132,7 @@ def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
         numbers=("largest radius", "fewest", "most samples"),
         title="What can be proved, and with how many samples",
     )
+    proved.columns[1].no_wrap = True
     priced = table("procedure", numbers=tuple(f"{p:g}" for p in p_as), title="Expected samples by p_A")
     for name, each in plans.items():
         provable = "[green]yes[/]" if each.feasible else "[red]no[/]"
@@ -138,11 +140,11 @@ def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
         proved.add_row(name, provable, radius_text(each.largest_radius), fewest, f"{each.most_samples:,}")
         if each.boundaries:
             priced.add_row(name, *(f"{each.expected(p).samples:,.0f}" for p in p_as))
-    out.print(proved)
+    out.print(fitting(proved))
     for name, each in plans.items():
         if not each.feasible:
             out.print(f"{name}: {each.reason}")
-    out.print(priced)
+    out.print(fitting(priced))
 
 
 def _recommendation(n: int | None, alpha: float) -> str:

@@ -40,11 +40,15 @@ def table(*columns: str, numbers: tuple[str, ...] = (), title: str | None = None
 
 
 def fitting(made: Table) -> RenderableType:
-    """A tight table; or, on a screen that is too narrow for it, a paragraph for each row, headed by its first cell."""
-    if sum(_least_width(column) + 2 for column in made.columns) <= out.width:
+    """A table; or, on a screen that is too narrow for it, a paragraph for each row, headed by its first cell."""
+    between = 2 if not made.pad_edge else 3
+    if sum(_least_width(column) + between for column in made.columns) <= out.width:
+        for column in made.columns:
+            column.min_width = _least_width(column)
         return made
     rows = zip(*(column.cells for column in made.columns), strict=True)
-    return Group(*(_paragraph(row, made.columns) for row in rows))
+    title = [made.title, ""] if made.title else []
+    return Group(*title, *(_paragraph(row, made.columns) for row in rows))
 
 
 def _paragraph(row: Sequence[RenderableType], columns: Sequence[Column]) -> RenderableType:

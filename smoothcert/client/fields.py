@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from smoothcert.client.errors import InvalidRequestError
 from smoothcert.errors import explain, suggestion
 from smoothcert.noise import NOISES, Noise
-from smoothcert.procedures import PROCEDURES, Parameters
+from smoothcert.procedures import PROCEDURES, Parameters, preferred
 from smoothcert.request import CertificationRequest, Voting
 
 OLD_NAMES = {"allow_sigma_mismatch"}
@@ -56,10 +56,16 @@ def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> R
     if unknown := sorted(fields.keys() - kind.model_fields.keys() - OLD_NAMES):
         known = {*kind.model_fields, *OPTIONS}
         raise InvalidRequestError(f"there is no argument {unknown[0]}{suggestion(unknown[0], known)}")
+    fields.setdefault("procedure", _preferred(fields))
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
         raise InvalidRequestError(explain(error, whole="the request")) from None
+
+
+def _preferred(fields: Mapping[str, Any]) -> Parameters:
+    noise = fields.get("noise")
+    return preferred(fields.get("radius"), noise if isinstance(noise, Noise) else None)
 
 
 def _plain(value: Any) -> Any:

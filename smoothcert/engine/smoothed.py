@@ -36,7 +36,7 @@ from smoothcert.errors import DomainError, explain, suggestion
 from smoothcert.evaluation import Judged
 from smoothcert.noise import NOISES, Noise
 from smoothcert.plan import plan
-from smoothcert.procedures import PROCEDURES, Exact, Fixed, Optimal, Parameters
+from smoothcert.procedures import PROCEDURES, Parameters, preferred
 from smoothcert.procedures import predict as prediction
 from smoothcert.question import Question
 from smoothcert.report import Report
@@ -402,10 +402,8 @@ def _require_noise(noise: Noise) -> None:
 def _procedure(
     procedure: str | Parameters | Mapping[str, Any] | None, radius: float | None, noise: Noise
 ) -> Parameters:
-    if procedure is None and noise.exhaustible:
-        return Exact()
     if procedure is None:
-        return Fixed() if radius is None else Optimal()
+        return preferred(radius, noise)
     try:
         return PROCEDURES.validate(procedure)
     except ValidationError as error:

@@ -20,6 +20,7 @@ from smoothcert.procedures.largest import Largest, certify_largest
 from smoothcert.procedures.optimal import Optimal, certify_optimal
 from smoothcert.procedures.parameters import Parameters
 from smoothcert.procedures.prediction import predict
+from smoothcert.procedures.preferred import preferred
 from smoothcert.procedures.protocol import Procedure, run
 from smoothcert.procedures.sequential import Sequential, certify_sequential
 from smoothcert.procedures.transfer import Transfer, certify_transferred
@@ -51,5 +52,6 @@ __all__ = [
     "certify_sequential",
     "certify_transferred",
     "predict",
+    "preferred",
     "run",
 ]

@@ -1,0 +1,56 @@
+"""`smoothcert list` and `smoothcert cancel`: the certifications that the service keeps."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from smoothcert.cli.options import ApiKey, AsJson, Url, connected
+from smoothcert.cli.screen import fitting, note, out, plain, table
+
+
+def list_(
+    status: Annotated[
+        str | None, typer.Option(help="Only those that are queued, running, succeeded, failed, canceling or canceled.")
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, help="The most certifications to list.")] = 20,
+    url: Url = None,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the certifications of this key, the newest first."""
+    with connected(url, api_key) as client:
+        found = [*islice(client.certifications.list(status=status), most)]  # type: ignore[arg-type]
+    if as_json:
+        for each in found:
+            print(each.model_dump_json())
+        return
+    if not found:
+        note("there are no such certifications: none was submitted, or all have been forgotten")
+        return
+    shown = table("certification", "status", "ensemble", "submitted", numbers=("images", "certified"), tight=True)
+    shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
+    for each in found:
+        progress = each.progress
+        shown.add_row(
+            plain(each.id),
+            each.status,
+            plain(each.ensemble),
+            each.created_at.astimezone().strftime("%Y-%m-%d %H:%M"),
+            f"{progress.images_done:,} of {progress.images_total:,}",
+            f"{progress.certified:,}",
+        )
+    out.print(fitting(shown))
+
+
+def cancel(
+    certifications: Annotated[list[str], typer.Argument(metavar="ID", help="The ids of certifications: cert_...")],
+    url: Url = None,
+    api_key: ApiKey = None,
+) -> None:
+    """Cancel certifications; what they have finished so far is kept."""
+    with connected(url, api_key) as client:
+        for each in certifications:
+            out.print(plain(f"{each}: {client.certifications.cancel(each).status}"))

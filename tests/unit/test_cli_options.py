@@ -1,0 +1,89 @@
+"""Parameters of a procedure as options, completion, and tables on narrow screens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from smoothcert.cli import completion
+from smoothcert.cli.options import request_fields
+from smoothcert.client.fields import make_request
+from smoothcert.errors import DomainError
+from smoothcert.noise import Splitting
+from smoothcert.procedures import preferred
+from smoothcert.request import CertificationRequest
+from tests.support.command import smoothcert
+
+NOTHING: dict[str, Any] = dict.fromkeys(("procedure", "noise", "n", "stages", "max_samples", "abandon"))
+
+
+@pytest.mark.parametrize(
+    ("options", "procedure"),
+    [
+        ({"max_samples": 1000, "radius": 0.1}, {"name": "optimal", "max_samples": 1000}),
+        ({"n": 500}, {"name": "fixed", "n": 500}),
+        ({"procedure": "adaptive", "stages": "10,100", "radius": 0.1}, {"name": "adaptive", "stages": (10, 100)}),
+        (
+            {"procedure": "sequential", "abandon": "lost-certificate", "radius": 0.1},
+            {"name": "sequential", "abandon": "lost-certificate"},
+        ),
+        (
+            {"procedure": '{"name": "sequential", "n0": 7}', "max_samples": 50, "radius": 0.1},
+            {"name": "sequential", "n0": 7, "max_samples": 50},
+        ),
+        ({"procedure": "sequential", "radius": 0.1}, "sequential"),
+    ],
+)
+def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], procedure: Any) -> None:
+    assert request_fields(**{**NOTHING, **options})["procedure"] == procedure
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 500, "radius": 0.1}, "--n is an option of --procedure fixed, got optimal"),
+        (
+            {"procedure": "fixed", "max_samples": 5},
+            "--max-samples is an option of --procedure optimal, sequential, largest",
+        ),
+        ({"procedure": '{"name": "fixed", "n": 5}', "n": 6}, "--n is given twice"),
+        ({"procedure": "adaptive", "stages": "many"}, "--stages takes whole numbers with commas between, got 'many'"),
+    ],
+)
+def test_an_option_that_does_not_belong_to_the_procedure_is_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DomainError, match=message):
+        request_fields(**{**NOTHING, **options})
+
+
+def test_there_is_one_default_procedure() -> None:
+    assert "procedure" not in request_fields(**NOTHING, radius=0.1), "the client chooses"
+    for fields, name in [({"radius": 0.1}, "optimal"), ({}, "fixed"), ({"noise": Splitting(0.5)}, "exact")]:
+        chosen = make_request(fields, CertificationRequest).procedure  # type: ignore[arg-type]
+        assert chosen == preferred(fields.get("radius"), fields.get("noise"))  # type: ignore[arg-type]
+        assert chosen.name == name
+    assert CertificationRequest().procedure.name == "adaptive", "the HTTP API keeps the paper's"
+
+
+def test_values_are_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert completion.procedures("s") == ["sequential"]
+    assert "transfer" not in completion.procedures(""), "no service offers it"
+    assert completion.votings("so") == ["soft", "softmax"]
+    monkeypatch.setenv("SMOOTHCERT_URL", "http://127.0.0.1:9")
+    assert completion.ensembles("") == []
+
+
+def test_a_plan_for_a_radius_that_nothing_proves_is_a_sentence() -> None:
+    done = smoothcert("plan", "--radius", 5, "--sigma", 0.25)
+    first, *others = done.stdout.splitlines()
+    assert first.startswith("No procedure can prove this radius with these samples. ")
+    assert "radius 5 is beyond the largest provable one" in first
+    assert not [line for line in others if "provable" in line]
+
+
+@pytest.mark.parametrize("columns", [50, 72])
+def test_a_narrow_plan_keeps_the_names_of_the_procedures(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smoothcert.cli.screen.out.width", columns)
+    lines = smoothcert("plan", "--radius", 0.25, "--sigma", 0.25).stdout.splitlines()
+    for name in ("fixed", "adaptive", "optimal"):
+        assert [line for line in lines if line.split()[:1] == [name]], lines
