@@ -1,4 +1,4 @@
-# make setup   the environment in .venv
+# make setup   the environment in .venv, with the tools of development
 # make serve   the whole service in this terminal: embedded Valkey, API and worker
 # make check   format, lint and types
 # make test    all of it: environment, then every test
@@ -10,7 +10,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+# What serving needs, and with the tools of development: `make serve` takes the first, everything else the second.
+SERVING := $(VENV)/.ready
+READY := $(VENV)/.ready-dev
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 SEED ?= 1
 HISTORIES ?= 1000
@@ -19,15 +22,19 @@ HISTORIES ?= 1000
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(SERVING): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Python 3.11 or newer is needed, this is {sys.version}")'
 	@echo 'making $(VENV): torch and the other packages take some minutes'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable '.[attest,cli,client,plot,torch]' --group api --group worker --group traces --group embedded --group dev
+	$(PIP) pip
+	$(PIP) --build-constraint constraints.txt --editable '.[attest,cli,client,plot,torch]' --group api --group worker --group embedded
+	touch $(SERVING)
+
+$(READY): $(SERVING)
+	$(PIP) --group traces --group dev
 	touch $(READY)
 
-serve: $(READY)
+serve: $(SERVING)
 	@$(BIN)/python -m app.local.serve
 
 check: $(READY)

@@ -31,12 +31,13 @@ from typing import NoReturn, Protocol, TextIO
 
 from pydantic import ValidationError
 
-from app import samples
 from app.keygen import keygen
 from app.local.embedded import EmbeddedError, EmbeddedServer
 from app.local.guard import Guarded
+from app.local.trial import Trial, shipped, trial
 from app.redis.inspector import Inspector
 from smoothcert.errors import AttestationError, explain
+from smoothcert.published import EnsembleList
 from store.inspection import UnusableServerError
 from store.settings import WRONG_SETTINGS, RedisSettings
 
@@ -53,11 +54,10 @@ FAREWELL_SECONDS = 10.0
 """Seconds that a worker has to end after its own time to drain."""
 LOOK_SECONDS = 0.25
 """Seconds between two checks of the processes."""
+LOCAL_URL = "http://127.0.0.1:8000"
+"""The address that clients use unless SMOOTHCERT_URL names another."""
 ANSWER_SECONDS = 5.0
 """Seconds within which the API must answer whether it is ready."""
-
-SAMPLE, SAMPLE_SHEET, SAMPLE_INDEX = "ship", "cifar10-test-100", 4
-"""The class, sheet and index of the sample image; all members agree on it for each of 256 samples at sigma 0.25."""
 
 
 class ServeError(RuntimeError):
@@ -191,7 +191,7 @@ def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], termin
     """Run the service until a signal (KeyboardInterrupt) or an error; afterwards none of its processes runs."""
     check_settings(settings)
     check_port(settings)
-    sample = write_sample(settings.data / "samples")
+    write_sample(settings.data / "samples", shipped())
     with ExitStack() as stack:
         processes = []
         url = settings.redis_url
@@ -211,13 +211,13 @@ def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], termin
             for name, command in commands.items()
         ]
         try:
-            watch([*processes, *children], settings, terminal, greeting=greeting(settings, sample))
+            watch([*processes, *children], settings, terminal, greeting=partial(greeting, settings))
         finally:
             drain(children, terminal, seconds=settings.patience)
 
 
 def watch(
-    processes: Sequence[SupervisedProcess], settings: LocalSettings, terminal: Terminal, *, greeting: str
+    processes: Sequence[SupervisedProcess], settings: LocalSettings, terminal: Terminal, *, greeting: Callable[[], str]
 ) -> NoReturn:
     """Keep all processes running, and print what is awaited or that the service is ready."""
     while True:
@@ -229,8 +229,8 @@ def watch(
             elif all(process.running for process in processes):
                 for process in processes:
                     process.ready = True
-                terminal.say(greeting)
-                greeting = "ready again"
+                terminal.say(greeting())
+                greeting = partial(str, "ready again")
         time.sleep(LOOK_SECONDS)
 
 
@@ -259,27 +259,47 @@ def drain(children: Sequence[SupervisedProcess], terminal: Terminal, *, seconds:
 
 def what_is_missing(settings: LocalSettings) -> str | None:
     """What the service still waits for; None if it is ready."""
+    status, _ = ask(settings, "/readyz")
+    if status is None:
+        return "the API to answer"
+    return None if status == 200 else f"a worker to be ready (/readyz says {status})"
+
+
+def ask(settings: LocalSettings, path: str) -> tuple[int | None, bytes]:
+    """The status and the content of an answer of the API; None without an answer."""
     with closing(HTTPConnection(settings.reachable_host, settings.port, timeout=ANSWER_SECONDS)) as connection:
         try:
-            connection.request("GET", "/readyz")
+            connection.request("GET", path)
             response = connection.getresponse()
-            response.read()
+            return response.status, response.read()
         except (OSError, HTTPException):
-            return "the API to answer"
-    return None if response.status == 200 else f"a worker to be ready (/readyz says {response.status})"
+            return None, b""
 
 
-def greeting(settings: LocalSettings, sample: Path) -> str:
-    """The addresses of the service, and a command to try it."""
-    request = """-H 'Prefer: wait=30' -F 'request={"radius": 0.25, "procedure": "sequential"}'"""
-    if settings.locked:
-        request = f"-H 'Authorization: Bearer KEY' {request}"
-    image = shlex.quote(f"images=@{sample}")
-    return f"""smoothcert is ready at {settings.address}
-  page  {settings.address}/
-  docs  {settings.address}/docs
-  try   curl -s {settings.address}/v1/certifications {request} -F {image}
-Ctrl-C ends it."""
+def greeting(settings: LocalSettings) -> str:
+    """The addresses of the service, and a command to try it with an ensemble that it holds."""
+    lines = [
+        f"smoothcert is ready at {settings.address}",
+        f"  page  {settings.address}/",
+        f"  docs  {settings.address}/docs",
+    ]
+    if settings.address != LOCAL_URL:
+        lines.append(f"  url   export SMOOTHCERT_URL={settings.address}")
+    if (first := first_question(settings)) is not None:
+        image = shlex.quote(f"images=@{write_sample(settings.data / 'samples', first)}")
+        key = "-H 'Authorization: Bearer KEY' " if settings.locked else ""
+        request = f"{key}-H 'Prefer: wait=30' -F {shlex.quote(f'request={first.request}')}"
+        lines.append(f"  try   curl -s {settings.address}/v1/certifications {request} -F {image}")
+    return "\n".join([*lines, "Ctrl-C ends it."])
+
+
+def first_question(settings: LocalSettings) -> Trial | None:
+    """A question that the service can answer; the one for the shipped ensemble where the API does not tell us more."""
+    status, content = ask(settings, "/v1/ensembles")
+    try:
+        return trial(EnsembleList.model_validate_json(content)) if status == 200 else shipped()
+    except ValidationError:
+        return shipped()
 
 
 def check_settings(settings: LocalSettings) -> None:
@@ -309,13 +329,13 @@ def check_port(settings: LocalSettings) -> None:
         ) from error
 
 
-def write_sample(folder: Path) -> Path:
-    """Write a sample image to a file that is named by its class; returns its path."""
-    path = folder / f"{SAMPLE}.png"
+def write_sample(folder: Path, sample: Trial) -> Path:
+    """Write the image of a question to a file, unless it is there; returns its path."""
+    path = folder / sample.file
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.write_bytes(samples.png(SAMPLE_SHEET, SAMPLE_INDEX))
+            path.write_bytes(sample.image)
     except OSError as error:
         raise ServeError(f"cannot write the sample image {path}: {error}") from error
     return path

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def ensembles(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """List the ensembles that the service offers."""
     with connected(url, api_key, retries=1) as client:
-        served, failed = client.ensembles.list(), client.ensembles.failed()
+        found = client.ensembles.overview()
+    served, failed = found.data, found.failed
     if as_json:
         for each in served:
             print(each.model_dump_json())

@@ -40,7 +40,7 @@ from smoothcert.client.steps import (
     StepRun,
     Steps,
 )
-from smoothcert.published import FailedEnsemble, PlanAnswer, ServedEnsemble, VerificationAnswer
+from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
 from smoothcert.request import CertificationRequest
 
 R = TypeVar("R")
@@ -176,11 +176,11 @@ class AsyncEnsembles:
         self._core, self._driver = core, driver
 
     async def list(self) -> list[ServedEnsemble]:
-        return [*(await self._driver.perform(self._core.ensembles())).data]
+        return [*(await self.overview()).data]
 
-    async def failed(self) -> tuple[FailedEnsemble, ...]:
-        """Those that workers could not load, with the reason."""
-        return (await self._driver.perform(self._core.ensembles())).failed
+    async def overview(self) -> EnsembleList:
+        """Those that are served, and those that workers could not load, with the reason."""
+        return await self._driver.perform(self._core.ensembles())
 
     async def get(self, name: str) -> ServedEnsemble:
         return await self._driver.perform(self._core.ensemble(name))

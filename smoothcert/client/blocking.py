@@ -39,7 +39,7 @@ from smoothcert.client.steps import (
     StepRun,
     Steps,
 )
-from smoothcert.published import FailedEnsemble, PlanAnswer, ServedEnsemble, VerificationAnswer
+from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
 from smoothcert.request import CertificationRequest
 
 R = TypeVar("R")
@@ -198,11 +198,11 @@ class Ensembles:
         self._core, self._driver = core, driver
 
     def list(self) -> list[ServedEnsemble]:
-        return [*(self._driver.perform(self._core.ensembles())).data]
+        return [*self.overview().data]
 
-    def failed(self) -> tuple[FailedEnsemble, ...]:
-        """Those that workers could not load, with the reason."""
-        return (self._driver.perform(self._core.ensembles())).failed
+    def overview(self) -> EnsembleList:
+        """Those that are served, and those that workers could not load, with the reason."""
+        return self._driver.perform(self._core.ensembles())
 
     def get(self, name: str) -> ServedEnsemble:
         return self._driver.perform(self._core.ensemble(name))

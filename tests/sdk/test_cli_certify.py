@@ -157,7 +157,10 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         (["dark.png", "--radius", "0.02"], "ensemble: must be  ...  exactly one is served"),
         (["dark.png", *QUICKLY, "--ensemble", "none"], "there is no ensemble 'none'; there are: moody, trivial"),
         (["dark.png", *QUICKLY, "--radius", "1"], "the largest that can be proved"),
-        (["dark.png", "--ensemble", "trivial"], "the optimal procedure needs a target radius"),
+        (
+            ["dark.png", "--ensemble", "trivial", "--max-samples", "9", "--procedure", "fixed"],
+            "--max-samples is an option of",
+        ),
         (
             ["dark.png", *QUICKLY, "--sigma", "0.5"],
             "gaussian, sigma 0.02  ...  --allow-noise-mismatch allows",
@@ -324,3 +327,28 @@ def test_what_cannot_be_watched_is_told(service: str, rogue: Rogue) -> None:
     one_sentence(smoothcert("watch", "a/b", url=service), "'a/b' is not a name")
     rogue.plan("/events", problem("expired", "it has been forgotten"))
     one_sentence(smoothcert("watch", "cert_old", url=rogue.url), "forgotten; certify the images again")
+
+
+# --- list, cancel, abstentions
+
+
+def test_certifications_are_listed_and_canceled(service: str, client: Client, folder: Path) -> None:
+    submitted = client.submit(DARK, **ENDLESS)
+    listed = smoothcert("list", "--most", 1, url=service)
+    assert submitted.id in listed.stdout
+    assert "0 of 1" in listed.stdout
+    lines = smoothcert("list", "--status", "succeeded", "--json", url=service).stdout.splitlines()
+    assert submitted.id not in {json.loads(line)["id"] for line in lines}
+    assert re.fullmatch(rf"{submitted.id}: cancell?(ing|ed)\n", smoothcert("cancel", submitted.id, url=service).stdout)
+    eventually(lambda: client.certifications.get(submitted.id).status == "canceled")
+    one_sentence(smoothcert("cancel", "cert_unknown", url=service), "cert_unknown")
+    assert smoothcert("list", "--status", "lost", url=service).returncode == 1
+
+
+def test_an_abstention_is_explained(service: str, folder: Path) -> None:
+    asked = ("--ensemble", "trivial", "--radius", "0.05")
+    alone = smoothcert("certify", "grey.png", *asked, url=service)
+    assert alone.returncode == 3
+    assert "The reason: " in alone.stdout
+    both = smoothcert("certify", "grey.png", "dark.png", *asked, url=service)
+    assert "1 of 2 were abstained from: nothing is claimed about them." in both.stdout

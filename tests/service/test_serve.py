@@ -16,6 +16,7 @@ import redis
 from PIL import Image
 
 from app.local.serve import LocalSettings, ServeError, Terminal, write_sample
+from app.local.trial import shipped
 from models.data import load_images
 from store.settings import WRONG_SETTINGS
 from tests.service import eventually, running_in
@@ -43,6 +44,7 @@ def test_it_says_where_it_is_and_a_signal_ends_it_in_good_order(service: Serving
     assert f"ready at {address}\n" in output
     assert f" {address}/\n" in output
     assert f" {address}/docs\n" in output
+    assert f" export SMOOTHCERT_URL={address}\n" in output, "the port is not the usual one"
     assert (
         f"curl -s {address}/v1/certifications -H 'Prefer: wait=30' "
         """-F 'request={"radius": 0.25, "procedure": "sequential"}' -F images=@.smoothcert/samples/ship.png\n"""
@@ -212,13 +214,13 @@ def test_with_a_redis_of_ones_own_none_is_embedded(service: Serving) -> None:
 
 
 def test_the_sample_is_the_shipped_image_of_its_class(tmp_path: Path) -> None:
-    path = write_sample(tmp_path / "samples")
-    shipped = load_images(ROOT / "models/zoo/cifar10-test-100.json")
+    path = write_sample(tmp_path / "samples", shipped())
+    images = load_images(ROOT / "models/zoo/cifar10-test-100.json")
     with Image.open(path) as image:
         pixels = np.asarray(image).transpose(2, 0, 1)
-    (places,) = np.nonzero((shipped.pixels == pixels).all(axis=(1, 2, 3)))
-    assert [shipped.classes[shipped.labels[place]] for place in places] == [path.stem]
-    assert write_sample(tmp_path / "samples") == path
+    (places,) = np.nonzero((images.pixels == pixels).all(axis=(1, 2, 3)))
+    assert [images.classes[images.labels[place]] for place in places] == [path.stem]
+    assert write_sample(tmp_path / "samples", shipped()) == path
 
 
 @pytest.mark.parametrize(
