@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 
 from app.docs import openapi
 from app.http import errors
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 ROUTERS = (certifications, ensembles, procedures, planning, verification, examination, operation, pages)
 EXPOSED = ("Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After", "X-Request-ID")
 """Response headers that a page of an allowed origin may read."""
+
+COMPRESSED = 2_000
+"""The least bytes of an answer that is compressed if the client accepts gzip; shorter ones fit into a packet or two."""
+COMPRESSION = 3
+"""The level of gzip: the text of certificates shrinks well at any, and a low one takes less time."""
 
 
 def create_app(settings: ApiSettings, traces: Traces | None = None) -> FastAPI:
@@ -60,6 +66,7 @@ def create_app(settings: ApiSettings, traces: Traces | None = None) -> FastAPI:
     errors.install(app)
     for module in ROUTERS:
         app.include_router(module.router)
+    app.add_middleware(GZipMiddleware, minimum_size=COMPRESSED, compresslevel=COMPRESSION)  # event streams stay plain
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,

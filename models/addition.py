@@ -143,7 +143,11 @@ def _state_dict(data: bytes) -> dict[str, Tensor]:
     try:
         content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a file of another format
-        raise FileError(f"not a state dict that can be read without unpickling: {error}") from error
+        # Torch's own message advises to unpickle what it refuses, which runs whatever the file says.
+        raise FileError(
+            "not a state dict that can be read without unpickling; save one by torch.save(model.state_dict(), FILE), "
+            "or the whole network by torch.export or torch.jit"
+        ) from error
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
         content = content["state_dict"]
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):

@@ -125,10 +125,17 @@ def _imported(path: str, allowed: frozenset[str], **size: int) -> nn.Module:
     if not _IMPORT_PATH.fullmatch(path):
         raise ArchitectureError(f"architecture {path!r} is not of the form package.module:callable")
     if path not in allowed:
-        raise ArchitectureError(f"architecture {path!r} is not among the imports allowed here: {sorted(allowed)}")
+        raise ArchitectureError(
+            f"architecture {path!r} is not among the imports allowed here: {sorted(allowed)}; if you trust the code, "
+            f"allow it by --allow-import {path} on the command line or by SMOOTHCERT_ALLOWED_IMPORTS={path} for workers"
+        )
     module, _, name = path.partition(":")
     try:
         network = getattr(importlib.import_module(module), name)(**size)
+    except ModuleNotFoundError as error:
+        raise ArchitectureError(
+            f"architecture {path!r}: {error}; PYTHONPATH must have the folder of the module, for workers, too"
+        ) from error
     except (ImportError, AttributeError, TypeError) as error:
         raise ArchitectureError(f"architecture {path!r}: {error}") from error
     if not isinstance(network, nn.Module):

@@ -32,7 +32,9 @@ def add(
     denoiser: Annotated[
         str | None, typer.Option(help=f"the architecture of the denoisers: {', '.join(DENOISERS)}, module:callable")
     ] = None,
-    classes: Annotated[str, typer.Option(help="cifar10, a number, or names like cat,dog")] = "cifar10",
+    classes: Annotated[
+        str, typer.Option(help="cifar10, a number, names like cat,dog, or a file with a name in each line")
+    ] = "cifar10",
     input_shape: Annotated[str, typer.Option(help="channels, height, width")] = "3,32,32",
     sigma: Sigma = None,
     noise: NoiseText = None,
@@ -66,10 +68,27 @@ def _classes(text: str) -> tuple[str, ...]:
     if text == "cifar10":
         return CIFAR10
     if not text.isdecimal():
-        return tuple(text.split(","))
+        return _lines(Path(text)) if _is_file(text) else tuple(text.split(","))
     if len(text) > len(str(MAX_CLASSES)) or int(text) > MAX_CLASSES:  # Python refuses to read thousands of digits
         raise typer.BadParameter(f"--classes must be at most {MAX_CLASSES}, got {text}")
     return tuple(map(str, range(int(text))))
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # a list of names is too long for the name of a file
+        return False
+
+
+def _lines(path: Path) -> tuple[str, ...]:
+    try:
+        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"--classes {path} cannot be read: {error}") from error
+    if len(names) < 2:
+        raise typer.BadParameter(f"--classes {path} must have the name of a class in each line, got {len(names)}")
+    return names
 
 
 def _normalisation(mean: str | None, std: str | None) -> Normalisation | None:

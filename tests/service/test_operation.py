@@ -205,6 +205,16 @@ def test_ensembles_are_told_as_they_were_announced(client: httpx2.Client, player
     problem(client.get("/v1/ensembles/nobody"), "unknown_ensemble")
 
 
+def test_long_answers_are_compressed_for_clients_that_accept_it(client: httpx2.Client) -> None:
+    sizes = {}
+    for accepted in ("gzip", "identity"):
+        with client.stream("GET", "/openapi.json", headers={"Accept-Encoding": accepted}) as answer:
+            sizes[accepted] = sum(map(len, answer.iter_raw()))
+            assert answer.headers.get("content-encoding") == ("gzip" if accepted == "gzip" else None)
+    assert sizes["gzip"] < sizes["identity"] / 3
+    assert "content-encoding" not in client.get("/healthz").headers, "it is short"
+
+
 # --- documents
 
 

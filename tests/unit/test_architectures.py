@@ -72,6 +72,12 @@ def test_an_import_needs_the_operators_leave() -> None:
     path = "tests.support.networks:Tiny"
     with pytest.raises(ArchitectureError, match="is not among the imports allowed here: \\['other:thing'\\]"):
         build(path, classes=3, allowed_imports=frozenset({"other:thing"}))
+    with pytest.raises(
+        ArchitectureError, match=f"--allow-import {path} .* SMOOTHCERT_ALLOWED_IMPORTS={path} for workers"
+    ):
+        build(path, classes=3)
+    with pytest.raises(ArchitectureError, match="No module named 'nowhere'; PYTHONPATH must have the folder"):
+        build("nowhere:Tiny", classes=3, allowed_imports=frozenset({"nowhere:Tiny"}))
     assert build(path, classes=5, allowed_imports=frozenset({path})).fc.out_features == 5
 
 

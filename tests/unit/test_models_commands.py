@@ -144,6 +144,21 @@ def test_add_takes_a_sensible_number_of_classes(tmp_path: Path, classes: str) ->
     assert "at most 100000" in done.stderr
 
 
+def test_add_reads_the_names_of_classes_from_a_file(tmp_path: Path) -> None:
+    names = [f"class, {number}" for number in range(10)]
+    (tmp_path / "classes.txt").write_text("\n".join(names) + "\n\n")
+    save_file(resnet20().state_dict(), tmp_path / "member.safetensors")
+    question = ("--architecture", "cifar-resnet20", "--sigma", 0.25, "--zoo", tmp_path / "zoo")
+    done = models("add", "x", tmp_path / "member.safetensors", "--classes", tmp_path / "classes.txt", *question)
+    assert done.returncode == 0, done.stderr
+    assert list(load("x", zoo=tmp_path / "zoo").classes) == names
+    (tmp_path / "classes.txt").write_text("one\n")
+    done = models("add", "y", tmp_path / "member.safetensors", "--classes", tmp_path / "classes.txt", *question)
+    assert done.returncode == 2
+    assert "the name of a class in each line" in " ".join(done.stderr.replace("│", " ").split())
+    assert models("add", "y", "y.pt", "--classes", ",".join("abc" * 999), *question).returncode == 1
+
+
 def test_rank_orders_the_members_and_fits_their_weights(zoo: Path, data: Path) -> None:
     done = models("rank", "three", "--data", data, "--holdout", "1::100", "--draws", 1, "--zoo", zoo)
     assert done.returncode == 0, done.stderr
