@@ -27,6 +27,8 @@ from smoothcert.verdict import Verdict, floor_radius
 
 TOLERANCE = 1e-9
 """How far the bounds of two machines' libraries may be apart."""
+MOST_NUMBERED = 100_000
+"""The most classes of an ensemble; a procedure that knows them by their numbers gets an entry for each."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,9 @@ def _misplaced(certificate: Certificate) -> Iterator[Mismatch]:
     drawn = recorded if certificate.procedure.n0 else recorded[1:]
     if not certificate.procedure.n0 and certificate.selection.classes:
         yield Mismatch("selection", "must be empty, the procedure chooses the class without samples of its own")
+    for field, counts in recorded if certificate.procedure.numbered else ():
+        if max(counts, default=0) >= MOST_NUMBERED:
+            yield Mismatch(field, f"names the class {max(counts)}, and there are at most {MOST_NUMBERED} classes")
     for field, counts in drawn[1:]:
         if counts.classes != drawn[0][1].classes:
             yield Mismatch(field, f"counts {counts.classes} classes, {drawn[0][0]} counts {drawn[0][1].classes}")
