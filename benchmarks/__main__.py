@@ -15,6 +15,7 @@ BENCHMARKS = {
     "boundaries": "benchmarks.machine.boundaries",
     "curves": "benchmarks.paper.samples_curves",
     "engine": "benchmarks.machine.engine",
+    "estimates": "benchmarks.machine.estimates",
     "evaluate": "benchmarks.paper.evaluate",
     "largest": "benchmarks.paper.samples_largest",
     "linf": "benchmarks.paper.linf",
