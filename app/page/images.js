@@ -104,7 +104,7 @@ export class Images {
   }
 
   choose(chosen) {
-    this.chosen = chosen;
+    [this.chosen, this.taken] = [chosen, null];
     this.show();
     this.changed();
   }
