@@ -23,6 +23,7 @@ BENCHMARKS = {
     "peers": "benchmarks.machine.peers",
     "samples": "benchmarks.paper.samples",
     "service": "benchmarks.machine.service",
+    "shards": "benchmarks.machine.shards",
     "study": "benchmarks.machine.study",
     "training": "benchmarks.machine.training",
 }

@@ -100,6 +100,16 @@ def bell(pool: str) -> str:
     return f"smoothcert:bell:{pool}"
 
 
+def idle(pool: str) -> str:
+    """A sorted set of the idle workers of a pool, scored by when each counts as idle no longer."""
+    return f"smoothcert:idle:{pool}"
+
+
+def summons(worker: str) -> str:
+    """A list on which one idle worker blocks, beside the bell; an entry says that a shard was made for it."""
+    return f"smoothcert:summons:{worker}"
+
+
 def comeback(pool: str) -> str:
     """The last time at which a client that found the queue of a pool full was told to return."""
     return f"smoothcert:comeback:{pool}"

@@ -41,7 +41,7 @@ class Stored:
     checkpoints: Mapping[int, SavedCheckpoint]
     """Checkpoints by the place of their image."""
     certificates: Mapping[int, bytes]
-    """Finished certificates as JSON, by the place of their image."""
+    """Finished certificates as JSON, by the place of their image; of all shards."""
 
 
 def certify(
@@ -55,15 +55,17 @@ def certify(
     live: dict[int, Case] = {}
     try:
         _require_time(record)
-        work.finished = {index: FinishedImage.read(text.decode()) for index, text in stored.certificates.items()}
+        places = record.place_list
+        done = {index: stored.certificates[index] for index in places if index in stored.certificates}
+        work.finished = {index: FinishedImage.read(text.decode()) for index, text in done.items()}
         request, images = CertificationRequest.model_validate_json(record.request), _images(stored.images)
         ensemble, question = holdings.view(request, record.digest), Question.of(request, images=record.images)
-        for index, image in enumerate(images):
+        for index in places:
             if index not in work.finished:
                 begin = partial(
                     start,
                     engine,
-                    Pixels.owned(image, ensemble.input_shape),
+                    Pixels.owned(images[index], ensemble.input_shape),
                     question,
                     seed=record.seed,
                     nonce=request.nonce,

@@ -1,16 +1,16 @@
-"""A certification under way in this process: its images, its certificates so far, and its end."""
+"""A certification under way in this process, or a shard of one: its images, its certificates so far, and its end."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.certificate import Certificate
-from smoothcert.certification import Progress, Status
+from smoothcert.certification import SHOWN, Progress, Status
 from smoothcert.engine.case import Case
 from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.errors import ClosedError, RunCanceledError
@@ -24,8 +24,8 @@ from workers.progress import image_progress
 if TYPE_CHECKING:
     from store.traces import Stretch
 
-SHOWN = 32
-"""The most images under way whose progress is reported: more would fill the record and no screen."""
+LEAST_GIVEN = 2
+"""The number of images under way from which on some are given to an idle worker."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Work:
         """The final status, once it has ended."""
         if self.failure:
             return "failed"
-        return "canceled" if self.canceled and len(self.finished) < self.record.images else "succeeded"
+        return "canceled" if self.canceled and len(self.finished) < len(self.record.place_list) else "succeeded"
 
     @property
     def samples(self) -> int:
@@ -120,6 +120,30 @@ class Work:
     def further(self) -> bool:
         """Whether this execution has saved a checkpoint that is further than the one it began with."""
         return self.samples_saved > self.record.samples_saved
+
+    # --- giving images away
+
+    @property
+    def spare(self) -> list[int]:
+        """The images that it can give to an idle worker: every second one of those under way, ordered by samples."""
+        stays = not self.prepared or self.suspect or self.canceled or self.failure
+        left = [] if stays else [index for index, each in self.live.items() if not each.handle.future.done()]
+        if len(left) < LEAST_GIVEN:
+            return []
+        return sorted(left, key=lambda index: -self.live[index].handle.progress.samples)[1::2]
+
+    def samples_of(self, places: Iterable[int]) -> int:
+        """The samples of these images in the checkpoints that Redis has."""
+        return sum(self.saved[index].samples for index in places if index in self.saved)
+
+    def give(self, places: Iterable[int], *, kept: str, samples: int) -> None:
+        """Let go of images that another shard has from now on; `kept` and `samples` are what is left."""
+        further = self.further
+        for index in places:
+            self.live.pop(index).handle.cancel()
+            self.saved.pop(index, None)
+        self.samples_saved = samples
+        self.record = replace(self.record, places=kept, samples_saved=samples - further)
 
     def cancel(self) -> None:
         """End it before the next batch."""
@@ -183,15 +207,20 @@ class Work:
         if self.stretch is not None:
             self.stretch.end(outcome, samples=self.samples, evaluations=self.evaluations)
 
-    def tally(self, now: float) -> dict[str, float]:
+    def tally(self) -> dict[str, float]:
         """What its end adds to the statistics."""
         decisions = [each.decision for each in self.finished.values()]
         return {
-            f"certifications:{self.status}": 1,
             "certificates:certified": decisions.count("certified"),
             "certificates:abstain": decisions.count("abstain"),
             "samples": self.samples,
             "evaluations": self.evaluations,
+        }
+
+    def end_tally(self, now: float) -> dict[str, float]:
+        """What the end of the certification adds to the statistics, however many shards it has."""
+        return {
+            f"certifications:{self.status}": 1,
             **bucket("duration", max(0.0, now - self.record.created_at)),
             **bucket("wait", max(0.0, (self.record.started_at or now) - self.record.created_at)),
         }

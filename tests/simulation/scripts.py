@@ -66,7 +66,7 @@ class Order:
 def place(customer: Customer) -> Order:
     """Draw an order."""
     chance = customer.world.chance
-    places = tuple(chance.randrange(len(IMAGES)) for _ in range(chance.choice((1, 1, 2, 3))))
+    places = tuple(chance.randrange(len(IMAGES)) for _ in range(chance.choice((1, 1, 2, 3, 6))))
     fields = {**chance.choice(QUESTIONS), "sigma": 0.25, "ensemble": "looked-up"}
     if chance.random() < 0.15:
         fields["deadline_s"] = round(chance.uniform(1.0, 10.0), 3)
