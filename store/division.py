@@ -57,5 +57,38 @@ def divide(
         waiting.enter_divided(shard),
     ]
     guarding = guard(("running",), execution, record.shard)
-    values = (*guarding, name, record.worker, now, keys.summons(""), *packed(commands))
+    values = (*guarding, name, record.worker, now, keys.summons(""), 1, *packed(commands))
     return Call(DIVIDE, (keys.record(record.id), keys.idle(record.pool)), values)
+
+
+def give_range(
+    record: Record, execution: str, name: str, *, place: int, start: int, stop: int, checkpoint: str, now: float
+) -> Call:
+    """Let an idle worker draw the samples start, ..., stop - 1 of an image, as a shard that may be forgotten.
+
+    `checkpoint` is where it begins. The call is not carried out if no worker is idle.
+    """
+    shard = replace(record, shard=name, queue=bookkeeping.queue_name(record.pool))
+    own: dict[str, Argument] = {
+        "status": "queued",
+        "queue": shard.queue,
+        "execution": "",
+        "worker": "",
+        "places": str(place),
+        "range": f"{start}-{stop}",
+    }
+    commands: list[Command] = [
+        ("HSET", keys.ranges(record.id), name, checkpoint),
+        ("EXPIRE", keys.ranges(record.id), transitions.LONGEST_WAIT),
+        transitions.put(shard, own),
+        *bookkeeping.enqueue(shard.name, shard.queue, at_front=bool(record.high)),
+        waiting.enter_divided(shard),
+    ]
+    guarding = guard(("running",), execution, record.shard)
+    values = (*guarding, name, record.worker, now, keys.summons(""), 0, *packed(commands))
+    return Call(DIVIDE, (keys.record(record.id), keys.idle(record.pool)), values)
+
+
+def read_range(certification: str, name: str) -> Command:
+    """The checkpoint of a range; nothing if it was forgotten."""
+    return ("HGET", keys.ranges(certification), name)

@@ -70,6 +70,11 @@ def draws(certification: str) -> str:
     return f"smoothcert:draws:{certification}"
 
 
+def ranges(certification: str) -> str:
+    """A hash of the checkpoints of ranges of samples, complete or not, as JSON, by the shard."""
+    return f"smoothcert:ranges:{certification}"
+
+
 def owned(owner: str) -> str:
     """A sorted set of the certifications of an owner, scored by when they were made."""
     return f"smoothcert:owned:{owner}"

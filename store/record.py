@@ -74,6 +74,8 @@ class Record:
     """The name of the shard; '' for the first one, which is all of a certification that was not divided."""
     places: str = ""
     """The places of the shard's images, as `shards.write_places` writes them; '' for all."""
+    range: str = ""
+    """The first sample and the one after the last, as `start-stop`, where the shard is a range of one image."""
     shards: int = 0
     """The number of shards that have not ended; 0 where the certification was not divided."""
     others: tuple[str, ...] = ()
@@ -90,9 +92,14 @@ class Record:
         return shards.read_places(self.places, self.images)
 
     @property
+    def first_sample(self) -> int:
+        """The first sample of a range."""
+        return int(self.range.partition("-")[0])
+
+    @property
     def divisible(self) -> bool:
         """Whether it may be divided, or was."""
-        return self.images > 1
+        return self.images > 1 or self.budget >= shards.LEAST_RANGE
 
     @property
     def ended(self) -> bool:

@@ -69,16 +69,18 @@ own['smoothcert.arrive'] = function(record, certificates, arrivals, ...)
   redis.call('HSET', record, 'done', redis.call('HLEN', certificates))
 end
 -- Run the commands for every shard that has not ended: `each` for all, `further` for all but the first. In their
--- arguments, __name__, __queue__ and __execution__ stand for those of the shard.
-own['smoothcert.disband'] = function(record, certification, each, further)
-  if (tonumber(redis.call('HGET', record, 'shards')) or 0) == 0 then return end
-  for _, field in ipairs(redis.call('HKEYS', record)) do
+-- arguments, __name__, __queue__, __execution__ and __lane__ stand for those of the shard.
+own['smoothcert.disband'] = function(record, certification, lane, each, further)
+  local fields, found = redis.call('HKEYS', record), false
+  for _, field in ipairs(fields) do found = found or string.find(field, '^status/') end
+  if not (found or (tonumber(redis.call('HGET', record, 'shards')) or 0) > 0) then return end
+  for _, field in ipairs(fields) do
     local shard = string.match(field, '^status/?(.*)$')
     if shard then
       local suffix = shard == '' and '' or '/' .. shard
       local queue, execution = unpack(redis.call('HMGET', record, 'queue' .. suffix, 'execution' .. suffix))
       local name = shard == '' and certification or certification .. '-' .. shard
-      local filled = {__name__ = name, __queue__ = queue, __execution__ = execution or ''}
+      local filled = {__name__ = name, __queue__ = queue, __execution__ = execution or '', __lane__ = lane}
       local commands = cjson.decode(each)
       if shard ~= '' then
         for _, command in ipairs(cjson.decode(further)) do commands[#commands + 1] = command end
@@ -192,7 +194,7 @@ DIVIDE = (
     + _GUARD
     + """
 -- KEYS: the record, the idle workers. ARGV: those of the guard; name of the new shard, worker that divides, now, prefix
--- of summons; commands
+-- of summons, 1 if the certification ends with the new shard or 0 if it may end without; commands
 local open, status = guard()
 if not open or status ~= 'running' then return {0, status} end
 local suffix, name = ARGV[3], ARGV[4]
@@ -201,10 +203,12 @@ redis.call('ZREM', KEYS[2], ARGV[5])
 local worker = redis.call('ZRANGEBYSCORE', KEYS[2], ARGV[6], '+inf', 'LIMIT', 0, 1)[1]
 if not worker then return {0, status} end
 redis.call('ZREM', KEYS[2], worker)
-local shards = tonumber(redis.call('HGET', KEYS[1], 'shards')) or 0
-redis.call('HSET', KEYS[1], 'shards', math.max(1, shards) + 1)
+if ARGV[8] == '1' then
+  local shards = tonumber(redis.call('HGET', KEYS[1], 'shards')) or 0
+  redis.call('HSET', KEYS[1], 'shards', math.max(1, shards) + 1)
+end
 redis.call('HSET', KEYS[1], 'given' .. suffix, name)
-run(8)
+run(9)
 redis.call('LPUSH', ARGV[7] .. worker, 1)
 redis.call('EXPIRE', ARGV[7] .. worker, 5)
 return {1, status}

@@ -8,6 +8,9 @@ image belongs to exactly one shard, at any time.
     CERTIFICATION-NAME      another one; its fields are in the same record, as `field/NAME`
 
 One record has all of them, so the first final status ends them together.
+
+A shard may also be a *range*: samples of the draw under way of one image, which stays with the shard that has it. A
+range only saves time. If its worker dies or leaves, it is forgotten, and the worker of the image draws the samples.
 """
 
 from __future__ import annotations
@@ -28,9 +31,12 @@ OWN = frozenset(
         "burials",
         "progress",
         "given",
+        "range",
     }
 )
 """The fields of a record that each shard has for itself."""
+LEAST_RANGE = 8_192
+"""The samples from which on half of what is left of a draw is given to an idle worker."""
 LASTING = frozenset({"places", "progress"})
 """Those that stay when a shard has ended, because they say what it did."""
 

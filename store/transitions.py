@@ -22,6 +22,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import TypeVar
 
@@ -228,7 +229,7 @@ def finish(
         ("LTRIM", keys.finished(record.pool), 0, KEPT_FINISHES - 1),
         *counted(end_tally or {}),
     ]
-    if status != "succeeded" or not record.divisible:
+    if status != "succeeded" or record.images == 1:
         return _held(record, execution, [*shard, *ended], first)
     left = as_text(_left(record, progress=progress))
     key, guarding = keys.record(record.id), guard(_UNDER_WAY, execution, record.shard)
@@ -244,6 +245,20 @@ def _left(record: Record, *, progress: str) -> list[Command]:
     return [("HDEL", keys.record(record.id), *gone), *bookkeeping.forget(record.name), *shown]
 
 
+def end_range(record: Record, execution: str, *, checkpoint: str | None = None, credited: bool = False) -> Call:
+    """A range ends: it is complete if there is a checkpoint, and otherwise forgotten. The certification goes on."""
+    gone = [shards.field(name, record.shard) for name in sorted(shards.OWN)]
+    key, name = keys.ranges(record.id), record.shard
+    commands: list[Command] = [
+        ("HSET", key, name, checkpoint) if checkpoint else ("HDEL", key, name),
+        ("HDEL", keys.record(record.id), *gone),
+        *bookkeeping.end(record.name, record.queue, execution),
+        *bookkeeping.forget(record.name),
+        *(_credit(record.worker, "succeeded") if credited else []),
+    ]
+    return _held(record, execution, commands)
+
+
 def _give_up(record: Record, execution: str, failure: Failure) -> Call:
     """End a certification of which something is too large to be kept; its worker finds out at the next call."""
     now, ttl = time.time(), bookkeeping.FAILURE_TTL
@@ -255,6 +270,8 @@ def _give_up(record: Record, execution: str, failure: Failure) -> Call:
 
 def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapping[int, SavedCheckpoint]) -> Call:
     """A worker that shuts down gives a certification back; another worker goes on from the checkpoints."""
+    if record.range:
+        return end_range(record, execution)
     if too_large := _too_large({}, checkpoints):
         return _give_up(record, execution, too_large)
     first, last = _pieces(record, execution, checkpoints, {})
@@ -267,6 +284,8 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
 
     `blamed` says whether the certification may have killed the worker.
     """
+    if record.range:
+        return end_range(record, record.execution)
     # Progress since the execution began clears it: what it does next is new.
     deaths = 0 if record.advanced else record.deaths + blamed
     execution = record.execution
@@ -331,7 +350,9 @@ def cancel_running(record: Record) -> Call:
         bookkeeping.stop_command(record.id, record.worker),
         _changed(record.id, "canceling"),
     ]
-    return guarded(keys.record(record.id), statuses=("running",), execution=record.execution, commands=commands)
+    # The first of several shards may end meanwhile; the workers of all of them see the status at their next report.
+    execution = record.execution if record.images == 1 else ""
+    return guarded(keys.record(record.id), statuses=("running",), execution=execution, commands=commands)
 
 
 def delete(record: Record) -> Call:
@@ -416,15 +437,21 @@ def _disbanded(record: Record) -> list[Command]:
     """End all shards at once: they wait no longer, RQ forgets them, and their workers find out at the next call."""
     if not record.divisible:
         return []
-    # What stands for a shard is filled in by the script, because only the server knows which shards there are.
-    name, queue, execution = "__name__", "__queue__", "__execution__"
-    each = [waiting.leave(replace(record, id=name, shard="", queue=queue)), *bookkeeping.end(name, queue, execution)]
-    return [("smoothcert.disband", keys.record(record.id), record.id, as_text(each), as_text(bookkeeping.forget(name)))]
+    return [("smoothcert.disband", keys.record(record.id), record.id, waiting.lane_of(record), *_disbanding())]
+
+
+@cache
+def _disbanding() -> tuple[str, str]:
+    """Commands for each shard, and for all but the first; the script fills in which, because only the server knows."""
+    name, queue, execution, lane = "__name__", "__queue__", "__execution__", "__lane__"
+    each = [waiting.leave_as(name, queue, lane), *bookkeeping.end(name, queue, execution)]
+    return as_text(each), as_text(bookkeeping.forget(name))
 
 
 def _freed(certification: str) -> list[Command]:
     """What nobody needs any more once a certification has ended."""
-    return [("UNLINK", keys.images(certification), keys.checkpoints(certification), keys.draws(certification))]
+    gone = (keys.images, keys.checkpoints, keys.draws, keys.ranges)
+    return [("UNLINK", *(key(certification) for key in gone))]
 
 
 def _too_large(certificates: Mapping[int, str], checkpoints: Mapping[int, SavedCheckpoint]) -> Failure | None:

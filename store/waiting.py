@@ -42,7 +42,12 @@ def leave(record: Record) -> Command:
     """Let a certification wait no longer."""
     if _quarantined(record):
         return ("LREM", bookkeeping.waiting_key(record.queue), 1, record.name)
-    return ("smoothcert.leave", _lane(record), record.name, bookkeeping.waiting_key(record.queue))
+    return ("smoothcert.leave", lane_of(record), record.name, bookkeeping.waiting_key(record.queue))
+
+
+def leave_as(name: str, queue: str, lane: str) -> Command:
+    """The same as `leave`, for a name that stands in a lane or, as a suspect, in RQ's list of the quarantine alone."""
+    return ("smoothcert.leave", lane, name, bookkeeping.waiting_key(queue))
 
 
 def put_back(record: Record) -> list[Command]:
@@ -139,10 +144,11 @@ def enter_divided(record: Record) -> Command:
 
 def _entering(record: Record, rq_list: str) -> Command:
     turns = "" if record.high else keys.turns(record.pool)
-    return ("smoothcert.enter", _lane(record), turns, record.owner, record.name, record.created_at, rq_list)
+    return ("smoothcert.enter", lane_of(record), turns, record.owner, record.name, record.created_at, rq_list)
 
 
-def _lane(record: Record) -> str:
+def lane_of(record: Record) -> str:
+    """The sorted set in which a certification waits."""
     return keys.urgent(record.pool) if record.high else keys.waiting(record.pool, record.owner)
 
 

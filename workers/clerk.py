@@ -15,10 +15,14 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 
+from smoothcert.certification import Progress
+from smoothcert.engine import range as ranges
+from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.problem import Failure
 from store import division, shards, transitions
 from store.commands import Call
 from workers.connection import AWAY, RedisConnection, until_answered
+from workers.halves import Half
 from workers.settings import WorkerSettings
 from workers.work import Work
 
@@ -26,6 +30,10 @@ logger = logging.getLogger(__name__)
 
 DIVIDE_S = 0.05
 """Seconds between two looks for idle workers, which only workers with something to give away take."""
+
+
+def _written(checkpoint: Checkpoint | None) -> str | None:
+    return None if checkpoint is None else ranges.write(checkpoint)
 
 
 class Clerk:
@@ -119,7 +127,9 @@ class Clerk:
     def _finish(self, works: list[Work]) -> None:
         now = time.time()
         calls = [
-            transitions.finish(
+            transitions.end_range(work.record, work.execution, checkpoint=_written(work.counted), credited=True)
+            if work.record.range
+            else transitions.finish(
                 work.record,
                 work.execution,
                 work.status,
@@ -174,32 +184,65 @@ class Clerk:
             work.record = replace(work.record, deaths=0)
 
     def _divide(self) -> None:
-        """Give images of a work to an idle worker, if there are both."""
-        now = time.monotonic()
-        if now - self._divided_at < DIVIDE_S or not (works := [work for work in self.works if work.spare]):
+        """Give images of a work to an idle worker, or samples of an image, if there are both; take what came back."""
+        now, name = time.monotonic(), uuid.uuid4().hex[:8]
+        if now - self._divided_at < DIVIDE_S:
+            return
+        works = [work for work in self.works if work.spare or work.halves or work.spare_half(name)]
+        if not works:
             return
         self._divided_at = now
+        asked = [(work, index) for work in works for index in work.awaited]
         try:
-            (idle,) = self._connection.run([division.count_idle(self._settings.pool, now=time.time())])
+            idle, *counted = self._connection.run(
+                [
+                    division.count_idle(self._settings.pool, now=time.time()),
+                    *(division.read_range(work.record.id, work.halves[index].shard) for work, index in asked),
+                ]
+            )
         except AWAY as error:
             logger.warning("Redis is away: %s", error)
             return
-        if idle:
-            self._give(max(works, key=lambda work: len(work.spare)))
+        for (work, index), text in zip(asked, counted, strict=True):
+            work.receive(index, text)
+        largest = max(works, key=lambda work: len(work.spare))
+        if idle and largest.spare:
+            self._give(largest, name)
+        elif idle and (halves := [(work, *found) for work in works if (found := work.spare_half(name))]):
+            self._give_half(*halves[0])
 
-    def _give(self, work: Work) -> None:
-        """Save everything about a work and give half of its images away, in one round trip."""
-        work.saved_at = -math.inf
-        saving, given = self._saving(work, time.monotonic()), work.spare
-        if saving is None or not given:
+    def _give_half(self, work: Work, index: int, half: Half) -> None:
+        """Let an idle worker draw a part of what is left of a draw."""
+        checkpoint = work.live[index].handle.checkpoint
+        if checkpoint is None:
             return
+        call = division.give_range(
+            work.record,
+            work.execution,
+            half.shard,
+            place=index,
+            start=half.start,
+            stop=half.stop,
+            checkpoint=ranges.write(ranges.tail_of(checkpoint, half.start)),
+            now=time.time(),
+        )
+        ((given, _),) = self.send([call])
+        if given:
+            work.halve(index, half)
+            logger.info("gave away the samples %s", half.offered, extra={"certification_id": work.record.id})
+
+    def _give(self, work: Work, name: str) -> None:
+        """Save everything about a work and give half of its images away, in one round trip."""
+        if not (given := work.spare):
+            return
+        saving = self._save(work, time.monotonic(), work.progress(), due=True)
         places = sorted(set(work.record.place_list) - set(given))
         samples = work.samples_of(given)
         left = max(0, work.samples_saved - samples)
         call = division.divide(
             work.record,
             work.execution,
-            uuid.uuid4().hex[:8],
+            name,
             kept=places,
             given=given,
             samples_kept=left,
@@ -215,10 +258,16 @@ class Clerk:
 
     def _saving(self, work: Work, now: float) -> Call | None:
         """The call that saves what is new of a work; None where nothing is."""
+        if work.record.range:
+            return self._asking(work, now)
         progress = work.progress()
         due = now - work.saved_at >= self._settings.checkpoint_s
         if progress == work.reported and not work.unsaved and not due:
             return None
+        return self._save(work, now, progress, due=due)
+
+    def _save(self, work: Work, now: float, progress: Progress, *, due: bool) -> Call:
+        """The call that saves what is new of a work, its checkpoints if they are due; it must be sent."""
         work.reported = progress
         checkpoints = work.checkpoints() if due else {}
         if due:
@@ -231,6 +280,13 @@ class Clerk:
             checkpoints=checkpoints,
             certificates=work.unsaved,
         )
+
+    def _asking(self, work: Work, now: float) -> Call | None:
+        """The call by which the worker of a range learns if it is still wanted. It saves nothing before its end."""
+        if now - work.saved_at < self._settings.checkpoint_s:
+            return None
+        work.saved_at, work.samples_saved = now, work.samples
+        return transitions.beat(work.record, work.execution, ttl=self._settings.dead_after_s)
 
     def _lose(self, work: Work, status: str) -> None:
         """Drop a certification that is no longer ours: we were thought dead, or another process has ended it."""

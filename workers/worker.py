@@ -30,7 +30,7 @@ from rq.serializers import JSONSerializer
 
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
-from store import bookkeeping, checkpoints, keys, presence, shards, transitions, waiting
+from store import bookkeeping, checkpoints, division, keys, presence, shards, transitions, waiting
 from store.commands import Command, unguarded
 from store.presence import Presence
 from store.record import Record
@@ -390,7 +390,7 @@ class TakenJob:
 
 
 def _reading(name: str) -> list[Command]:
-    certification, _ = shards.parse_name(name)
+    certification, shard = shards.parse_name(name)
     return [
         ("HGETALL", bookkeeping.job_key(name)),
         ("HGETALL", keys.record(certification)),
@@ -398,12 +398,13 @@ def _reading(name: str) -> list[Command]:
         ("HGETALL", keys.checkpoints(certification)),
         ("HGETALL", keys.draws(certification)),
         ("HGETALL", keys.certificates(certification)),
+        division.read_range(certification, shard),
     ]
 
 
 def _taken(name: str, answers: list[Any]) -> TakenJob:
     """From the answers to the commands of `_reading`."""
-    job, data, images, rests, draws, certificates = answers
+    job, data, images, rests, draws, certificates, counted = answers
     try:
         record = Record.read(data, shards.parse_name(name)[1])
         saved = checkpoints.read(rests, draws)
@@ -411,4 +412,4 @@ def _taken(name: str, answers: list[Any]) -> TakenJob:
     except (ValueError, TypeError) as error:
         logger.error("the record cannot be read: %s", error, extra={"certification_id": name})
         return TakenJob(name, job, None)
-    return TakenJob(name, job, None if record is None else Stored(record, images, saved, finished))
+    return TakenJob(name, job, None if record is None else Stored(record, images, saved, finished, counted))

@@ -94,6 +94,27 @@ def test_a_single_image_of_few_samples_is_not_divided(two: Pool) -> None:
     assert not [field for field in two.redis.hkeys(keys.record(job)) if b"/" in field]
 
 
+def test_two_workers_share_the_samples_of_one_image(two: Pool, zoo: Path) -> None:
+    before = jobs_done(two)
+    job = two.submit(
+        flat(0.503), "moody", procedure={"name": "fixed", "n": 40_000}, radius=None, seed=SEED, budget=40_100
+    )
+    (shard,) = wait_until(lambda: shards(two, job), "a range")
+    assert shard.place_list == [0]
+    first, last = map(int, shard.range.split("-"))
+    assert 100 < first < last == 40_100
+    assert two.ended(job).status == "succeeded"
+    assert all(after > old for old, after in zip(before, jobs_done(two), strict=True)), "both have worked"
+    (certificate,) = two.certificates(job)
+    held = load("moody", zoo=zoo, allowed_imports=frozenset(ALLOWED))
+    with Engine(held) as engine:
+        question = Question(Gaussian(SIGMA), Fixed(n=40_000))
+        (alone,) = certify(engine, torch.from_numpy(flat(0.503)), question, seed=SEED)
+    assert without_times(certificate) == without_times(alone)
+    left = {key for key in two.redis.scan_iter() if job.encode() in key}
+    assert left == {keys.record(job).encode(), keys.certificates(job).encode(), keys.arrivals(job).encode()}
+
+
 def test_to_cancel_stops_both_workers(two: Pool) -> None:
     job = two.submit(flat(0.503, IMAGES), **{**LONG, "procedure": {"name": "fixed", "n": 200_000}})
     wait_until(lambda: any(each.worker for each in shards(two, job)), "a shard under way")

@@ -297,3 +297,60 @@ def test_progress_is_that_of_all_shards(empty: Any) -> None:
         call(empty, transitions.save(each, each.execution, progress=shown))
     whole = Progress.model_validate_json(certifications.progress(read(empty, record)))
     assert (whole.images_done, whole.images_total, whole.samples, whole.evaluations) == (2, 4, 15, 30)
+
+
+# --- ranges of samples
+
+
+def ranged(client: Any) -> tuple[Record, Record]:
+    """A certification of one image, and a range of its samples that another worker has begun."""
+    record = accepted(client, images=1, budget=100_000)
+    assert look(client, "w") == [record.id]
+    begun(client, record)
+    assert look(client, "v") == []
+    held = read(client, record)
+    made = division.give_range(
+        held, held.execution, NAME, place=0, start=50_000, stop=100_000, checkpoint="begins", now=time.time()
+    )
+    assert call(client, made) == (1, "running")
+    assert client.execute_command(*division.read_range(record.id, NAME)) == b"begins"
+    return read(client, record), taken(client, record)
+
+
+def test_a_range_leaves_what_it_counted_and_ends_nothing(empty: Any) -> None:
+    record, shard = ranged(empty)
+    assert (record.shards, shard.place_list, shard.range, shard.first_sample) == (0, [0], "50000-100000", 50_000)
+    ended = transitions.end_range(shard, shard.execution, checkpoint="counted", credited=True)
+    assert call(empty, ended) == (1, "running")
+    assert call(empty, ended)[0] == 0
+    assert read(empty, record) == record
+    assert not [field for field in empty.hkeys(keys.record(record.id)) if b"/" in field]
+    assert empty.execute_command(*division.read_range(record.id, NAME)) == b"counted"
+    assert empty.hget(bookkeeping.worker_key("v"), "successful_job_count") == b"1"
+    assert call(empty, ending(record))[0] == 1
+    assert left_of_rq(empty, record) == []
+    assert not empty.exists(keys.ranges(record.id))
+
+
+@pytest.mark.parametrize("how", ["its worker died", "its worker leaves"])
+def test_a_range_without_a_worker_is_forgotten(empty: Any, how: str) -> None:
+    record, shard = ranged(empty)
+    if how == "its worker died":
+        made = transitions.bury(shard, blamed=True, now=time.time(), ttl=60)
+    else:
+        made = transitions.hand_back(shard, shard.execution, samples=9, checkpoints={})
+    assert call(empty, made)[0] == 1
+    assert empty.execute_command(*division.read_range(record.id, NAME)) is None
+    assert look(empty, "v") == []
+    assert read(empty, record) == record
+    assert not empty.llen(bookkeeping.waiting_key(QUARANTINE))
+
+
+def test_the_end_of_the_certification_ends_its_ranges(empty: Any) -> None:
+    record, shard = ranged(empty)
+    assert call(empty, ending(record))[0] == 1
+    assert call(empty, transitions.beat(shard, shard.execution, ttl=9)) == (0, "succeeded")
+    assert call(empty, transitions.end_range(shard, shard.execution, checkpoint="late"))[0] == 0
+    assert left_of_rq(empty, record) == []
+    assert not empty.exists(keys.ranges(record.id))
+    assert not empty.zcard(keys.executions(QUEUE))

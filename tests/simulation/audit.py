@@ -46,7 +46,9 @@ for _, key in ipairs(redis.call('KEYS', names.records .. '*')) do
   local over = final == 'succeeded' or final == 'failed' or final == 'canceled'
   for _, field in ipairs(redis.call('HKEYS', key)) do
     local shard = string.match(field, '^status/?(.*)$')
-    if string.find(field, '^places') then images[#images + 1] = redis.call('HGET', key, field) end
+    local range = redis.call('HGET', key, (string.gsub(field, '^%l+', 'range', 1)))
+    range = range and range ~= ''
+    if string.find(field, '^places') and not range then images[#images + 1] = redis.call('HGET', key, field) end
     if shard and not over then
       local suffix, id = '', certification
       if shard ~= '' then suffix, id = '/' .. shard, id .. '-' .. shard end
@@ -58,11 +60,11 @@ for _, key in ipairs(redis.call('KEYS', names.records .. '*')) do
         if queue == names.quarantine then places = places + copies(names.suspects, id) end
         for _, taken in ipairs(names.taken) do places = places + copies(taken, id) end
         found[#found + 1] = {id, status, places}
-        open = open + 1
+        if not range then open = open + 1 end
       elseif shards == '0' or execution ~= '' then
         local entry = id .. ':' .. execution
         found[#found + 1] = {id, status, redis.call('ZSCORE', names.executions .. queue, entry) and 1 or 0}
-        open = open + 1
+        if not range then open = open + 1 end
       end
     end
   end

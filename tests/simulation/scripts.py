@@ -34,6 +34,7 @@ PIXELS = tuple(np.full(SHAPE, value, np.float32) for value in LIGHT)
 IMAGES = tuple(encode_all([pixels])[0] for pixels in PIXELS)
 QUESTIONS = (
     {"procedure": {"name": "fixed", "n": 200}},
+    {"procedure": {"name": "fixed", "n": 1500}},
     {"procedure": {"name": "adaptive", "stages": [100, 400]}, "radius": 0.1},
     {"procedure": {"name": "sequential", "max_samples": 400}, "radius": 0.1, "family_wise": True},
 )

@@ -116,6 +116,7 @@ MUTANTS = (
 )
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # customers end with their history
 @pytest.mark.parametrize("mutate", MUTANTS)
 def test_a_mutant_is_found(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)

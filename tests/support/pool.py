@@ -96,6 +96,7 @@ class Pool:
         seed: str = "",
         deadline_s: float = 0,
         owner: str = ANONYMOUS,
+        budget: int = 0,
         **fields: Any,
     ) -> str:
         """Put a certification into the queue."""
@@ -112,6 +113,7 @@ class Pool:
             digest=self.digest(ensemble),
             request=json.dumps(request),
             images=len(images),
+            budget=budget,
             seed=seed or secrets.token_hex(16),
             created_at=now,
             expires_at=now + 3600,
