@@ -276,7 +276,7 @@ class Work:
         found = {}
         for index, each in self.live.items():
             checkpoint, last = each.handle.checkpoint, self.saved.get(index)
-            if each.handle.future.done():  # of no use, and what `up_to` leaves at its end is not one of the question
+            if index in self.halves and each.handle.future.done():  # what `up_to` leaves fits no run of the question
                 continue
             if checkpoint is not None and checkpoint.samples > (last.samples if last else 0):
                 self.saved[index] = checkpoint
