@@ -35,12 +35,12 @@ def page(summaries: Iterable[str], next_cursor: str | None) -> str:
 
 def progress(record: Record) -> str:
     """A `Progress`, the sum over all shards; all zeros until a worker has reported one."""
-    nothing = f'{{"images_done":0,"images_total":{record.images},"samples":0,"evaluations":0,"images":[]}}'
+    counts = '"samples":0,"evaluations":0,"certified":0,"images":[]'
+    nothing = f'{{"images_done":0,"images_total":{record.images},{counts}}}'
     if not record.others:
         return record.progress or nothing
-    return Progress.sum_of(
-        Progress.model_validate_json(text) for text in (record.progress or nothing, *record.others)
-    ).model_dump_json()
+    parts = (Progress.model_validate_json(text) for text in (record.progress or nothing, *record.others))
+    return Progress.sum_of(parts).model_dump_json()
 
 
 def location(certification: str) -> str:
