@@ -27,6 +27,7 @@ BENCHMARKS = {
     "runtimes": "benchmarks.machine.runtimes",
     "samples": "benchmarks.paper.samples",
     "service": "benchmarks.machine.service",
+    "shards": "benchmarks.machine.shards",
     "study": "benchmarks.machine.study",
     "training": "benchmarks.machine.training",
     "transfer": "benchmarks.paper.transfer",

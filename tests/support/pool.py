@@ -99,6 +99,7 @@ class Pool:
         seed: str = "",
         deadline_s: float = 0,
         owner: str = ANONYMOUS,
+        budget: int = 0,
         **fields: Any,
     ) -> str:
         """Put a certification into the queue."""
@@ -115,6 +116,7 @@ class Pool:
             digest=self.digest(ensemble),
             request=json.dumps(request),
             images=len(images),
+            budget=budget,
             seed=seed or secrets.token_hex(16),
             created_at=now,
             expires_at=now + 3600,
