@@ -43,7 +43,8 @@ class Machine:
 
     @classmethod
     def of(cls, ensemble: Ensemble) -> Machine:
-        return cls(ensemble.device.type, ensemble.precision, arithmetic(ensemble.device))
+        computing = arithmetic(ensemble.device) | ensemble.libraries
+        return cls(ensemble.device.type, ensemble.precision, computing)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import EllipsisType
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, fx, nn
@@ -54,6 +55,14 @@ class Member:
     def digest(self) -> str:
         """The digest of its identity."""
         return self.identity.digest
+
+
+@runtime_checkable
+class OfLibrary(Protocol):
+    """A module whose logits another library than torch computes, or whose code is that of another library."""
+
+    def library_versions(self) -> dict[str, str]:
+        """The version of the library by its name."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,13 @@ class Ensemble:
     def precision(self) -> str:
         """The name of the dtype in which the members run."""
         return str(self.members[0].form.dtype).removeprefix("torch.")
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The versions of the libraries, beside torch, that compute the logits of members."""
+        networks = (network for member in self.members for network in (member.network, member.form.network))
+        modules = (module for network in networks for module in network.modules())
+        return {k: v for each in modules if isinstance(each, OfLibrary) for k, v in each.library_versions().items()}
 
     @property
     def leading(self) -> int:
