@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +125,46 @@ def transformers_files(folder: Path, kind: str, seed: int = 0, **changed: Any) -
 
 def normalised(x: Tensor) -> Tensor:
     return (x - torch.tensor(MEAN).view(1, 3, 1, 1)) / torch.tensor(STD).view(1, 3, 1, 1)
+
+
+@contextmanager
+def serving(repository: str, files: Mapping[str, bytes]) -> Iterator[tuple[str, list[str]]]:
+    """A server that speaks as much of the hub's protocol as a download needs: its address, and the paths it was asked.
+
+    It gives `files` of one repository at REVISION, and 404 for everything else.
+    """
+    asked: list[str] = []
+    listed = [{"type": "file", "path": name, "size": len(data), "oid": "0" * 40} for name, data in files.items()]
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            content = self._content()
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.send_header("X-Repo-Commit", REVISION)
+            self.send_header("ETag", f'"{hashlib.sha256(content or b"").hexdigest()}"')
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.do_HEAD()
+            self.wfile.write(self._content() or b"")
+
+        def _content(self) -> bytes | None:
+            path = self.path.partition("?")[0]
+            if path == f"/api/models/{repository}/tree/{REVISION}":
+                return as_json(listed)
+            return files.get(path.removeprefix(f"/{repository}/resolve/{REVISION}/"))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -61,8 +61,16 @@ def cache(filled: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of one's own, and no network: nobody listens at the hub's address."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # huggingface_hub tries again five times, more slowly each
+    point_at("http://127.0.0.1:9", monkeypatch)
     return tmp_path / "cache"
+
+
+def point_at(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the hub be at this address, as the variable HF_ENDPOINT does for a new process."""
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + template)
 
 
 def expected(name: str) -> Tensor:
@@ -312,6 +320,29 @@ def test_without_a_network_it_says_so(empty: Path, tmp_path: Path) -> None:
     assert f"{RESNET} is not in the cache {empty}, and the hub at http://127.0.0.1:9 does not give it: " in said
     assert "Without a network, copy the model's snapshot into the cache, or name its folder" in said
     assert not list((tmp_path / "zoo").iterdir())
+
+
+def test_what_the_cache_does_not_have_is_fetched_without_code_and_pickles(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {**hub.timm_files(), "pytorch_model.bin": b"pickle", "modeling.py": b"code"}
+    with hub.serving("timm/resnet10t.test", files) as (address, asked):
+        point_at(address, monkeypatch)
+        voters = add("x", [TIMM], Addition(noise=NOISE), zoo=tmp_path / "zoo")
+    assert torch.allclose(voters.logits(X)[0], expected(TIMM), atol=1e-4)
+    assert {path.rpartition("/")[2] for path in asked if "/resolve/" in path} == {"config.json", "model.safetensors"}
+    asked.clear()
+    add("again", [TIMM], Addition(noise=NOISE), zoo=tmp_path / "zoo")  # now it is in the cache
+    assert not asked
+
+
+def test_a_model_that_the_hub_does_not_have_is_named(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hub.serving("timm/other", {}) as (address, _):
+        point_at(address, monkeypatch)
+        with pytest.raises(MemberError, match=f"and the hub at {address} does not give it"):
+            Pretrained.open(TIMM)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.ckpt", "weights.pt"])

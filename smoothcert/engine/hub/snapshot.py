@@ -136,6 +136,7 @@ def _fetched(reference: Reference) -> Path:
             revision=reference.revision,
             allow_patterns=list(WANTED),
             cache_dir=_cache(),
+            endpoint=constants.ENDPOINT,
             max_workers=1,
         )
     except Exception as error:  # the errors of the hub and of its connections have no common class
