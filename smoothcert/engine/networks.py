@@ -28,10 +28,11 @@ from smoothcert.engine.ensemble import (
     repeated,
 )
 from smoothcert.engine.errors import DeviceError, MemberError, NormalisationError, reason
-from smoothcert.engine.form import Form, prepare
+from smoothcert.engine.form import Form, optimiser_of, prepare
 from smoothcert.engine.named import Named
 from smoothcert.engine.normalisation import Normalisation, normalised
 from smoothcert.engine.outputs import LogitsOf, are_probabilities, count_classes, first_output
+from smoothcert.engine.precision import dtype_of
 from smoothcert.engine.voting import require_unweighted
 from smoothcert.engine.warning import warn
 from smoothcert.errors import require_count
@@ -72,6 +73,8 @@ class Networks:
     voting: str
     consensus: int | None
     batch: int
+    precision: str
+    runtime: str
 
     @classmethod
     def of(
@@ -87,6 +90,8 @@ class Networks:
         consensus: int | None,
         device: str | torch.device | None,
         batch: int,
+        precision: str = "float32",
+        runtime: str = "torch",
     ) -> Networks:
         """Copies of these models; an EngineError or DomainError names the argument that is wrong."""
         opened = [_opened(model) for model in _several(models)]
@@ -100,6 +105,8 @@ class Networks:
         if (mean is None) != (std is None):
             raise NormalisationError(f"mean and std belong together, got mean {mean!r} and std {std!r}")
         place = _device(given, device)
+        dtype_of(precision)
+        optimiser_of(runtime, place)
         in_train_mode = any(_in_train_mode(network) for network in given)
         copies = tuple(_copy(network, place) for network in given)
         if in_train_mode:
@@ -111,7 +118,8 @@ class Networks:
         own, before = copies[: len(classifiers)], copies[len(classifiers) :]
         normalisations = tuple(each.normalisation for each in opened)
         names = _agreed_names(opened) if classes is None else classes
-        return cls(own, normalisations, before, place, in_train_mode, noise, names, mean, std, voting, consensus, batch)
+        return cls(own, normalisations, before, place, in_train_mode, noise, names, mean, std, voting, consensus, batch,
+                   precision, runtime)  # fmt: skip
 
     @property
     def names(self) -> list[str]:
@@ -135,6 +143,8 @@ class Networks:
                     input_shape=shape,
                     batch=self.batch,
                     device=str(self.device),
+                    precision=self.precision,
+                    runtime=self.runtime,
                 )
             )
             for network in readied

@@ -53,6 +53,8 @@ class OnnxNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.dtype != torch.float32:
             raise MemberError(f"an ONNX member computes in float32, and the images are {x.dtype}")
+        if torch.jit.is_tracing():  # the trace would hold the logits of one batch as constants
+            raise MemberError("an ONNX member cannot be traced: onnxruntime computes it")
         session = self._session(x.device)
         if self.rows is None:
             return self._run(session, x)
