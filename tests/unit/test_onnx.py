@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import torch
 from onnx import helper
 
 from models.addition import Addition, add
-from models.errors import ProgramError
+from models.errors import ProgramError, TrainingError
 from models.registry import load
+from models.training.frozen import FrozenClassifier
 from smoothcert import Gaussian, Smoothed, verify
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
@@ -155,6 +157,19 @@ def test_the_wrong_number_of_rows_is_an_error() -> None:
     model = model_of(nodes, [initializer(name, torch.tensor(value).numpy()) for name, value in numbers.items()])
     with pytest.raises(MemberError, match=r"returns shape \(1, 4\) for 2 images"):
         OnnxNetwork(model.SerializeToString())(torch.zeros(2, *SHAPE))
+
+
+def test_a_denoiser_cannot_be_trained_in_front_of_it(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(patches_file())
+    with pytest.raises(TrainingError, match=r"m\.onnx: onnxruntime computes no gradients"):
+        FrozenClassifier.read(tmp_path / "m.onnx", classes=4, input_shape=SHAPE, device="cpu")
+
+
+def test_it_is_not_traced() -> None:
+    """A trace would hold the logits of one batch as constants. Where another runtime traces members, torch runs it."""
+    with pytest.raises(MemberError, match="an ONNX member cannot be traced"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(OnnxNetwork(patches_file()), torch.zeros(1, *SHAPE))
 
 
 # --- in the zoo
