@@ -112,12 +112,16 @@ def transformers_network(kind: str, seed: int = 0) -> Any:
     return randomised(transformers.ViTForImageClassification(config), seed)
 
 
-def transformers_files(folder: Path, kind: str, seed: int = 0, **changed: Any) -> dict[str, bytes]:
-    """The files that `save_pretrained` writes, with a preprocessor beside; `changed` are keys of config.json."""
+def transformers_files(folder: Path, network: Any, **changed: Any) -> dict[str, bytes]:
+    """The files that `save_pretrained` writes, with a preprocessor beside; `changed` are keys of config.json.
+
+    The network may be the name of one of `transformers_network`.
+    """
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    transformers_network(kind, seed).save_pretrained(folder)
+    chosen = transformers_network(network) if isinstance(network, str) else network
+    chosen.save_pretrained(folder)
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     files["config.json"] = as_json({**json.loads(files["config.json"]), **changed})
     return files | {"preprocessor_config.json": as_json(PREPROCESSOR)}

@@ -177,7 +177,8 @@ def test_the_command_adds_shows_and_diagnoses(cache: Path, tmp_path: Path) -> No
     shown = models("show", "mine", *zoo).stdout
     assert "transformers/ViTForImageClassification" in " ".join(shown.split())
     labels = expected(VIT).argmax(1)
-    np.savez(tmp_path / "d.npz", images=(X * 255).round().byte().numpy(), labels=labels.numpy())
+    pixels = (X * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    np.savez(tmp_path / "d.npz", images=pixels, labels=labels.numpy())
     done = models("diagnose", "mine", "--data", tmp_path / "d.npz", *zoo)
     assert done.returncode == 0, done.stderr
     assert "100 % of 6 images are classified correctly without noise" in done.stdout
@@ -210,14 +211,17 @@ def test_mean_and_std_of_the_user_replace_those_of_the_configuration(cache: Path
         assert torch.allclose(logits, hub.transformers_network("resnet")(X).logits, atol=1e-4)
 
 
-def test_diagnose_knows_the_normalisation_of_the_configuration(cache: Path) -> None:
+def test_diagnose_knows_the_normalisation_of_the_configuration(tmp_path: Path) -> None:
     """The labels are those of the model without its normalisation, so `diagnose` advises to leave it out."""
-    batch = torch.rand(60, *SHAPE, generator=torch.Generator().manual_seed(1))
+    coarse = torch.rand(60, 3, 2, 2, generator=torch.Generator().manual_seed(1))
+    batch = nn.functional.interpolate(coarse, size=SHAPE[1:])
+    network = hub.transformers_network("vit")
     with torch.no_grad():
-        network = hub.transformers_network("vit")
+        network.classifier.bias -= network(batch).logits.mean(0)  # so that all classes occur
         labels = network(batch).logits.argmax(1)
         assert (network(hub.normalised(batch)).logits.argmax(1) != labels).sum() > 20
-    found = Smoothed(VIT, NOISE).diagnose(batch, labels)["input"]
+    files = hub.transformers_files(tmp_path / "w", network)
+    found = Smoothed(put(tmp_path, "test/vit", files), NOISE).diagnose(batch, labels)["input"]
     assert found.advice is not None
     assert "Leave the normalisation out." in found.advice
 
