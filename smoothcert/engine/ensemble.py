@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import EllipsisType
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, fx, nn
@@ -23,6 +22,7 @@ from smoothcert.canonical import digest
 from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
 from smoothcert.engine.form import Form, prepare, resize
+from smoothcert.engine.libraries import versions_of
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.voting import WEIGHTED, finite, lowest_argmax, rule, vote
 from smoothcert.noise import Noise
@@ -56,14 +56,6 @@ class Member:
     def digest(self) -> str:
         """The digest of its identity."""
         return self.identity.digest
-
-
-@runtime_checkable
-class OfLibrary(Protocol):
-    """A module whose logits another library than torch computes, or whose code is that of another library."""
-
-    def library_versions(self) -> dict[str, str]:
-        """The version of the library by its name."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +137,7 @@ class Ensemble:
     @property
     def libraries(self) -> dict[str, str]:
         """The versions of the libraries, beside torch, that compute the logits of members."""
-        networks = (network for member in self.members for network in (member.network, member.form.network))
-        modules = (module for network in networks for module in network.modules())
-        return {k: v for each in modules if isinstance(each, OfLibrary) for k, v in each.library_versions().items()}
+        return versions_of(network for member in self.members for network in (member.network, member.form.network))
 
     @property
     def runtime(self) -> str:

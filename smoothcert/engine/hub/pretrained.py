@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from smoothcert.engine.errors import MemberError
 from smoothcert.engine.form import fold_batch_norm, placed
 from smoothcert.engine.hub import timm_models, transformers_models
+from smoothcert.engine.hub.model_folder import ModelFolder
 from smoothcert.engine.hub.reference import Reference, is_reference
-from smoothcert.engine.hub.snapshot import Snapshot
 from smoothcert.engine.hub.stated import Stated
 from smoothcert.engine.outputs import logits_of
 
@@ -77,11 +77,11 @@ class Pretrained:
         text = str(name)
         if isinstance(name, str) and is_reference(text):
             reference = Reference.parse(text)
-            return cls.of(Snapshot.find(reference), reference.stem)
-        return cls.of(Snapshot(Path(name)), Path(name).resolve().name)
+            return cls.of(ModelFolder.find(reference), reference.stem)
+        return cls.of(ModelFolder(Path(name)), Path(name).resolve().name)
 
     @classmethod
-    def of(cls, snapshot: Snapshot, stem: str) -> Pretrained:
+    def of(cls, snapshot: ModelFolder, stem: str) -> Pretrained:
         config = snapshot.config()
         for name, library in LIBRARIES.items():
             if library.recognises(config):

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.engine.errors import MemberError, reason
+from smoothcert.engine.hub.model_folder import ModelFolder
 from smoothcert.engine.hub.plain import plain
-from smoothcert.engine.hub.snapshot import Snapshot
 from smoothcert.engine.hub.stated import Stated, distinct
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.vision import mend_torchvision
@@ -25,7 +25,7 @@ def recognises(config: Mapping[str, Any]) -> bool:
     return "architecture" in config and "model_type" not in config
 
 
-def read(snapshot: Snapshot, config: dict[str, Any]) -> Stated:
+def read(snapshot: ModelFolder, config: dict[str, Any]) -> Stated:
     where = f"{snapshot.name}: config.json"
     name = config["architecture"]
     _require_known(name)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.engine.errors import MemberError, reason
+from smoothcert.engine.hub.model_folder import PREPROCESSOR, ModelFolder
 from smoothcert.engine.hub.plain import plain
-from smoothcert.engine.hub.snapshot import PREPROCESSOR, Snapshot
 from smoothcert.engine.hub.stated import Stated, distinct
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.vision import mend_torchvision
@@ -39,7 +39,7 @@ def recognises(config: Mapping[str, Any]) -> bool:
     return "model_type" in config
 
 
-def read(snapshot: Snapshot, config: dict[str, Any]) -> Stated:
+def read(snapshot: ModelFolder, config: dict[str, Any]) -> Stated:
     where = f"{snapshot.name}: config.json"
     _refuse_code(where, config)
     kind, name = config["model_type"], (config.get("architectures") or [None])[0]

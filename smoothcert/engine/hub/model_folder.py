@@ -28,7 +28,7 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ModelFolder:
     """A folder in the layout of the hub: config.json, model.safetensors, and perhaps preprocessor_config.json."""
 
     folder: Path
@@ -37,7 +37,7 @@ class Snapshot:
     """The sha256 of each file that has been read."""
 
     @classmethod
-    def find(cls, reference: Reference) -> Snapshot:
+    def find(cls, reference: Reference) -> ModelFolder:
         """The snapshot in the hub's cache, fetched from the hub unless it is there; MemberError where it cannot be."""
         local = cls(_cache() / reference.folder, reference)
         return local if local.is_complete else cls(_fetched(reference), reference)
