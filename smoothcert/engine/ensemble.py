@@ -22,6 +22,7 @@ from smoothcert.canonical import digest
 from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
 from smoothcert.engine.form import Form, prepare, resize
+from smoothcert.engine.libraries import versions_of
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.voting import WEIGHTED, finite, lowest_argmax, rule, vote
 from smoothcert.noise import Noise
@@ -131,7 +132,12 @@ class Ensemble:
         found = arithmetic(self.device)
         for member in self.members:
             found |= member.form.versions
-        return found
+        return found | self.libraries
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The versions of the libraries, beside torch, that compute the logits of members."""
+        return versions_of(network for member in self.members for network in (member.network, member.form.network))
 
     @property
     def runtime(self) -> str:

@@ -52,7 +52,7 @@ CLOSE = 1e-3
 It is far above the rounding of float32, so only a wrong form exceeds it.
 """
 
-CONTIGUOUS = ("plain", "openvino")
+CONTIGUOUS = ("plain", "openvino", "onnxruntime")
 """The kinds of forms that take their images in torch's usual order and not channels-last."""
 
 _Convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
