@@ -16,6 +16,7 @@ BENCHMARKS = {
     "curves": "benchmarks.paper.samples_curves",
     "engine": "benchmarks.machine.engine",
     "evaluate": "benchmarks.paper.evaluate",
+    "exits": "benchmarks.machine.exits",
     "largest": "benchmarks.paper.samples_largest",
     "linf": "benchmarks.paper.linf",
     "load": "benchmarks.machine.load",

@@ -1,9 +1,9 @@
 """The engine: drives many procedures at once and packs what they ask for into full batches.
 
-One thread owns the device. Each step fills one batch of a fixed shape for the runs served longest ago, runs the first K
-members on it, gathers the rows without consensus across batches until they fill a slice of their own, runs the other
-members on those, and sends complete counts back to their procedures. No Python loop over samples; only class indices
-leave the device.
+One thread owns the device. Each step fills one batch of a fixed shape for the runs served longest ago, runs the first
+members on it, gathers the rows that they leave undecided across batches until they fill a slice of their own, runs the
+next members on those, and so on, and sends complete counts back to their procedures. No Python loop over samples; only
+class indices leave the device.
 
 The class of a sample depends on (ensemble, image, noise, seed, index) and, in its last bits, on the shape of the slices
 that go through a network. So counts, and with them verdicts, are the same for every packing, order, interruption and
@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import numpy as np
@@ -26,10 +26,12 @@ from torch import Tensor
 from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import ClosedError, DeviceError
-from smoothcert.engine.lane import Lane, Pending
+from smoothcert.engine.lane import Lane
 from smoothcert.engine.pixels import Pixels
-from smoothcert.engine.run import UNDECIDED, Handle, Run, Segment
+from smoothcert.engine.poll import joined
+from smoothcert.engine.run import Handle, Run, Segment
 from smoothcert.engine.sampling import Streams
+from smoothcert.engine.waiting import Pending
 from smoothcert.errors import require_count
 from smoothcert.noise import Noise
 from smoothcert.procedures import Procedure
@@ -56,7 +58,7 @@ class Workload:
         self.evaluations += members * rows
 
     def rest(self, *, rows: int, slices: int, members: int) -> None:
-        """Add slices of the other members."""
+        """Add slices of further members."""
         self.rest_slices += slices
         self.rest_rows += rows
         self.evaluations += members * rows
@@ -170,7 +172,7 @@ class Engine:
 
     def _lane(self, ensemble: Ensemble) -> Lane:
         members = tuple(id(member) for member in ensemble.members)  # the lane keeps them alive
-        key = (members, ensemble.voting, ensemble.consensus)
+        key = (members, ensemble.voting, ensemble.consensus, ensemble.limits)
         if key not in self._lanes:
             self._lanes[key] = Lane(ensemble, self.batch)
             self._turns.append(self._lanes[key])
@@ -210,37 +212,39 @@ class Engine:
             self._buffers.clear()
 
     def _step(self, lane: Lane) -> None:
-        """Run one batch, and those of the rows that wait for the other members that are ready."""
+        """Run one batch, and those of the rows that wait for further members that are ready."""
         segments = lane.fill()
         if segments:
             self._run_first(lane, segments)
-        pending = lane.ready()
-        if pending:
+        for pending in lane.ready():
             self._run_rest(lane, pending)
         lane.settle()
 
     def _run_first(self, lane: Lane, segments: list[Segment]) -> None:
-        """Run the first K members on the segments' samples and count the rows that they decide."""
+        """Run the first members on the segments' samples and count the rows that they decide."""
         # Segment i occupies the rows ends[i] - len(segment) to ends[i] of the batch.
         ends = np.cumsum([len(segment) for segment in segments]).tolist()
         images = self._buffer(lane)[: ends[-1]]
         for segment, end in zip(segments, ends, strict=True):
             segment.run.sample(images[end - len(segment) : end], segment.start)
-        self.workload.first(rows=ends[-1], capacity=lane.batch, members=lane.ensemble.leading)
-        firsts = lane.in_batches(len(images), lambda part: lane.ensemble.first(images[part]))
-        decided = torch.cat([first.decided for first in firsts])
-        classes = torch.where(decided, torch.cat([first.classes for first in firsts]), UNDECIDED).cpu().numpy()
+        members = lane.ensemble.stages[0]
+        self.workload.first(rows=ends[-1], capacity=lane.batch, members=members)
+        asked = joined(lane.in_batches(len(images), lambda part: lane.ensemble.ask(images[part])))
+        classes = asked.classes.cpu().numpy()
         for segment, end in zip(segments, ends, strict=True):
-            segment.count_first(classes[end - len(segment) : end], members=lane.ensemble.leading, rows=lane.rows)
-        lane.undecided(segments, classes, images, torch.cat([first.outputs for first in firsts], dim=1))
+            segment.count_first(classes[end - len(segment) : end], members=members, rows=lane.rows)
+        shares = tuple((segment, len(segment)) for segment in segments)
+        lane.wait(Pending(shares, images, asked.outputs), classes)
 
     def _run_rest(self, lane: Lane, pending: Pending) -> None:
-        """Run the other members on rows without consensus and count the full vote."""
+        """Run the next members on undecided rows and count those that they decide."""
         images, outputs = pending.images, pending.outputs
-        classes = lane.in_batches(len(pending), lambda part: lane.ensemble.rest(images[part], outputs[:, part]))
-        others = len(lane.ensemble.members) - lane.ensemble.leading
-        self.workload.rest(rows=len(pending), slices=-(-len(pending) // lane.rows), members=others)
-        pending.count(torch.cat(classes).cpu().numpy(), members=others, rows=lane.rows)
+        asked = joined(lane.in_batches(len(pending), lambda part: lane.ensemble.ask(images[part], outputs[:, part])))
+        members = len(asked.outputs) - len(outputs)
+        self.workload.rest(rows=len(pending), slices=-(-len(pending) // lane.rows), members=members)
+        classes = asked.classes.cpu().numpy()
+        pending.count(classes, members=members, rows=lane.rows)
+        lane.wait(replace(pending, outputs=asked.outputs), classes)
 
     def _buffer(self, lane: Lane) -> Tensor:
         """The memory in which a batch is put together; lanes take turns, so those of one image shape share it."""

@@ -17,6 +17,7 @@ from smoothcert.engine.checkpoint import Checkpoint, Machine, Part, Shape, finge
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import CheckpointError
 from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.poll import UNDECIDED
 from smoothcert.engine.sampling import NoisyImage, Streams
 from smoothcert.errors import require_count
 from smoothcert.noise import Noise
@@ -24,8 +25,6 @@ from smoothcert.procedures import Procedure
 from smoothcert.verdict import Verdict
 
 ClassCounts = npt.NDArray[np.int64]
-UNDECIDED = -1
-"""Stands for the class of a sample on which the first members disagree."""
 
 
 @dataclass(frozen=True)
@@ -111,18 +110,20 @@ class Segment:
 
     def count_first(self, classes: ClassCounts, *, members: int, rows: int) -> None:
         """Count what the first members decided; UNDECIDED samples stay open."""
-        decided = classes[classes != UNDECIDED]
         self.rows = rows
-        self.undecided = len(classes) - len(decided)
-        self.evaluations += members * len(classes)
-        self.counts += np.bincount(decided, minlength=len(self.counts))
+        self.undecided = len(classes)
+        self._count(classes, members)
 
     def count_rest(self, classes: ClassCounts, *, members: int, rows: int) -> None:
-        """Count samples that the full vote decided."""
+        """Count what further members decided of the samples that were open."""
         self.rest_rows = rows
-        self.undecided -= len(classes)
+        self._count(classes, members)
+
+    def _count(self, classes: ClassCounts, members: int) -> None:
+        decided = classes[classes != UNDECIDED]
+        self.undecided -= len(decided)
         self.evaluations += members * len(classes)
-        self.counts += np.bincount(classes, minlength=len(self.counts))
+        self.counts += np.bincount(decided, minlength=len(self.counts))
 
 
 class Run:
