@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> Result:
 class Unknown(Member):
     """A member whose logits may be anything, so that no vote ends before it is asked."""
 
-    finite = False  # type: ignore[assignment]
+    finite = False
 
 
 def every_member(ensemble: Ensemble) -> Ensemble:
@@ -84,7 +84,8 @@ def every_member(ensemble: Ensemble) -> Ensemble:
 
 def saved(ensemble: Ensemble, images: Sequence[Tensor], options: argparse.Namespace) -> tuple[list[Row], list[Figure]]:
     """The evaluations and the seconds of softmax votes with and without the early exit, alone and with consensus."""
-    k, rows, figures = len(ensemble.members), [], []
+    k, figures = len(ensemble.members), []
+    rows: list[Row] = []
     for consensus in (None, -(-k // 2)):
         view = ensemble.with_(voting="softmax", consensus=consensus)
         (early, quick), (full, slow) = both(view, images, options)
@@ -131,7 +132,8 @@ def drive(view: Ensemble, images: Sequence[Tensor], options: argparse.Namespace)
 
 def order(ensemble: Ensemble, images: Sequence[Tensor], options: argparse.Namespace) -> tuple[list[Row], list[Figure]]:
     """The evaluations of K-consensus in ranked order and in the order that takes fewest at equal agreement."""
-    k, rows, figures = len(ensemble.members), [], []
+    k, figures = len(ensemble.members), []
+    rows: list[Row] = []
     voted, each = recorded(ensemble, images, options)
     chosen_on, judged_on = ([voted[i::2], each[:, i::2]] for i in (0, 1))
     for leading in range(2, k):

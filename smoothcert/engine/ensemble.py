@@ -27,7 +27,7 @@ from smoothcert.engine.exits import Limits, check_limits
 from smoothcert.engine.form import Form, prepare, resize
 from smoothcert.engine.magnitude import is_finite, within_reach
 from smoothcert.engine.normalisation import Normalisation
-from smoothcert.engine.poll import UNDECIDED, Asked, Poll
+from smoothcert.engine.poll import UNDECIDED, Poll, Polled
 from smoothcert.engine.voting import WEIGHTED, rule, vote
 from smoothcert.noise import Noise
 
@@ -148,7 +148,7 @@ class Ensemble:
         return Classified(classes, evaluations)
 
     @torch.inference_mode()
-    def ask(self, batch: Tensor, outputs: Tensor | None = None) -> Asked:
+    def ask(self, batch: Tensor, outputs: Tensor | None = None) -> Polled:
         """Run the members up to the next stage on images, of which those before gave the logits [m, N, C]."""
         self._check(batch)
         before = 0 if outputs is None else self._check_outputs(outputs, len(batch))
@@ -156,7 +156,7 @@ class Ensemble:
         new = self._outputs(self.members[before:after], batch)
         outputs = new if outputs is None else torch.cat([outputs, new])
         reached = within_reach(batch).to(outputs.device) if self._poll.cautious and after < len(self.members) else None
-        return Asked(self._poll.decide(outputs, reached), outputs)
+        return Polled(self._poll.decide(outputs, reached), outputs)
 
     @torch.inference_mode()
     def vote(self, outputs: Tensor) -> Tensor:

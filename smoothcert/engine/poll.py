@@ -28,7 +28,7 @@ UNDECIDED = -1
 
 
 @dataclass(frozen=True)
-class Asked:
+class Polled:
     """The state of a vote on N images after m members.
 
     `classes` is int64 [N], UNDECIDED where others have to be asked; `outputs` are the logits, float32 [m, N, C].
@@ -38,11 +38,11 @@ class Asked:
     outputs: Tensor
 
 
-def joined(asked: Sequence[Asked]) -> Asked:
+def joined(asked: Sequence[Polled]) -> Polled:
     """The vote on the images of several batches, all at the same stage."""
     if len(asked) == 1:
         return asked[0]
-    return Asked(torch.cat([each.classes for each in asked]), torch.cat([each.outputs for each in asked], dim=1))
+    return Polled(torch.cat([each.classes for each in asked]), torch.cat([each.outputs for each in asked], dim=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +109,9 @@ class Poll:
             return ()
         possible = exits(self._bounds)
         if self.limits is None:
-            unsure = [place for place in range(*possible[:1], self.members) if not self.sure(place)]
-            possible = tuple(m for m in possible if not any(place >= m for place in unsure))
+            later = range(min(possible, default=self.members), self.members)  # those that are not always asked
+            last_unsure = max((place for place in later if not self.sure(place)), default=-1)
+            possible = tuple(m for m in possible if m > last_unsure)
         return possible
 
     @cached_property
