@@ -12,7 +12,7 @@ import torch
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import RunCanceledError
 from smoothcert.engine.form import is_out_of_memory
-from smoothcert.engine.run import ClassCounts, Run, Segment
+from smoothcert.engine.run import Run, Segment
 from smoothcert.engine.waiting import Pending, Waiting
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,8 @@ class Lane:
         self.batch = batch
         self.ensemble = ensemble if ensemble.members[0].form.shape[0] <= batch else ensemble.resized(batch)
         self._given = ensemble
+        self.flying = 0
+        """Its batches that were enqueued and whose classes have not come back yet."""
         self._live: dict[Run, None] = dict.fromkeys(runs)  # in the order of arrival
         self._hungry: deque[Run] = deque(runs)  # those that want samples, the one served longest ago first
         self._waiting = {members: Waiting() for members in self.ensemble.stages[:-1]}  # by the members that they asked
@@ -58,15 +60,14 @@ class Lane:
                 self._hungry.append(run)
         return segments
 
-    def wait(self, rows: Pending, classes: ClassCounts) -> None:
-        """Queue the rows whose class is UNDECIDED, until `ready` hands them on."""
-        if (left := rows.undecided(classes)) is not None:
-            self._waiting[len(left.outputs)].add(left)
+    def wait(self, rows: Pending) -> None:
+        """Queue undecided rows, until `ready` hands them on."""
+        self._waiting[len(rows.outputs)].add(rows)
 
     def ready(self) -> Iterator[Pending]:
-        """The queued rows of each stage that fill whole slices; all of them where no run wants samples any more."""
+        """The queued rows of each stage that fill whole slices; all of them where no more are to come."""
         for waiting in self._waiting.values():
-            if (rows := waiting.ready(self.rows, hurry=not self._hungry)) is not None:
+            if (rows := waiting.ready(self.rows, hurry=not self._hungry and not self.flying)) is not None:
                 yield rows
 
     def settle(self) -> None:

@@ -7,6 +7,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,6 @@ from smoothcert.engine.checkpoint import Checkpoint, Machine, Part, Shape, finge
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import CheckpointError
 from smoothcert.engine.pixels import Pixels
-from smoothcert.engine.poll import UNDECIDED
 from smoothcert.engine.sampling import NoisyImage, Streams
 from smoothcert.errors import require_count
 from smoothcert.noise import Noise
@@ -51,6 +51,28 @@ class Sampled:
     ended_at: datetime = field(compare=False)
 
 
+class Standing(NamedTuple):
+    """Where a run stands. It is made after every batch and read seldom, so reading does the work."""
+
+    of: str
+    draws: tuple[ClassCounts, ...]
+    counts: ClassCounts
+    """Of the draw under way."""
+    samples: int
+    evaluations: int
+    shapes: tuple[Shape, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def progress(self) -> RunProgress:
+        return RunProgress(len(self.draws), self.samples, self.evaluations, SampleCounts.occurring(self.counts))
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        draws, partial = tuple(map(SampleCounts.occurring, self.draws)), SampleCounts.occurring(self.counts)
+        return Checkpoint(self.of, draws, partial, self.evaluations, self.shapes, self.parts)
+
+
 class Handle:
     """The submitter's view of a run."""
 
@@ -58,8 +80,7 @@ class Handle:
         self._future: Future[Sampled] = Future()
         self._future.set_running_or_notify_cancel()  # it ends by `cancel` below, never by the future's own
         self._canceled = threading.Event()
-        self._checkpoint: Checkpoint | None = None
-        self._progress = RunProgress(0, 0, 0, SampleCounts())
+        self._standing: Standing | None = None
 
     def result(self, timeout: float | None = None) -> Sampled:
         """Wait for the end; raises the error that ended the run otherwise."""
@@ -73,12 +94,12 @@ class Handle:
     @property
     def progress(self) -> RunProgress:
         """As of the last batch."""
-        return self._progress
+        return RunProgress(0, 0, 0, SampleCounts()) if self._standing is None else self._standing.progress
 
     @property
     def checkpoint(self) -> Checkpoint | None:
         """As of the last batch; None before the first."""
-        return self._checkpoint
+        return None if self._standing is None else self._standing.checkpoint
 
     def cancel(self) -> None:
         """End the run before the next batch."""
@@ -97,6 +118,7 @@ class Segment:
     start: int
     stop: int
     counts: ClassCounts
+    """Of the samples that are decided."""
     evaluations: int = 0
     rows: int = 0
     """The slice shape of the first members."""
@@ -108,22 +130,15 @@ class Segment:
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def count_first(self, classes: ClassCounts, *, members: int, rows: int) -> None:
-        """Count what the first members decided; UNDECIDED samples stay open."""
-        self.rows = rows
-        self.undecided = len(classes)
-        self._count(classes, members)
-
-    def count_rest(self, classes: ClassCounts, *, members: int, rows: int) -> None:
-        """Count what further members decided of the samples that were open."""
-        self.rest_rows = rows
-        self._count(classes, members)
-
-    def _count(self, classes: ClassCounts, members: int) -> None:
-        decided = classes[classes != UNDECIDED]
-        self.undecided -= len(decided)
-        self.evaluations += members * len(classes)
-        self.counts += np.bincount(decided, minlength=len(self.counts))
+    def count(self, counts: ClassCounts, *, left: int, evaluations: int, rows: int, first: bool) -> None:
+        """Add the classes that members decided, in slices of `rows`; `left` samples stay open."""
+        self.counts = counts if first else self.counts + counts
+        self.undecided = left if first else self.undecided - int(counts.sum())
+        self.evaluations += evaluations
+        if first:
+            self.rows = rows
+        else:
+            self.rest_rows = rows
 
 
 class Run:
@@ -150,10 +165,11 @@ class Run:
         self._machine = Machine.of(ensemble)
         self._parts = [Part(start, stream, self._machine) for start, stream in streams]
         self._of = fingerprint(pixels, noise, seed, index, ensemble)
-        self._draws: list[SampleCounts] = []
-        self._counts: ClassCounts = np.zeros(len(ensemble.classes) + 1, np.int64)  # of the draw under way
+        self._draws: tuple[ClassCounts, ...] = ()
+        self._none: ClassCounts = np.zeros(len(ensemble.classes) + 1, np.int64)
+        self._counts = self._none  # of the draw under way; arrays are replaced and never written
         self._evaluations = 0
-        self._shapes: list[Shape] = []
+        self._shapes: tuple[Shape, ...] = ()
         self._begun = self._dispatched = self._counted = 0
         self._segments: deque[Segment] = deque()
         self._wanted = 0
@@ -175,7 +191,7 @@ class Run:
 
     def take(self, count: int) -> Segment:
         """Dispatch the next `count` samples."""
-        segment = Segment(self, self._dispatched, self._dispatched + count, np.zeros_like(self._counts))
+        segment = Segment(self, self._dispatched, self._dispatched + count, self._none)
         self._dispatched += count
         self._segments.append(segment)
         return segment
@@ -207,7 +223,7 @@ class Run:
         """Go on where an earlier run of the same image and question stopped."""
         if checkpoint.of != self._of:
             raise CheckpointError(f"a checkpoint of another certification: {checkpoint.of}, this one is {self._of}")
-        self._evaluations, self._shapes = checkpoint.evaluations, list(checkpoint.shapes)
+        self._evaluations, self._shapes = checkpoint.evaluations, checkpoint.shapes
         starts = [part.start for part in checkpoint.parts]
         if not (starts and starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] <= checkpoint.samples):
             raise CheckpointError(f"parts that begin at {starts} do not cover {checkpoint.samples} samples")
@@ -240,25 +256,26 @@ class Run:
         classes = range(len(self._counts) - 1)
         if self.ended or not fits or any(each not in classes or count < 0 for each, count in counts.pairs):
             raise CheckpointError(f"counts {counts.written()} where the procedure asks for {self._wanted} samples")
-        self._counts[:] = counts.array(classes)
+        self._counts = counts.array(classes)
         self._dispatched = self._counted = self._begun + total
 
     def _add(self, segment: Segment) -> None:
-        self._counts += segment.counts
+        self._counts = self._counts + segment.counts
         self._counted = segment.stop
         self._evaluations += segment.evaluations
         # A segment of the same slice shapes extends the last entry of the list; another shape begins a new one.
-        start, shape = segment.start, (segment.rows, segment.rest_rows)
-        if self._shapes and _joins(self._shapes[-1], segment):
-            last = self._shapes.pop()
-            start, shape = last.start, (segment.rows, segment.rest_rows or last.rest_rows)
-        self._shapes.append(Shape(start, segment.stop, *shape))
+        last = self._shapes[-1] if self._shapes else None
+        if last is not None and _joins(last, segment):
+            shape = Shape(last.start, segment.stop, segment.rows, segment.rest_rows or last.rest_rows)
+            self._shapes = (*self._shapes[:-1], shape)
+        else:
+            self._shapes = (*self._shapes, Shape(segment.start, segment.stop, segment.rows, segment.rest_rows))
 
     def _complete_draw(self) -> None:
-        counts, self._counts = self._counts, np.zeros_like(self._counts)
-        self._draws.append(SampleCounts.occurring(counts))
+        counts, self._counts = self._counts, self._none
+        self._draws = (*self._draws, counts)
         self._begun = self._counted
-        self._drive(counts)
+        self._drive(counts.copy())
 
     def _drive(self, counts: ClassCounts | None) -> None:
         """Send the procedure the counts it asked for (None at the start); it asks for more or ends."""
@@ -275,17 +292,22 @@ class Run:
             self.fail(error)
 
     def _sampled(self, verdict: Verdict) -> Sampled:
-        return Sampled(verdict, self._evaluations, tuple(self._shapes), tuple(self._parts), datetime.now(UTC))
+        return Sampled(verdict, self._evaluations, self._shapes, tuple(self._parts), datetime.now(UTC))
 
     def _publish(self) -> None:
-        partial = SampleCounts.occurring(self._counts)
-        self.handle._progress = RunProgress(len(self._draws), self._counted, self._evaluations, partial)
-        self.handle._checkpoint = Checkpoint(
-            self._of, tuple(self._draws), partial, self._evaluations, tuple(self._shapes), tuple(self._parts)
+        self.handle._standing = Standing(
+            self._of,
+            self._draws,
+            self._counts,
+            self._counted,
+            self._evaluations,
+            self._shapes,
+            tuple(self._parts),
         )
 
 
 def _joins(shape: Shape, segment: Segment) -> bool:
     """Whether a segment was evaluated in the shapes of the samples before it; without undecided rows it fits any."""
-    rest = {shape.rest_rows, segment.rest_rows} - {None}
-    return shape.rows == segment.rows and len(rest) <= 1
+    return shape.rows == segment.rows and (
+        segment.rest_rows is None or shape.rest_rows is None or shape.rest_rows == segment.rest_rows
+    )

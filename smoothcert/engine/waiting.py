@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,23 +33,28 @@ class Pending:
     def __len__(self) -> int:
         return len(self.images)
 
-    def count(self, classes: ClassCounts, *, members: int, rows: int) -> None:
-        """Give every segment the classes [N] of its own rows, which further members gave."""
-        end = 0
-        for segment, share in self.shares:
-            segment.count_rest(classes[end : end + share], members=members, rows=rows)
-            end += share
-
-    def undecided(self, classes: ClassCounts) -> Pending | None:
-        """The rows whose class [N] is UNDECIDED; None where there are none."""
-        open_rows = classes == UNDECIDED
-        if not open_rows.any():
+    def undecided(self, classes: ClassCounts, place: Callable[[ClassCounts], Tensor]) -> Pending | None:
+        """The rows whose class [N] is UNDECIDED; None where there are none. `place` brings indices to the device."""
+        open_rows = np.flatnonzero(classes == UNDECIDED)
+        if not len(open_rows):
             return None
         ends = np.cumsum([share for _, share in self.shares])
-        before = np.concatenate([[0], np.cumsum(open_rows)[ends - 1]])
-        shares = [(segment, int(n)) for (segment, _), n in zip(self.shares, np.diff(before), strict=True) if n]
-        rows = torch.from_numpy(np.flatnonzero(open_rows)).to(self.images.device)
-        return Pending(tuple(shares), self.images[rows], self.outputs[:, rows])
+        left = np.diff(np.searchsorted(open_rows, ends), prepend=0).tolist()
+        shares = tuple((segment, n) for (segment, _), n in zip(self.shares, left, strict=True) if n)
+        rows = place(open_rows)
+        return Pending(shares, self.images[rows], self.outputs[:, rows])
+
+
+def count(shares: Shares, classes: ClassCounts, *, members: int, rows: int, first: bool) -> None:
+    """Give every segment the classes [N] that members gave to its share of the rows; UNDECIDED ones stay open."""
+    # One count for all segments: row i of the table is segment i, its first column those that are undecided.
+    width = len(shares[0][0].counts) + 1
+    lengths = [share for _, share in shares]
+    places = np.repeat(np.arange(0, width * len(shares), width), lengths)
+    places += classes - UNDECIDED
+    table = np.bincount(places, minlength=width * len(shares)).reshape(-1, width)
+    for (segment, share), counts, left in zip(shares, table[:, 1:], table[:, 0].tolist(), strict=True):
+        segment.count(counts, left=left, evaluations=members * share, rows=rows, first=first)
 
 
 class Waiting:
