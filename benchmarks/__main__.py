@@ -17,6 +17,7 @@ BENCHMARKS = {
     "engine": "benchmarks.machine.engine",
     "evaluate": "benchmarks.paper.evaluate",
     "exits": "benchmarks.machine.exits",
+    "feed": "benchmarks.machine.feed",
     "largest": "benchmarks.paper.samples_largest",
     "linf": "benchmarks.paper.linf",
     "load": "benchmarks.machine.load",

@@ -5,7 +5,7 @@ classes, before it waits for the classes of the batch before: the device is neve
 classes go into pinned memory, because a copy into other memory would wait for all that was enqueued before. Waiting for
 such a transfer is the only point at which the engine waits for a device.
 
-The CPU computes in the thread that asks, so nothing is gained by a second batch on its way, and counts would come later.
+The CPU computes in the thread that asks. A second batch on its way would gain nothing there, and delay the counts.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 
 import torch
@@ -233,7 +234,7 @@ class Engine:
             self._buffers.clear()
 
     def _step(self, lane: Lane) -> None:
-        """Enqueue one batch, and those of the rows that wait for further members that are ready; count what came back."""
+        """Enqueue one batch and the rows that are ready for further members, and count what came back."""
         segments = lane.fill()
         if segments:
             self._begin(lane, segments)
@@ -249,16 +250,13 @@ class Engine:
         """Draw the segments' samples and enqueue the first members on them."""
         shares = tuple((segment, len(segment)) for segment in segments)
         images = self._buffer(lane)[: sum(share for _, share in shares)]
-        end = 0
-        for segment, share in shares:
-            segment.run.sample(images[end : end + share], segment.start)
-            end += share
+        for (segment, _), own in zip(shares, images.split([share for _, share in shares]), strict=True):
+            segment.run.sample(own, segment.start)
         members = lane.ensemble.stages[0]
-        self.workload.first(rows=end, capacity=lane.batch, members=members)
-        polled = joined(lane.in_batches(end, lambda part: lane.ensemble.ask(images[part])))
-        self._enqueue(
-            Flight(lane, Pending(shares, images, polled.outputs), self._device.fetch(polled.classes), members)
-        )
+        self.workload.first(rows=len(images), capacity=lane.batch, members=members)
+        polled = joined(lane.in_batches(len(images), lambda part: lane.ensemble.ask(images[part])))
+        rows = Pending(shares, images, polled.outputs)
+        self._enqueue(Flight(lane, rows, self._device.fetch(polled.classes), members))
 
     def _go_on(self, lane: Lane, pending: Pending) -> None:
         """Enqueue the next members on undecided rows."""
@@ -302,9 +300,7 @@ class Engine:
         """
         shape = (lane.batch, *lane.ensemble.input_shape)
         if shape not in self._buffers:
-            made = (
-                torch.empty(shape, device=lane.ensemble.device, dtype=torch.float32) for _ in range(self._device.depth)
-            )
-            self._buffers[shape] = deque(made)
+            empty = partial(torch.empty, shape, device=lane.ensemble.device, dtype=torch.float32)
+            self._buffers[shape] = deque(empty() for _ in range(self._device.depth))
         self._buffers[shape].rotate(1)
         return self._buffers[shape][0]

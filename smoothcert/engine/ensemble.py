@@ -224,7 +224,7 @@ class Ensemble:
     @cached_property
     def _weights(self) -> Tensor:
         weights = self.weights or {}
-        return torch.tensor([weights.get(member.digest, 1.0) for member in self.members], device=self.device)
+        return torch.tensor([weights.get(member.digest, 1.0) for member in self.members]).to(self.device)
 
 
 def assemble(

@@ -40,7 +40,7 @@ def bounds(rule: Rule, weights: Tensor, limits: Limits | None) -> Tensor | None:
     span = rule.span or limits
     if span is None:
         return None
-    ends = torch.tensor(span, dtype=torch.float32, device=weights.device)
+    ends = torch.tensor(span, dtype=torch.float32).to(weights.device)
     if rule.span is not None:
         return ends.view(2, 1).expand(2, len(weights))
     return torch.stack([rule.terms(end.expand(len(weights), 1, 1), weights).flatten() for end in ends])

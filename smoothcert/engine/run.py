@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ from smoothcert.procedures import Procedure
 from smoothcert.verdict import Verdict
 
 ClassCounts = npt.NDArray[np.int64]
+Spans = tuple[tuple[int, int, int, int | None], ...]
+"""The fields of shapes, which are made when somebody reads them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Standing(NamedTuple):
     """Of the draw under way."""
     samples: int
     evaluations: int
-    shapes: tuple[Shape, ...]
+    shapes: Spans
     parts: tuple[Part, ...]
 
     @property
@@ -70,7 +72,7 @@ class Standing(NamedTuple):
     @property
     def checkpoint(self) -> Checkpoint:
         draws, partial = tuple(map(SampleCounts.occurring, self.draws)), SampleCounts.occurring(self.counts)
-        return Checkpoint(self.of, draws, partial, self.evaluations, self.shapes, self.parts)
+        return Checkpoint(self.of, draws, partial, self.evaluations, _shapes(self.shapes), self.parts)
 
 
 class Handle:
@@ -125,7 +127,7 @@ class Segment:
     rest_rows: int | None = None
     """The slice shape of the other members; None before they ran."""
     undecided: int = 0
-    """Samples that wait for the other members."""
+    """Samples that have no class yet, because a batch or further members have to come back."""
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -160,16 +162,17 @@ class Run:
         streams: Streams = ((0, 0),),
     ) -> None:
         self.handle = Handle()
+        self._ended = False
         self._procedure = procedure
         self._noisy = NoisyImage(noise, pixels.stored.to(ensemble.device), seed, index, streams)
         self._machine = Machine.of(ensemble)
-        self._parts = [Part(start, stream, self._machine) for start, stream in streams]
+        self._parts = tuple(Part(start, stream, self._machine) for start, stream in streams)
         self._of = fingerprint(pixels, noise, seed, index, ensemble)
         self._draws: tuple[ClassCounts, ...] = ()
         self._none: ClassCounts = np.zeros(len(ensemble.classes) + 1, np.int64)
         self._counts = self._none  # of the draw under way; arrays are replaced and never written
         self._evaluations = 0
-        self._shapes: tuple[Shape, ...] = ()
+        self._shapes: Spans = ()
         self._begun = self._dispatched = self._counted = 0
         self._segments: deque[Segment] = deque()
         self._wanted = 0
@@ -183,7 +186,7 @@ class Run:
     @property
     def ended(self) -> bool:
         """Whether there is a verdict, or an error in its place."""
-        return self.handle.future.done()
+        return self._ended
 
     def sample(self, out: Tensor, start: int) -> None:
         """Write the noisy images of the samples from `start` on into the rows of `out`."""
@@ -191,7 +194,7 @@ class Run:
 
     def take(self, count: int) -> Segment:
         """Dispatch the next `count` samples."""
-        segment = Segment(self, self._dispatched, self._dispatched + count, self._none)
+        segment = Segment(self, self._dispatched, self._dispatched + count, self._none, undecided=count)
         self._dispatched += count
         self._segments.append(segment)
         return segment
@@ -216,18 +219,19 @@ class Run:
 
     def fail(self, error: BaseException) -> None:
         """End without a verdict."""
-        if not self.ended:
+        if not self._ended:
+            self._ended = True
             self.handle.future.set_exception(error)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on where an earlier run of the same image and question stopped."""
         if checkpoint.of != self._of:
             raise CheckpointError(f"a checkpoint of another certification: {checkpoint.of}, this one is {self._of}")
-        self._evaluations, self._shapes = checkpoint.evaluations, checkpoint.shapes
+        self._evaluations, self._shapes = checkpoint.evaluations, tuple(map(astuple, checkpoint.shapes))
         starts = [part.start for part in checkpoint.parts]
         if not (starts and starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] <= checkpoint.samples):
             raise CheckpointError(f"parts that begin at {starts} do not cover {checkpoint.samples} samples")
-        self._parts = list(checkpoint.parts)
+        self._parts = checkpoint.parts
         for draw in checkpoint.draws:
             self._put_back(draw, complete=True)
             self._complete_draw()
@@ -242,12 +246,12 @@ class Run:
         Its noise is that of a further stream, unless every machine draws the same noise from the seed. The rest of the
         stream would not do: two machines may make different noise of the same random bits.
         """
-        self._parts = [part for part in self._parts if part.start < self._counted]  # one may have counted nothing
+        self._parts = tuple(part for part in self._parts if part.start < self._counted)  # one may have counted nothing
         if not self._parts:
-            self._parts = [Part(0, 0, self._machine)]
+            self._parts = (Part(0, 0, self._machine),)
         elif (last := self._parts[-1]).machine != self._machine:
             stream = last.stream if self._noisy.noise.portable else last.stream + 1
-            self._parts.append(Part(self._counted, stream, self._machine))
+            self._parts = (*self._parts, Part(self._counted, stream, self._machine))
         self._noisy = replace(self._noisy, streams=tuple((part.start, part.stream) for part in self._parts))
 
     def _put_back(self, counts: SampleCounts, *, complete: bool) -> None:
@@ -263,13 +267,14 @@ class Run:
         self._counts = self._counts + segment.counts
         self._counted = segment.stop
         self._evaluations += segment.evaluations
-        # A segment of the same slice shapes extends the last entry of the list; another shape begins a new one.
-        last = self._shapes[-1] if self._shapes else None
-        if last is not None and _joins(last, segment):
-            shape = Shape(last.start, segment.stop, segment.rows, segment.rest_rows or last.rest_rows)
-            self._shapes = (*self._shapes[:-1], shape)
-        else:
-            self._shapes = (*self._shapes, Shape(segment.start, segment.stop, segment.rows, segment.rest_rows))
+        # A segment of the same slice shapes extends the last entry; without undecided rows it fits any rest of them.
+        start, rest = segment.start, segment.rest_rows
+        before = self._shapes
+        if before:
+            began, _, rows, rest_rows = before[-1]
+            if rows == segment.rows and (rest is None or rest_rows is None or rest == rest_rows):
+                start, rest, before = began, rest or rest_rows, before[:-1]
+        self._shapes = (*before, (start, segment.stop, segment.rows, rest))
 
     def _complete_draw(self) -> None:
         counts, self._counts = self._counts, self._none
@@ -287,12 +292,13 @@ class Run:
             self._publish()
         except StopIteration as end:
             self._publish()
+            self._ended = True
             self.handle.future.set_result(self._sampled(end.value))
         except BaseException as error:  # whatever a procedure raises belongs to its own caller, even SystemExit
             self.fail(error)
 
     def _sampled(self, verdict: Verdict) -> Sampled:
-        return Sampled(verdict, self._evaluations, self._shapes, tuple(self._parts), datetime.now(UTC))
+        return Sampled(verdict, self._evaluations, _shapes(self._shapes), self._parts, datetime.now(UTC))
 
     def _publish(self) -> None:
         self.handle._standing = Standing(
@@ -302,12 +308,9 @@ class Run:
             self._counted,
             self._evaluations,
             self._shapes,
-            tuple(self._parts),
+            self._parts,
         )
 
 
-def _joins(shape: Shape, segment: Segment) -> bool:
-    """Whether a segment was evaluated in the shapes of the samples before it; without undecided rows it fits any."""
-    return shape.rows == segment.rows and (
-        segment.rest_rows is None or shape.rest_rows is None or shape.rest_rows == segment.rest_rows
-    )
+def _shapes(spans: Spans) -> tuple[Shape, ...]:
+    return tuple(Shape(*span) for span in spans)
