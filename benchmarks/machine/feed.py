@@ -106,7 +106,7 @@ def drive(ensemble: Ensemble, device: Device | None, batches: int) -> tuple[floa
     images = [torch.rand(SHAPE) for _ in range(2 * IMAGES)]
 
     def asking() -> Procedure:
-        counts = ()
+        counts: tuple[int, ...] = ()
         for _ in range(batches):
             counts = yield from draw(BATCH // IMAGES)
         return Verdict(None, 0.0, None, batches, "exhausted", (), counts)

@@ -250,7 +250,7 @@ class Engine:
         """Draw the segments' samples and enqueue the first members on them."""
         shares = tuple((segment, len(segment)) for segment in segments)
         images = self._buffer(lane)[: sum(share for _, share in shares)]
-        for (segment, _), own in zip(shares, images.split([share for _, share in shares]), strict=True):
+        for (segment, _), own in zip(shares, torch.split(images, [share for _, share in shares]), strict=True):
             segment.run.sample(own, segment.start)
         members = lane.ensemble.stages[0]
         self.workload.first(rows=len(images), capacity=lane.batch, members=members)

@@ -16,7 +16,7 @@ from smoothcert.engine.device import Host, device_of
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import assemble
 from smoothcert.engine.errors import RunCanceledError
-from tests.support.engines import NOISE, counts_by_hand, draws, endless, ensemble, images, until
+from tests.support.engines import NOISE, SHAPE, counts_by_hand, draws, endless, ensemble, images, until
 
 SIZES = [100, 32, 64, 7, 500, 1]
 
