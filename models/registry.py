@@ -49,6 +49,7 @@ def load(
     voting: str | None = None,
     consensus: int | EllipsisType | None = ...,
     optimise: bool = True,
+    runtime: str = "torch",
     allowed_imports: frozenset[str] = frozenset(),
 ) -> Ensemble:
     """The ensemble of this name, checked, on its device and ready for `batch` images at a time.
@@ -75,6 +76,7 @@ def load(
                 device=device,
                 precision=precision,
                 optimise=optimise,
+                runtime=runtime,
             )
             members.append(Member(file.file, description.identity(file), network, form))
     ensemble = Ensemble(

@@ -20,7 +20,7 @@ from torch import Tensor
 ClassIndices = npt.NDArray[np.int64]
 
 
-class Transfer(Protocol):
+class Arrival(Protocol):
     """Classes on their way to the host."""
 
     def classes(self) -> ClassIndices:
@@ -33,7 +33,7 @@ class Device(Protocol):
     depth: int
     """The batches that may be on their way at once."""
 
-    def fetch(self, classes: Tensor) -> Transfer:
+    def fetch(self, classes: Tensor) -> Arrival:
         """Begin to transfer the classes [N], once the work that was enqueued before is done."""
 
     def place(self, values: npt.NDArray[np.int64]) -> Tensor:
@@ -45,7 +45,7 @@ class Host:
 
     depth = 1
 
-    def fetch(self, classes: Tensor) -> Transfer:
+    def fetch(self, classes: Tensor) -> Arrival:
         return _Present(classes)
 
     def place(self, values: npt.NDArray[np.int64]) -> Tensor:
@@ -68,7 +68,7 @@ class Accelerator:
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
-    def fetch(self, classes: Tensor) -> Transfer:
+    def fetch(self, classes: Tensor) -> Arrival:
         pinned = torch.empty(classes.shape, dtype=classes.dtype, pin_memory=True)
         pinned.copy_(classes, non_blocking=True)
         arrived = torch.Event(self._device)

@@ -25,10 +25,11 @@ import torch
 from torch import Tensor
 
 from smoothcert.engine.checkpoint import Checkpoint
-from smoothcert.engine.device import Device, Transfer, device_of
+from smoothcert.engine.device import Arrival, Device, device_of
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import ClosedError, DeviceError
 from smoothcert.engine.lane import Lane
+from smoothcert.engine.pace import Pace
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.poll import joined
 from smoothcert.engine.run import Handle, Run, Segment
@@ -51,19 +52,23 @@ class Workload:
     rest_slices: int = 0
     rest_rows: int = 0
     evaluations: int = 0
+    padded: int = 0
+    """The evaluations with those of rows that only pad a slice."""
 
-    def first(self, *, rows: int, capacity: int, members: int) -> None:
+    def first(self, *, rows: int, padded: int, capacity: int, members: int) -> None:
         """Add a batch of the first members."""
         self.batches += 1
         self.rows += rows
         self.capacity += capacity
         self.evaluations += members * rows
+        self.padded += members * padded
 
-    def rest(self, *, rows: int, slices: int, members: int) -> None:
+    def rest(self, *, rows: int, padded: int, slices: int, members: int) -> None:
         """Add slices of further members."""
         self.rest_slices += slices
         self.rest_rows += rows
         self.evaluations += members * rows
+        self.padded += members * padded
 
     @property
     def fill(self) -> float:
@@ -77,7 +82,7 @@ class Flight:
 
     lane: Lane
     rows: Pending
-    transfer: Transfer
+    transfer: Arrival
     members: int
     """The members that see it."""
     first: bool = True
@@ -91,6 +96,8 @@ class Engine:
         require_count("batch", batch)
         self.ensemble, self.batch = ensemble, batch
         self.workload = Workload()
+        self.paces: dict[str, Pace] = {}
+        """How fast each ensemble is evaluated, by its name."""
         self.last_step = time.monotonic()
         """When a batch last ended, for a watchdog."""
         self._lanes: dict[tuple[object, ...], Lane] = {}
@@ -188,8 +195,7 @@ class Engine:
         return True
 
     def _lane(self, ensemble: Ensemble) -> Lane:
-        members = tuple(id(member) for member in ensemble.members)  # the lane keeps them alive
-        key = (members, ensemble.voting, ensemble.consensus, ensemble.limits)
+        key = ensemble.view  # the lane keeps the members alive
         if key not in self._lanes:
             self._lanes[key] = Lane(ensemble, self.batch)
             self._turns.append(self._lanes[key])
@@ -197,12 +203,16 @@ class Engine:
 
     def _take_turn(self, lane: Lane) -> None:
         self._turns.rotate(-1)
+        begun, padded = time.monotonic(), self.workload.padded
         try:
             self._step(lane)
         except Exception as error:  # the device or a network failed
             self._fail(lane, error)
         else:
             self._keep_size(lane)
+            pace = self.paces.setdefault(lane.ensemble.name, Pace(lane.rows))
+            pace.rows = lane.rows
+            pace.see(self.workload.padded - padded, time.monotonic() - begun)
         self.last_step = time.monotonic()
         if lane.idle:
             self._turns.remove(lane)
@@ -253,7 +263,7 @@ class Engine:
         for (segment, _), own in zip(shares, torch.split(images, [share for _, share in shares]), strict=True):
             segment.run.sample(own, segment.start)
         members = lane.ensemble.stages[0]
-        self.workload.first(rows=len(images), capacity=lane.batch, members=members)
+        self.workload.first(rows=len(images), padded=lane.padded(len(images)), capacity=lane.batch, members=members)
         polled = joined(lane.in_batches(len(images), lambda part: lane.ensemble.ask(images[part])))
         rows = Pending(shares, images, polled.outputs)
         self._enqueue(Flight(lane, rows, self._device.fetch(polled.classes), members))
@@ -263,7 +273,8 @@ class Engine:
         images, outputs = pending.images, pending.outputs
         polled = joined(lane.in_batches(len(pending), lambda part: lane.ensemble.ask(images[part], outputs[:, part])))
         members = len(polled.outputs) - len(outputs)
-        self.workload.rest(rows=len(pending), slices=-(-len(pending) // lane.rows), members=members)
+        padded = lane.padded(len(pending))
+        self.workload.rest(rows=len(pending), padded=padded, slices=padded // lane.rows, members=members)
         rows = replace(pending, outputs=polled.outputs)
         self._enqueue(Flight(lane, rows, self._device.fetch(polled.classes), members, first=False))
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from smoothcert.canonical import digest
+from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
 from smoothcert.engine.exits import Limits, check_limits
 from smoothcert.engine.form import Form, prepare, resize
@@ -124,9 +125,27 @@ class Ensemble:
         return str(self.members[0].form.dtype).removeprefix("torch.")
 
     @property
+    def arithmetic(self) -> dict[str, str]:
+        """Everything besides the precision on which the last bits of the logits depend: the device and runtimes."""
+        found = arithmetic(self.device)
+        for member in self.members:
+            found |= member.form.versions
+        return found
+
+    @property
+    def runtime(self) -> str:
+        """What computes the members: torch, unless another runtime computes one of them."""
+        return next((name for member in self.members for name in member.form.versions), "torch")
+
+    @property
     def stages(self) -> tuple[int, ...]:
         """The numbers of members after which images may be decided; the first see every image, the last is k."""
         return self._poll.stages
+
+    @property
+    def view(self) -> tuple[object, ...]:
+        """What tells the networks of this view apart from those of another, as long as both are alive."""
+        return (tuple(id(member) for member in self.members), self.voting, self.consensus, self.limits)
 
     @torch.inference_mode()
     def classify(self, batch: Tensor) -> Classified:
@@ -240,6 +259,7 @@ def assemble(
     device: str = "cpu",
     precision: str = "float32",
     optimise: bool = True,
+    runtime: str = "torch",
 ) -> Ensemble:
     """An ensemble of networks that are in memory, best first; a member's digest is its `network_digest`."""
     members = []
@@ -253,6 +273,7 @@ def assemble(
             device=device,
             precision=precision,
             optimise=optimise,
+            runtime=runtime,
         )
         identity = Identity(type(network).__qualname__, network_digest(network))
         members.append(Member(f"{name}/{place}", identity, network, form))

@@ -60,7 +60,8 @@ class LookingUp(Engine):
     def _begin(self, lane: Lane, segments: list[Segment]) -> None:
         STAGE.world.sleep(BATCH_S * STAGE.world.chance.uniform(0.5, 1.5))
         look_up(segments, rows=lane.rows)
-        self.workload.first(rows=sum(map(len, segments)), capacity=lane.batch, members=1)
+        rows = sum(map(len, segments))
+        self.workload.first(rows=rows, padded=rows, capacity=lane.batch, members=1)
 
 
 class AtOnce:

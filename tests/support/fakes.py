@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from smoothcert.engine import checkpoint, poll
+from smoothcert.engine import poll
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, Identity, Member
 from smoothcert.engine.form import Form
@@ -94,7 +94,7 @@ def drive(device: torch.device, voting: str, consensus: int | None, *, mutant: b
         mock.patch.object(Engine, "_step", faking),
         mock.patch.object(Engine, "_go_on", last),
         mock.patch.object(BlockSource, "normal", normal),
-        mock.patch.object(checkpoint, "arithmetic", return_value={}),
+        mock.patch.object(Ensemble, "arithmetic", {}),
         mock.patch.object(poll, "exits", return_value=(2,)),  # reads numbers, once for each ensemble
         mock.patch.object(Member, "finite", True),
     ):
