@@ -90,6 +90,7 @@ def load(
         description.voting,
         description.consensus,
         description.weights,
+        limits=description.limits,
     )
     return ensemble.with_(voting=voting, consensus=consensus)
 

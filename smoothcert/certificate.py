@@ -80,7 +80,7 @@ class EnsembleRecord(Frozen):
 class ShapeRecord(Frozen):
     """The samples start, ..., stop - 1 went through the first members in slices of `rows`.
 
-    Those of them without consensus went through the others in slices of `rest_rows`; it is null if there were none.
+    Those of them that these left undecided went through others in slices of `rest_rows`; it is null if there were none.
     """
 
     start: Count
@@ -165,7 +165,7 @@ class Certificate(Frozen):
     samples: Count
     """The number of noise samples, those of the selection included."""
     evaluations: Count | None = None
-    """The number of forward passes of members: K for a sample with consensus, k for one without."""
+    """The number of forward passes of members: K for a sample with consensus, and at most k for one without."""
     stop_reason: StopReason
     selection: SampleCounts
     """The samples that chose the class, by class, in the form of the counts of a stage; empty where there were none."""

@@ -24,6 +24,7 @@ from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.successor import Successor
 from smoothcert.errors import SmoothcertError
+from smoothcert.evaluation import ENDS_EARLY
 from smoothcert.figures import radius_text
 from smoothcert.procedures import Transfer
 from smoothcert.verification import verify
@@ -77,7 +78,9 @@ def replay(
                 continue
         again = begun.result()
     return Replay(
-        again, tuple(_differences(certificate, again)), tuple(_remarks(provenance, versions(Machine.of(ensemble))))
+        again,
+        tuple(_differences(certificate, again)),
+        (*_remarks(provenance, versions(Machine.of(ensemble))), *_left_out(certificate, again)),
     )
 
 
@@ -140,6 +143,8 @@ def _check_image(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> N
 def _differences(first: Certificate, again: Certificate) -> list[str]:
     before, after = first.model_dump(exclude=EXCEPT), again.model_dump(exclude=EXCEPT)
     before["index"] = after["index"]  # the place in the request is not part of the question
+    if _asked_more(first, again):
+        before["evaluations"] = after["evaluations"]
     return [f"{name}: {before[name]!r} then, {after[name]!r} now" for name in before if before[name] != after[name]]
 
 
@@ -153,6 +158,19 @@ def _remarks(provenance: Provenance, here: dict[str, str]) -> list[str]:
         for name, then in there.items()
         if here.get(name) != then
     ]
+
+
+def _left_out(first: Certificate, again: Certificate) -> list[str]:
+    """What a version that asks every member of a hard or softmax vote has evaluated more; see `engine.exits`."""
+    if not _asked_more(first, again):
+        return []
+    then, now = first.evaluations, again.evaluations
+    return [f"evaluations were {then}, here they are {now}: members that cannot change a class are left out"]
+
+
+def _asked_more(first: Certificate, again: Certificate) -> bool:
+    then, now = first.evaluations or 0, again.evaluations or 0
+    return then > now and first.provenance is not None and first.provenance.ensemble.voting in ENDS_EARLY
 
 
 def read_image(path: Path) -> Tensor:
