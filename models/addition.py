@@ -21,10 +21,13 @@ from models.architectures import PROGRAMS
 from models.description import FILE, DenoiserDefaults, Description, MemberFile, read_noise, write
 from models.errors import EnsembleNameError, FileError, RegistryError
 from models.programs import is_exported, is_torchscript
-from models.registry import ZOO, blaming, check_name, load, read_tensors, writing
+from models.registry import ASK_NOBODY, ZOO, blaming, check_name, load, read_tensors, writing
+from models.remote import take_in
 from models.toml import TomlTable, read_toml
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.normalisation import Normalisation
+from smoothcert.engine.remote.endpoint import RemotePolicy
+from smoothcert.engine.remote.member import discover
 from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Noise, resolve
 
@@ -61,25 +64,36 @@ def add(
     *,
     zoo: Path = ZOO,
     allowed_imports: frozenset[str] = frozenset(),
+    endpoints: Sequence[str] = (),
+    rows: int | None = None,
+    remote: RemotePolicy = ASK_NOBODY,
 ) -> Ensemble:
-    """Make the folder of an ensemble from state dicts, safetensors, TorchScript or exported programs.
+    """Make the folder of an ensemble from state dicts, safetensors, TorchScript or exported programs, and of endpoints.
+
+    `endpoints` are the URLs of models of the Open Inference Protocol, which follow the files in order. They are asked
+    for `rows` images at a time, if they do not say how many they take.
 
     The folder is built and loaded under another name, and renamed only if that succeeds.
     """
     require_free(name, zoo)
+    found = [
+        discover(url, classes=len(addition.classes), input_shape=addition.input_shape, policy=remote, rows=rows)
+        for url in endpoints
+    ]
     with writing(zoo / name):
         zoo.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".adding-", dir=zoo) as temporary:
             folder = Path(temporary) / name
             folder.mkdir()
             members = [_take_in(file, folder) for file in files]
+            members += [take_in(endpoint, folder) for endpoint in found]
             classifier = None if addition.classifier is None else _take_in(addition.classifier, folder)
             (folder / FILE).write_text(write(_described(addition, members, classifier)))
-            sources = {folder / member.file: file for member, file in zip(members, files, strict=True)}
+            sources = {folder / member.file: file for member, file in zip(members, files, strict=False)}
             if classifier is not None and addition.classifier is not None:
                 sources[folder / classifier.file] = addition.classifier
             with _renaming({**sources, folder: zoo / name}):
-                ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports)
+                ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports, remote=remote)
             folder.rename(zoo / name)
     return ensemble
 

@@ -7,6 +7,7 @@
     <package.module>:<callable>        is called with `classes=...` (a denoiser with `channels=...`), if the operator
                                        allows exactly this path
     torchscript, exported              a file that is a program and brings its own network (models/programs.py)
+    remote                             a file that says at which endpoint the network runs (models/remote.py)
 
 Noise is added to pixels in [0, 1], so the normalisation is always the first layer of the network.
 """

@@ -10,6 +10,7 @@ import torch
 
 from models.registry import load, names
 from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.remote.member import Remote, remotes
 from smoothcert.engine.voting import RULES
 from smoothcert.procedures import PROCEDURES
 from smoothcert.published import EnsembleCard
@@ -44,6 +45,7 @@ class Holdings:
                 precision=settings.precision,
                 batch=settings.batch,
                 allowed_imports=settings.import_list,
+                remote=settings.remote,
             )
             warm(held[name])
             logger.info("holding %s: %d members on %s", name, len(held[name].members), device)
@@ -53,6 +55,22 @@ class Holdings:
     def any(self) -> Ensemble:
         """One of the ensembles, which names the device to the engine."""
         return next(iter(self._ensembles.values()))
+
+    @property
+    def _remotes(self) -> list[Remote]:
+        return [
+            each for held in self._ensembles.values() for member in held.members for each in remotes(member.network)
+        ]
+
+    @property
+    def tries(self) -> int:
+        """How often endpoints have been asked, by which a watchdog sees that the engine does not hang."""
+        return sum(each.tries for each in self._remotes)
+
+    def close(self) -> None:
+        """Wait for no endpoint any longer."""
+        for each in self._remotes:
+            each.close()
 
     @property
     def cards(self) -> tuple[EnsembleCard, ...]:

@@ -69,6 +69,7 @@ def certify(
                     nonce=request.nonce,
                     index=index,
                     ensemble=ensemble,
+                    resized=request.resize.record(index, image.shape[:-3:-1]) if request.resize else None,
                 )
                 live[index] = _resumed(begin, work, index, stored.checkpoints.get(index))
     except HoldingsError as error:
