@@ -31,6 +31,7 @@ from models.remote import REMOTE, connect
 from smoothcert.engine.denoised import Denoised, Shared, check_classifier, check_denoiser
 from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.form import prepare
+from smoothcert.engine.memory import fitting_batch
 from smoothcert.engine.normalisation import Normalisation, normalised
 from smoothcert.engine.remote.endpoint import RemotePolicy
 from smoothcert.errors import SmoothcertError
@@ -70,14 +71,15 @@ def load(
     members = []
     for file in description.members:
         with blaming(folder / file.file):
-            own = _read_stage(description, file, contents[file.file], allowed_imports, remote)
+            # Its bytes are let go at once: those of large networks would double the memory that loading takes.
+            own = _read_stage(description, file, contents.pop(file.file), allowed_imports, remote)
             network = own if classifier is None else Denoised(own, classifier)
             form = prepare(
                 network,
                 name=f"{name}/{file.file}",
                 classes=len(description.classes),
                 input_shape=description.input_shape,
-                batch=batch,
+                batch=fitting_batch(batch, description.input_shape, torch.device(device)),
                 device=device,
                 precision=precision,
                 optimise=optimise,

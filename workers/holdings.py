@@ -10,6 +10,7 @@ import torch
 
 from models.registry import load, names
 from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.memory import peak_bytes
 from smoothcert.engine.remote.member import Remote, remotes
 from smoothcert.engine.voting import RULES
 from smoothcert.procedures import PROCEDURES
@@ -19,6 +20,8 @@ from workers.errors import HoldingsError
 from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
+
+MEGABYTE = 1_000_000
 
 
 class Holdings:
@@ -48,7 +51,8 @@ class Holdings:
                 remote=settings.remote,
             )
             warm(held[name])
-            logger.info("holding %s: %d members on %s", name, len(held[name].members), device)
+            told = (name, len(held[name].members), device, peak_bytes() // MEGABYTE)
+            logger.info("holding %s: %d members on %s; the process has taken %d MB at most", *told)
         return cls(held)
 
     @property

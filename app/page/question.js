@@ -187,7 +187,7 @@ export class Question {
       if (wrong.has(input)) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
     }
-    const remedy = errors.some(({ message }) => message.includes("`convert`"));
+    const remedy = errors.some(({ message }) => /`(convert|resize)`/.test(message));
     if (remedy || wrong.has(this.field("samples")) || wrong.has(this.field("convert"))) byId("more").open = true;
   }
 
@@ -200,7 +200,8 @@ export class Question {
 
   async submit() {
     const { chosen } = this.images;  // others may be chosen before the answer comes
-    const request = { ...this.request(), ...fromImages(chosen), convert: this.field("convert").value };
+    const request = { ...this.request(), ...fromImages(chosen), convert: this.field("convert").value,
+      resize: this.field("resize").value || null };
     const form = await formOf(chosen, request);
     const headers = { "Idempotency-Key": this.key(chosen, JSON.stringify(request)) };
     const { id } = await post("/v1/certifications", form, { headers }).catch((problem) => {

@@ -27,6 +27,7 @@ from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import ClosedError, DeviceError
 from smoothcert.engine.lane import Lane, Pending
+from smoothcert.engine.memory import fitting_batch
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.run import UNDECIDED, Handle, Run, Segment
 from smoothcert.engine.sampling import Streams
@@ -172,7 +173,7 @@ class Engine:
         members = tuple(id(member) for member in ensemble.members)  # the lane keeps them alive
         key = (members, ensemble.voting, ensemble.consensus)
         if key not in self._lanes:
-            self._lanes[key] = Lane(ensemble, self.batch)
+            self._lanes[key] = Lane(ensemble, fitting_batch(self.batch, ensemble.input_shape, ensemble.device))
             self._turns.append(self._lanes[key])
         return self._lanes[key]
 
@@ -205,7 +206,7 @@ class Engine:
 
     def _keep_size(self, lane: Lane) -> None:
         """Keep a smaller batch size once a step has succeeded with it; later lanes begin with it."""
-        if lane.batch < self.batch:
+        if lane.batch < lane.first_batch:
             self.batch = lane.batch
             self._buffers.clear()
 
