@@ -21,6 +21,8 @@ BENCHMARKS = {
     "load": "benchmarks.machine.load",
     "optimal": "benchmarks.paper.samples_optimal",
     "peers": "benchmarks.machine.peers",
+    "peers-adaptive": "benchmarks.machine.paper_loop",
+    "runtimes": "benchmarks.machine.runtimes",
     "samples": "benchmarks.paper.samples",
     "service": "benchmarks.machine.service",
     "study": "benchmarks.machine.study",

@@ -54,6 +54,7 @@ def load(
     voting: str | None = None,
     consensus: int | EllipsisType | None = ...,
     optimise: bool = True,
+    runtime: str = "torch",
     allowed_imports: frozenset[str] = frozenset(),
     remote: RemotePolicy = ASK_NOBODY,
 ) -> Ensemble:
@@ -83,6 +84,7 @@ def load(
                 device=device,
                 precision=precision,
                 optimise=optimise,
+                runtime=runtime,
             )
             members.append(Member(file.file, description.identity(file), network, form))
     ensemble = Ensemble(

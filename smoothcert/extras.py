@@ -17,6 +17,7 @@ INSTALLED_BY = {
     "rich": "'smoothcert[cli]'",
     "typer": "'smoothcert[cli]'",
     "matplotlib": "'smoothcert[plot]'",
+    "openvino": "'smoothcert[openvino]'",
     "cryptography": "'smoothcert[attest]'",
     "securesystemslib": "'smoothcert[attest]'",
     "pandas": "pandas",

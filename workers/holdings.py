@@ -46,6 +46,7 @@ class Holdings:
                 zoo=settings.zoo,
                 device=device,
                 precision=settings.precision,
+                runtime=settings.runtime,
                 batch=settings.batch,
                 allowed_imports=settings.import_list,
                 remote=settings.remote,

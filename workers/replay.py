@@ -113,6 +113,7 @@ def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]
         zoo=zoo,
         device=sampling.device,
         precision=sampling.precision,
+        runtime="openvino" if "openvino" in provenance.versions else "torch",
         batch=_rows(provenance),
         voting=stated.voting,
         consensus=stated.consensus,

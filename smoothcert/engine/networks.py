@@ -27,9 +27,10 @@ from smoothcert.engine.ensemble import (
     repeated,
 )
 from smoothcert.engine.errors import DeviceError, MemberError, NormalisationError, reason
-from smoothcert.engine.form import Form, prepare
+from smoothcert.engine.form import Form, optimiser_of, prepare
 from smoothcert.engine.normalisation import Normalisation, normalised
 from smoothcert.engine.outputs import LogitsOf, are_probabilities, count_classes, first_output
+from smoothcert.engine.precision import dtype_of
 from smoothcert.engine.voting import require_unweighted
 from smoothcert.engine.warning import warn
 from smoothcert.errors import require_count
@@ -66,6 +67,8 @@ class Networks:
     voting: str
     consensus: int | None
     batch: int
+    precision: str
+    runtime: str
 
     @classmethod
     def of(
@@ -81,6 +84,8 @@ class Networks:
         consensus: int | None,
         device: str | torch.device | None,
         batch: int,
+        precision: str = "float32",
+        runtime: str = "torch",
     ) -> Networks:
         """Copies of these models; an EngineError or DomainError names the argument that is wrong."""
         classifiers = _modules(models, "model")
@@ -93,6 +98,8 @@ class Networks:
         if (mean is None) != (std is None):
             raise NormalisationError(f"mean and std belong together, got mean {mean!r} and std {std!r}")
         place = _device(given, device)
+        dtype_of(precision)
+        optimiser_of(runtime, place)
         in_train_mode = any(_in_train_mode(network) for network in given)
         copies = tuple(_copy(network, place) for network in given)
         if in_train_mode:
@@ -102,7 +109,8 @@ class Networks:
         if elsewhere:
             warn(f"a model is on {', '.join(elsewhere)}; Smoothed runs a copy of it on {place}")
         own, before = copies[: len(classifiers)], copies[len(classifiers) :]
-        return cls(own, before, place, in_train_mode, noise, classes, mean, std, voting, consensus, batch)
+        return cls(own, before, place, in_train_mode, noise, classes, mean, std, voting, consensus, batch,
+                   precision, runtime)  # fmt: skip
 
     @property
     def names(self) -> list[str]:
@@ -126,6 +134,8 @@ class Networks:
                     input_shape=shape,
                     batch=self.batch,
                     device=str(self.device),
+                    precision=self.precision,
+                    runtime=self.runtime,
                 )
             )
             for network in readied

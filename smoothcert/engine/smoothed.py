@@ -71,7 +71,8 @@ class Smoothed:
 
     `classes` are names, or their number; without them the number is found by a forward pass, and certificates have no
     class names. `voting` is soft, softmax or hard. With `consensus` K, the other models are asked only where the
-    first K disagree. `device` is that of the first model by default. `batch` samples run at a time.
+    first K disagree. `device` is that of the first model by default. `batch` samples run at a time, in `precision`
+    (float32, bfloat16, float16), computed by `runtime` (torch, or openvino, which is faster on some CPUs).
 
     All images of one object have the same shape, that of the first. The sampling thread starts with the first call
     and ends with `close`, at the end of a `with` block, or when the object is garbage collected; a call after `close`
@@ -91,6 +92,8 @@ class Smoothed:
         consensus: int | None = None,
         device: str | torch.device | None = None,
         batch: int = 256,
+        precision: str = "float32",
+        runtime: str = "torch",
     ) -> None:
         _require_noise(noise)
         self.noise, self.batch = noise, batch
@@ -105,6 +108,8 @@ class Smoothed:
             consensus=consensus,
             device=device,
             batch=batch,
+            precision=precision,
+            runtime=runtime,
         )
         self._idle()
 

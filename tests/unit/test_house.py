@@ -185,6 +185,7 @@ def test_the_wheel_names_its_dependencies_and_extras(wheel: Path) -> None:
         "client",
         "cli",
         "plot",
+        "openvino",
         "attest",
     }
 
