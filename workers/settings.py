@@ -80,7 +80,7 @@ class WorkerSettings(RedisSettings):
 
     @model_validator(mode="after")
     def _check_watchdog(self) -> Self:
-        if self.remote_timeout_s >= self.watchdog_s:
+        if self.remote_hosts and self.remote_timeout_s >= self.watchdog_s:
             raise ValueError(
                 f"remote_timeout_s is {self.remote_timeout_s:g}, and must be less than watchdog_s, {self.watchdog_s:g}"
             )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from models.__main__ import run
@@ -36,6 +37,7 @@ from tests.service import eventually, free_port
 from tests.support.inference import SHAPE, ServedModel, logits_of, serving_model
 from workers.errors import ReplayError
 from workers.replay import replay
+from workers.settings import WorkerSettings
 
 QUICK = RemotePolicy(frozenset({"127.0.0.1"}), timeout_s=0.5, patience_s=0.0)
 PATIENT = replace(QUICK, timeout_s=10, patience_s=60)
@@ -437,3 +439,10 @@ def test_kserve_serves_a_member(tmp_path: Path) -> None:
         process.wait()
     assert certificate.class_name == "light"
     assert "kserve" in certificate.remarks[0]
+
+
+def test_a_try_must_end_before_the_watchdog_takes_it_for_hanging() -> None:
+    assert WorkerSettings(watchdog_s=2).remote.hosts == frozenset()  # without endpoints it does not matter
+    with pytest.raises(ValidationError, match="remote_timeout_s is 30, and must be less than watchdog_s, 2"):
+        WorkerSettings(watchdog_s=2, remote_hosts="a,b:80")
+    assert WorkerSettings(remote_hosts="a, b:80").remote.hosts == {"a", "b:80"}
