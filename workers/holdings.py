@@ -11,7 +11,7 @@ import torch
 from models.registry import load, names
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.memory import peak_bytes
-from smoothcert.engine.remote.member import Remote, remotes
+from smoothcert.engine.remote.member import remotes
 from smoothcert.engine.voting import RULES
 from smoothcert.procedures import PROCEDURES
 from smoothcert.published import EnsembleCard
@@ -30,6 +30,8 @@ class Holdings:
     def __init__(self, ensembles: Mapping[str, Ensemble]) -> None:
         self._ensembles = dict(ensembles)
         self._views: dict[tuple[str, str, int | None], Ensemble] = {}  # kept, because a view caches its digest
+        members = [member for held in self._ensembles.values() for member in held.members]
+        self._remotes = [each for member in members for each in remotes(member.network)]
         if not self._ensembles:
             raise HoldingsError("a worker needs at least one ensemble")
 
@@ -60,12 +62,6 @@ class Holdings:
     def any(self) -> Ensemble:
         """One of the ensembles, which names the device to the engine."""
         return next(iter(self._ensembles.values()))
-
-    @property
-    def _remotes(self) -> list[Remote]:
-        return [
-            each for held in self._ensembles.values() for member in held.members for each in remotes(member.network)
-        ]
 
     @property
     def tries(self) -> int:
