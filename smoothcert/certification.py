@@ -80,8 +80,21 @@ class Progress(Wire):
     images_total: Whole
     samples: Whole
     evaluations: Whole
+    certified: Whole = 0
+    """The images among the finished ones that are certified; the others abstain."""
     images: tuple[ImageProgress, ...] = ()
     """Some of the images under way."""
+
+
+class Stall(Wire):
+    """Why a certification does not move: its worker is silent or lost, or no worker is alive."""
+
+    since: datetime | None
+    """The last sign of life of its worker; null where none is left or it has not begun."""
+    until: datetime | None
+    """When the worker is taken for dead and its work goes to another, from the last checkpoint; null where it is."""
+    workers: Whole
+    """The other live workers of the pool. Where there is none, the work goes on when one starts."""
 
 
 class Urls(Wire):

@@ -76,6 +76,7 @@ def _mismatches(certificate: Certificate) -> Iterator[Mismatch]:
     if not certificate.procedure.targeted and certificate.target_radius is not None:
         message = f"is {certificate.target_radius!r}, a {certificate.procedure.name} procedure has none"
         yield Mismatch("target_radius", message)
+    yield from (Mismatch("procedure.basis", message) for message in certificate.procedure.objections(certificate))
     yield from _provenance_mismatches(certificate)
     if misplaced := [*_misplaced(certificate)]:
         yield from misplaced
@@ -199,6 +200,8 @@ def _labels(certificate: Certificate) -> list[int]:
     counts = [each for _, each in _recorded(certificate)]
     if certificate.format == FORMATS[0]:
         return [*range(max(each.classes or 0 for each in counts))]
+    if certificate.procedure.numbered:
+        return [*range(1 + max({0}.union(*counts)))]
     return sorted({0}.union(*counts))
 
 

@@ -175,6 +175,7 @@ class Work:
             images_total=self.record.images,
             samples=self.samples,
             evaluations=self.evaluations,
+            certified=sum(each.decision == "certified" for each in self.finished.values()),
             images=tuple(image_progress(each) for each in list(self.live.values())[:SHOWN]),
         )
 

@@ -32,7 +32,7 @@ from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
 from store import bookkeeping, checkpoints, keys, presence, transitions, waiting
 from store.commands import Command, unguarded
-from store.presence import Presence
+from store.presence import Presence, Speed
 from store.record import Record
 from workers.clerk import Clerk
 from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
@@ -82,13 +82,13 @@ class CertificationWorker(SimpleWorker):
             worker_ttl=max(30, settings.dead_after_s),
         )
         self.engine = Engine(holdings.any, batch=settings.batch)
+        self.engine.paces.update(holdings.paces)
         self.clerk = Clerk(redis, settings)
         self.janitor = Janitor(redis, settings, self.name)
         self.leaving = threading.Event()
         self.hurried = threading.Event()
         self.done = threading.Event()
         self._last_look_at_quarantine = -math.inf
-        self._rate = Rate()
         self._preparing = threading.Semaphore(PREPARING)
 
     def serve(self) -> None:
@@ -259,17 +259,20 @@ class CertificationWorker(SimpleWorker):
         self.redis.call([unguarded(commands), *beats])
 
     def _presence(self, live: int) -> Presence:
-        statistics = self.engine.workload
-        self._rate.see(statistics.evaluations, busy=live > 0)
         return Presence(
             name=self.name,
             pool=self.settings.pool,
             device=str(self.engine.ensemble.device),
             ensembles=self.holdings.cards,
             live=live,
-            fill=statistics.fill,
-            evaluations_per_second=self._rate.value,
-            beat_at=time.time(),
+            fill=self.engine.workload.fill,
+            speeds={
+                name: Speed(evaluations_per_second=pace.per_second, rows=pace.rows)
+                for name, pace in list(self.engine.paces.items())
+                if pace.per_second
+            },
+            beat_at=(now := time.time()),
+            dead_at=now + self.settings.dead_after_s,
         )
 
     def handle_payload(self, message: dict[str, Any]) -> None:
@@ -353,22 +356,6 @@ class CertificationWorker(SimpleWorker):
         thread = threading.Thread(target=work_or_end, name=name, daemon=True)
         thread.start()
         return thread
-
-
-class Rate:
-    """Evaluations per second while busy, averaged over about the last minute."""
-
-    def __init__(self) -> None:
-        self.value: float | None = None
-        self._last: tuple[float, int] | None = None
-
-    def see(self, evaluations: int, *, busy: bool) -> None:
-        """Take in the counter as it is now. Only the time between two looks at a busy worker counts."""
-        now = time.monotonic()
-        if self._last is not None and now > self._last[0]:
-            rate = (evaluations - self._last[1]) / (now - self._last[0])
-            self.value = rate if self.value is None else 0.9 * self.value + 0.1 * rate
-        self._last = (now, evaluations) if busy else None
 
 
 @dataclass(frozen=True)

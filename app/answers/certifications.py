@@ -34,7 +34,8 @@ def page(summaries: Iterable[str], next_cursor: str | None) -> str:
 
 def progress(record: Record) -> str:
     """A `Progress`; all zeros until a worker has reported one."""
-    nothing = f'{{"images_done":0,"images_total":{record.images},"samples":0,"evaluations":0,"images":[]}}'
+    counts = '"samples":0,"evaluations":0,"certified":0,"images":[]'
+    nothing = f'{{"images_done":0,"images_total":{record.images},{counts}}}'
     return record.progress or nothing
 
 

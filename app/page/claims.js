@@ -48,6 +48,14 @@ function abstention({ stop_reason, target_radius, samples }) {
   return ["No certificate: all ", strong(whole(samples)), ` samples were drawn, and they do not prove ${target}.`];
 }
 
+// What the samples of an abstention still prove.
+export function still({ radius, alpha, name, norm }) {
+  if (!radius) return "Its samples prove no smaller radius either.";
+  const [before, after] = withinWords(norm, radius);
+  return ["Its samples still prove that no perturbation ", before, strong(String(radius)), `${after} changes the answer `,
+    strong(`‘${name}’`), `, ${sureness(alpha)}: alpha counts twice there, once for the radius that was asked for and once for this one.`];
+}
+
 // What a decision does and does not mean, one sentence or two in each entry.
 export function meaning(certificate, label, classes) {
   const own = certificate.decision === "abstain" ? meaningOfAbstention(certificate)
@@ -62,7 +70,7 @@ function meaningOfAbstention({ beta, procedure, stop_reason }) {
     exhausted: "The class lies too close to the boundary for this many samples: more of them may decide it.",
   }[stop_reason];
   return [...(why ? [why] : []), "An abstention claims nothing. It does not say that the answer is wrong, nor that a "
-    + "perturbation is known that changes it. A smaller radius may still be provable."];
+    + "perturbation is known that changes it."];
 }
 
 function meaningOfCertificate({ noise, radius, alpha, class_index, provenance }, label, classes) {

@@ -2,6 +2,7 @@
 
 Each combination of procedure, radius and members is a row of the table and a file of certificates, one JSON line for
 each image, in FOLDER. A second run continues where the first one stopped and ends with the same certificates.
+`smoothcert report FILE` makes a page of such a file, and `smoothcert compare` compares two.
 
 With --tape, the members see each sample once for all settings (see `benchmarks.paper.tape`), and later runs with other
 settings find it on the tapes: run --k and --alone first, and --consensus after that. --record only fills the tapes,

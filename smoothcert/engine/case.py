@@ -29,7 +29,9 @@ from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.remote.member import remotes
 from smoothcert.engine.run import Handle, Sampled
 from smoothcert.engine.sampling import Streams, require_seed
+from smoothcert.engine.successor import Successor
 from smoothcert.errors import DomainError
+from smoothcert.procedures import Transfer
 from smoothcert.question import Question
 from smoothcert.resizing import ResizeRecord
 from smoothcert.seeds import bound_seed, new_seed
@@ -161,6 +163,8 @@ def start(
     """
     require_seed(seed)
     chosen = ensemble or engine.ensemble
+    if isinstance(question.procedure, Transfer) and question.procedure.joint and not isinstance(chosen, Successor):
+        raise DomainError("a joint transfer counts where two ensembles agree: run it with smoothcert.engine.transfer")
     pixels = image if isinstance(image, Pixels) else Pixels.of(image, chosen.input_shape)
     own = bound_seed(seed, question, ensemble_record(chosen), pixels.sha256) if bound else seed
     began = datetime.now(UTC)

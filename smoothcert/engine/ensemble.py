@@ -143,6 +143,11 @@ class Ensemble:
         """The number of members that see every image: K, or all of them."""
         return len(self.members) if self.consensus is None else self.consensus
 
+    @property
+    def view(self) -> tuple[object, ...]:
+        """What tells the networks of this view apart from those of another, as long as both are alive."""
+        return (tuple(id(member) for member in self.members), self.voting, self.consensus)
+
     @torch.inference_mode()
     def classify(self, batch: Tensor) -> Classified:
         """The class of each image of a batch [N, C, H, W]: `first`, then `rest` where the first K disagree.

@@ -19,8 +19,8 @@ from tests.support.large import large_zoo, peak_mb, photograph
 from tests.support.pool import Pool
 from tests.support.visit import Visit
 
-SAMPLES = "24"
-"""Few: each takes two or three forward passes of a ResNet50."""
+QUESTION = {"procedure": {"name": "fixed", "n": 100, "n0": 24}, "consensus": 2, "resize": "cover"}
+"""Few samples: each takes two or three forward passes of a ResNet50."""
 
 
 def draw(path: Path, zoo: Path | None = None) -> None:
@@ -45,12 +45,10 @@ def draw(path: Path, zoo: Path | None = None) -> None:
 def _certify(api: Api, browser: object, path: Path) -> None:
     begun, seen = time.monotonic(), set()
     window = {"viewport": {"width": 1200, "height": 1000}, "color_scheme": "light"}
-    with Visit(browser, f"http://127.0.0.1:{api.port}/", **window) as visit:  # type: ignore[arg-type]
-        visit.page.locator("[name=ensemble] option").first.wait_for(state="attached")
-        visit.choose(photograph())
-        visit.ask(procedure="fixed", samples=SAMPLES, consensus="2", resize="cover")
-        visit.certify()
-        address = f"/v1/certifications/{visit.certification}"
+    files = {"images": ("photograph.png", photograph())}
+    posted = api.client.post("/v1/certifications", data={"request": json.dumps(QUESTION)}, files=files).json()
+    address, page = f"/v1/certifications/{posted['id']}", f"http://127.0.0.1:{api.port}/#/certifications/{posted['id']}"
+    with Visit(browser, page, **window) as visit:  # type: ignore[arg-type]
         while (answer := api.client.get(address).json())["status"] in ("queued", "running"):
             seen.add(answer["progress"]["samples"])
             time.sleep(0.2)

@@ -65,9 +65,15 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     for radius, accuracy in curve:
         assert accuracy == 100 * sum(each >= radius and each > 0 for each in radii) / 10
     markdown = Path("report/report.md").read_text()
-    assert markdown.startswith("# data by trivial\n\nprocedure fixed, n0 100, n 1000, ")
+    assert markdown.startswith("# data by trivial\n\n8 of 10 images are certified for the right class. The ACR is ")
+    assert "Procedure fixed, n0 100, n 1000, " in markdown
     assert "gaussian, sigma 0.02, alpha 0.001" in markdown
-    assert f"| ACR | {report['figures']['ACR']:.4g} |" in markdown
+    low, high = report["intervals"]["ACR"]
+    assert low < report["figures"]["ACR"] < high
+    assert f"| ACR | {report['figures']['ACR']:.3g} ({low:.3g} to {high:.3g}) |" in markdown
+    page = Path("report/report.html").read_text()
+    assert page.count("<svg") == 3
+    assert "agrees for 10 of 10 certificates" in page
     assert Path("report/report.png").read_bytes().startswith(b"\x89PNG")
     checked = smoothcert("verify", "report/certificates.jsonl")
     assert checked.stdout == "consistent  report/certificates.jsonl (10 certificates)\n"
