@@ -72,7 +72,8 @@ class Remote(nn.Module):
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self.policy.connections, thread_name_prefix="remote")
-        self._answered_at = time.monotonic()
+        if not self._gave_up:  # it may have been idle for long, which is not being away
+            self._answered_at = time.monotonic()
         answers = [*self._threads.map(self._ask, _parts(np.concatenate([rows, canary]), self.endpoint))]
         logits = np.concatenate(answers)[: len(rows) + 1]
         self._compare(logits[-1])
