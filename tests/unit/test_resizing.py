@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from pydantic import ValidationError
 
+from smoothcert.cli.options import request_fields
+from smoothcert.client.fields import make_request
 from smoothcert.errors import DomainError
-from smoothcert.resizing import Resize, ResizeRecord
+from smoothcert.request import CertificationRequest
+from smoothcert.resizing import Fit, Resize, ResizeRecord
+from workers.replay import _resized
 
 SOURCES = [(500, 375), (375, 500), (224, 224), (1, 1), (1000, 3), (17, 23)]
 
@@ -85,3 +90,21 @@ def test_other_ways_are_refused(wrong: dict[str, object]) -> None:
 def test_a_share_goes_with_cover_alone() -> None:
     with pytest.raises((ValidationError, DomainError), match="a share goes with the fit cover"):
         Resize(fit="stretch", share=0.5)
+
+
+@pytest.mark.parametrize("fit", ["cover", "stretch", "center"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_replay_makes_the_certified_pixels_of_the_source(fit: Fit, channels: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (channels, 40, 31), np.uint8)
+    stated = record(Resize(fit=fit), (31, 40), (8, 9))
+    picture = Image.fromarray(pixels[0] if channels == 1 else pixels.transpose(1, 2, 0))
+    expected = np.asarray(stated.apply(picture)).reshape(9, 8, channels).transpose(2, 0, 1)
+    np.testing.assert_array_equal(_resized(torch.from_numpy(pixels), stated).numpy(), expected)
+
+
+@pytest.mark.parametrize("text", ["cover", '{"fit": "cover"}'])
+def test_the_command_takes_a_name_or_an_object(text: str) -> None:
+    fields = request_fields(procedure="fixed", noise=None, resize=text)
+    assert make_request(fields, CertificationRequest).resize == Resize(fit="cover")  # type: ignore[arg-type]
+    with pytest.raises(DomainError, match="--resize"):
+        request_fields(procedure="fixed", noise=None, resize="{cover")
