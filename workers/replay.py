@@ -103,7 +103,7 @@ def _resized(image: Tensor, record: ResizeRecord) -> Tensor:
 
 
 def _channels_first(array: Any) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array[None] if array.ndim == 2 else array.transpose(2, 0, 1)))
+    return torch.from_numpy(np.array(array[None] if array.ndim == 2 else array.transpose(2, 0, 1), order="C"))
 
 
 def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]) -> Ensemble:
