@@ -114,6 +114,12 @@ def _provenance_mismatches(certificate: Certificate) -> Iterator[Mismatch]:
     elif evaluations is None or not fewest * samples <= evaluations <= k * samples:
         bounds = f"{fewest * samples} to {k * samples}"
         yield Mismatch("evaluations", f"is {evaluations!r}, {samples} samples of {k} members take {bounds}")
+    places = [each.member for each in ensemble.remote or ()]
+    if ensemble.remote is not None and not (places and places == sorted(set(places)) and places[-1] < k):
+        yield Mismatch("provenance.ensemble.remote", f"names the members {places} of {k}, in order and each once")
+    resized = certificate.provenance.input.resized
+    if resized is not None and (objection := resized.objection(certificate.provenance.input.shape)):
+        yield Mismatch("provenance.input.resized", objection)
     yield from _noise_mismatches(certificate, certificate.provenance)
     if not _cover([(shape.start, shape.stop) for shape in shapes], samples):
         yield Mismatch("provenance.sampling.shapes", f"do not cover the samples 0 to {samples} without gap or overlap")

@@ -75,6 +75,7 @@ def certify(
                     nonce=request.nonce,
                     index=index,
                     ensemble=ensemble,
+                    resized=request.resize.record(index, images[index].shape[:-3:-1]) if request.resize else None,
                 )
                 work.begins[index] = begin
                 if record.range:

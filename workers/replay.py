@@ -27,6 +27,8 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.evaluation import ENDS_EARLY
 from smoothcert.figures import radius_text
 from smoothcert.procedures import Transfer
+from smoothcert.remarks import unpinned
+from smoothcert.resizing import ResizeRecord
 from smoothcert.verification import verify
 from workers.errors import ReplayError
 from workers.witness import Witness
@@ -52,6 +54,8 @@ def replay(
     """Certify the image again with the seed, the slices and the arithmetic of the certificate."""
     provenance = _provenance(certificate)
     ensemble = _ensemble(provenance, zoo, allowed_imports)
+    if (resized := provenance.input.resized) is not None and tuple(image.shape[-2:]) == resized.source[::-1]:
+        image = _resized(image, resized)
     channels, height, width = ensemble.input_shape
     if tuple(image.shape) == (height, width, channels) != ensemble.input_shape:  # the service accepts this order, too
         image = image.permute(2, 0, 1)
@@ -89,7 +93,23 @@ def _provenance(certificate: Certificate) -> Provenance:
         raise ReplayError("the certificate does not say how its counts came about (provenance is null)")
     if problems := verify(certificate).problems:
         raise ReplayError(f"the certificate is not consistent in itself: {problems[0]}")
+    if remote := certificate.provenance.ensemble.remote:
+        raise ReplayError(unpinned(remote, members=len(certificate.provenance.ensemble.members)))
     return certificate.provenance
+
+
+def _resized(image: Tensor, record: ResizeRecord) -> Tensor:
+    """The image that was certified, from its source [C, H, W] of bytes."""
+    if image.dtype != torch.uint8 or len(image) not in (1, 3):
+        raise ReplayError(
+            f"only 8-bit images of 1 or 3 channels are resized, got {image.dtype} of {tuple(image.shape)}"
+        )
+    picture = Image.fromarray(image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy())
+    return _channels_first(np.asarray(record.apply(picture)))
+
+
+def _channels_first(array: Any) -> Tensor:
+    return torch.from_numpy(np.array(array[None] if array.ndim == 2 else array.transpose(2, 0, 1), order="C"))
 
 
 def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]) -> Ensemble:
@@ -179,9 +199,7 @@ def read_image(path: Path) -> Tensor:
         array: Any = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.asarray(Image.open(path))
     except (OSError, ValueError, UnidentifiedImageError) as error:
         raise ReplayError(f"{path}: {error}") from error
-    if path.suffix != ".npy":
-        array = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.ascontiguousarray(array)) if path.suffix == ".npy" else _channels_first(array)
 
 
 def command(

@@ -29,6 +29,7 @@ from smoothcert.engine.device import Arrival, Device, device_of
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import ClosedError, DeviceError
 from smoothcert.engine.lane import Lane
+from smoothcert.engine.memory import fitting_batch
 from smoothcert.engine.pace import Pace
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.poll import joined
@@ -197,7 +198,7 @@ class Engine:
     def _lane(self, ensemble: Ensemble) -> Lane:
         key = ensemble.view  # the lane keeps the members alive
         if key not in self._lanes:
-            self._lanes[key] = Lane(ensemble, self.batch)
+            self._lanes[key] = Lane(ensemble, fitting_batch(self.batch, ensemble.input_shape, ensemble.device))
             self._turns.append(self._lanes[key])
         return self._lanes[key]
 
@@ -239,7 +240,7 @@ class Engine:
 
     def _keep_size(self, lane: Lane) -> None:
         """Keep a smaller batch size once a step has succeeded with it; later lanes begin with it."""
-        if lane.batch < self.batch:
+        if lane.batch < lane.first_batch:
             self.batch = lane.batch
             self._buffers.clear()
 

@@ -24,7 +24,7 @@ class Lane:
     """The live runs of one view of an ensemble: those that want samples, and the rows that wait for other members."""
 
     def __init__(self, ensemble: Ensemble, batch: int, runs: Sequence[Run] = ()) -> None:
-        self.batch = batch
+        self.batch = self.first_batch = batch
         self.ensemble = ensemble if ensemble.members[0].form.shape[0] <= batch else ensemble.resized(batch)
         self._given = ensemble
         self.flying = 0
@@ -116,7 +116,8 @@ class Lane:
         for run in runs:
             run.rewind()
         middle = len(runs) // 2
-        return [Lane(self._given, batch, part) for part in (runs[:middle], runs[middle:])]
+        size = min(batch, self.first_batch)
+        return [Lane(self._given, size, part) for part in (runs[:middle], runs[middle:])]
 
     def end(self, error: Exception) -> None:
         """End every run of the lane with this error."""
