@@ -37,9 +37,9 @@ from smoothcert.noise import Noise, resolve
 DENOISED = "denoised"
 """The method of an ensemble of denoisers, which may have been trained by different ones."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+"""The classes where neither the user nor a configuration names any."""
 CIFAR10_SHAPE = (3, 32, 32)
-"""The images and classes of an ensemble that neither says nor is told its own."""
-"""The classes where neither the user nor a configuration names any; the images are then 3 x 32 x 32."""
+"""The shape of images where neither the user nor a configuration names any."""
 _GIVE_NOISE = "give the noise under which the ensemble is to be certified, by --sigma or --noise"
 
 
