@@ -6,6 +6,7 @@
 # make lock    the packages of the images with their hashes, in deploy/lock; minutes, and it needs a network
 # make sbom    what the images are made of, in the form of CycloneDX, in dist
 # make simulate SEED=1 HISTORIES=1000   simulated histories of the service, disturbed in every way
+# make gpu     the tests and benchmarks of the engine on cuda:0, where there is one
 # make audit   known weaknesses of the pinned packages; asks the index of packages, so it needs a network
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 SEED ?= 1
 HISTORIES ?= 1000
 
-.PHONY: setup serve check test format faults simulate lock sbom audit clean
+.PHONY: setup serve check test format faults gpu simulate lock sbom audit clean
 
 setup: $(READY)
 
@@ -31,7 +32,7 @@ $(SERVING): pyproject.toml constraints.txt
 	touch $(SERVING)
 
 $(READY): $(SERVING)
-	$(PIP) --group traces --group dev
+	$(PIP) --build-constraint constraints.txt --editable '.[hub,onnx]' --group traces --group dev
 	touch $(READY)
 
 serve: $(SERVING)
@@ -76,6 +77,13 @@ sbom:
 
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation --seed $(SEED) --histories $(HISTORIES)
+
+# SMOOTHCERT_TEST_DEVICE is read by tests/support/engines.py.
+gpu: $(READY)
+	@$(BIN)/python -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "make gpu: torch finds no CUDA device here, so nothing was run")'
+	SMOOTHCERT_TEST_DEVICE=cuda:0 $(BIN)/pytest tests/unit/test_engine.py tests/unit/test_engine_faults.py tests/unit/test_feed.py
+	$(BIN)/python -m benchmarks engine --device cuda:0
+	$(BIN)/python -m benchmarks feed --device cuda:0
 
 audit:
 	$(PYTHON) -m venv .audit

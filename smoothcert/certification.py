@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -17,6 +17,9 @@ from smoothcert.request import CertificationRequest
 Status = Literal["queued", "running", "succeeded", "failed", "canceling", "canceled", "expired"]
 ENDED: frozenset[Status] = frozenset({"succeeded", "failed", "canceled", "expired"})
 """The statuses that never change again."""
+
+SHOWN = 32
+"""The most images under way whose progress is reported: more would fill the record and no screen."""
 
 Whole = Annotated[int, Field(ge=0)]
 
@@ -84,6 +87,20 @@ class Progress(Wire):
     """The images among the finished ones that are certified; the others abstain."""
     images: tuple[ImageProgress, ...] = ()
     """Some of the images under way."""
+
+    @classmethod
+    def sum_of(cls, parts: Iterable[Progress]) -> Progress:
+        """The progress of a certification whose images are divided among several workers."""
+        parts = list(parts)
+        images = sorted((image for part in parts for image in part.images), key=lambda image: image.index)
+        return cls(
+            images_done=sum(part.images_done for part in parts),
+            images_total=parts[0].images_total,
+            samples=sum(part.samples for part in parts),
+            evaluations=sum(part.evaluations for part in parts),
+            certified=sum(part.certified for part in parts),
+            images=tuple(images[:SHOWN]),
+        )
 
 
 class Stall(Wire):

@@ -20,6 +20,12 @@ INSTALLED_BY = {
     "openvino": "'smoothcert[openvino]'",
     "cryptography": "'smoothcert[attest]'",
     "securesystemslib": "'smoothcert[attest]'",
+    "onnx": "'smoothcert[onnx]'",
+    "onnxruntime": "'smoothcert[onnx]'",
+    "huggingface_hub": "'smoothcert[hub]'",
+    "safetensors": "'smoothcert[hub]'",
+    "timm": "'smoothcert[hub]'",
+    "transformers": "'smoothcert[hub]'",
     "pandas": "pandas",
 }
 """What `pip install` takes to bring in each optional package."""

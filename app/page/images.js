@@ -70,10 +70,10 @@ export class Images {
     const certificates = [...files].filter(isCertificate);
     if (certificates.length) return this.examine(certificates);
     if (!files.length) return;
-    const taken = [...files];  // the list of an input is emptied when it is taken again
+    const taken = (this.taken = [...files]);  // the list of an input is emptied when it is taken again
     const entries = [];
     for (const file of taken) entries.push(await this.entry(file));
-    this.choose(entries);
+    if (taken === this.taken) this.choose(entries);  // others may have been chosen while these were scaled
   }
 
   // A file as it is, or made to fit where its size is another than the ensemble's.
@@ -104,7 +104,7 @@ export class Images {
   }
 
   choose(chosen) {
-    this.chosen = chosen;
+    [this.chosen, this.taken] = [chosen, null];
     this.show();
     this.changed();
   }
@@ -138,8 +138,9 @@ export class Images {
   }
 
   // Choose the image of an earlier certification: a sample, or a picture that is kept whole.
-  async chooseAgain({ name, url, label, sheet, sample, file }) {
-    if (file || sample !== undefined) return this.choose([{ name, url, label, sheet, sample, file }]);
+  async chooseAgain(image) {
+    const { name, url, sample, file } = image;
+    if (file || sample !== undefined) return this.choose([image]);
     const bytes = Uint8Array.from(atob(url.split(",")[1]), (each) => each.charCodeAt(0));
     this.choose([await this.entry(new File([bytes], name, { type: "image/png" }))]);
   }

@@ -70,7 +70,7 @@ class Roster:
         if record.ended:
             return None
         pool = [worker for worker in self.workers if worker.pool == record.pool]
-        if record.status == "queued":
+        if record.status == "queued" or not record.worker:  # other shards go on where the first has ended
             return None if pool else Stall(since=None, until=None, workers=0)
         others = sum(worker.name != record.worker for worker in pool)
         own = next((worker for worker in pool if worker.name == record.worker), None)

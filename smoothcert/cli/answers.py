@@ -69,6 +69,8 @@ def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
         )
         for reason in dict.fromkeys(each.stop_reason for each in found if each.decision == "abstain"):
             out.print(f"  {reason}: {REASONS[reason]}", soft_wrap=True)
+    for remark in dict.fromkeys(remark for each in found for remark in each.remarks):
+        out.print(plain(f"note: {remark}"), soft_wrap=True)
 
 
 def _remains(certificate: Certificate) -> str | None:

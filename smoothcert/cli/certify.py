@@ -27,6 +27,7 @@ from smoothcert.cli.options import (
     NoiseText,
     ProcedureText,
     Radius,
+    ResizeText,
     Sigma,
     Stages,
     Url,
@@ -56,6 +57,7 @@ def certify(
         bool, typer.Option("--family-wise", help="Share alpha among the images.", rich_help_panel=QUESTION)
     ] = False,
     convert: Convert = "none",
+    resize: ResizeText = None,
     url: Url = None,
     api_key: ApiKey = None,
     wait_timeout: Annotated[
@@ -93,6 +95,7 @@ def certify(
         consensus=consensus,
         family_wise=family_wise,
         convert=convert,
+        resize=resize,
     )
     with connected(url, api_key) as client:
         found = client.certify(

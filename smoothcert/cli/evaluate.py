@@ -30,6 +30,7 @@ from smoothcert.cli.options import (
     NoiseText,
     ProcedureText,
     Radius,
+    ResizeText,
     Sigma,
     Stages,
     Url,
@@ -76,6 +77,7 @@ def evaluate(
     voting: VotingName = None,
     consensus: Consensus = None,
     convert: Convert = "none",
+    resize: ResizeText = None,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: AsJson = False,
@@ -103,6 +105,7 @@ def evaluate(
         voting=voting,
         consensus=consensus,
         convert=convert,
+        resize=resize,
     )
     from smoothcert.evaluation import Judged
     from smoothcert.report import Report

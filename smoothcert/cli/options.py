@@ -108,6 +108,14 @@ Convert = Annotated[
         help="rgb or grey: convert images that the ensemble does not accept as they are.", rich_help_panel=QUESTION
     ),
 ]
+ResizeText = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RESIZE",
+        help="cover, stretch or center, or a JSON object: resize images of another size. The certificate says so.",
+        rich_help_panel=QUESTION,
+    ),
+]
 Labels = Annotated[
     Path | None,
     typer.Option(help="For a FOLDER, a CSV file with lines of file,label; for an NPZ, a .npy file."),
@@ -145,10 +153,13 @@ def request_fields(
     stages: str | None,
     max_samples: int | None,
     abandon: str | None,
+    resize: str | None = None,
     **others: Any,
 ) -> dict[str, Any]:
     """The keywords of the client; options that are left out are left to it."""
     fields = {name: value for name, value in others.items() if value is not None}
+    if resize is not None:
+        fields["resize"] = _name_or_object("resize", resize)
     if (named := named_noise(noise)) is not None:
         fields["noise"] = named
     parameters = {"n": n, "stages": stages and whole_numbers(stages), "max_samples": max_samples, "abandon": abandon}
@@ -180,20 +191,24 @@ def _procedure(text: str | None, given: dict[str, Any], *, radius: float | None,
     from smoothcert.procedures import preferred
 
     named = preferred(radius, noise).name if text is None else text
-    chosen = _parsed(named) if named.lstrip().startswith("{") else {"name": named}
+    chosen = _parsed("procedure", named) if named.lstrip().startswith("{") else {"name": named}
     for name in given:
         _require_parameter(name, chosen)
     return {**chosen, **given} if given else chosen if len(chosen) > 1 else named
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _name_or_object(option: str, text: str) -> Any:
+    return _parsed(option, text) if text.lstrip().startswith("{") else text
+
+
+def _parsed(option: str, text: str) -> dict[str, Any]:
     from smoothcert.certificate import without_repetition
     from smoothcert.errors import DomainError
 
     try:
         found: dict[str, Any] = json.loads(text, object_pairs_hook=without_repetition)
     except ValueError as error:
-        raise DomainError(f"--procedure {text!r} is not valid JSON: {error}") from None
+        raise DomainError(f"--{option} {text!r} is not valid JSON: {error}") from None
     return found
 
 

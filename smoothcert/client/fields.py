@@ -14,6 +14,7 @@ from smoothcert.errors import explain, suggestion
 from smoothcert.noise import NOISES, Noise
 from smoothcert.procedures import PROCEDURES, Parameters, preferred
 from smoothcert.request import CertificationRequest, Voting
+from smoothcert.resizing import Fit, Resize
 
 OLD_NAMES = {"allow_sigma_mismatch"}
 """Fields that are still accepted under another name."""
@@ -38,6 +39,7 @@ class RequestFields(TypedDict, total=False):
     consensus: SupportsIndex | None
     family_wise: bool
     convert: Literal["none", "rgb", "grey"]
+    resize: Fit | Resize | Mapping[str, Any] | None
     labels: Iterable[SupportsIndex] | None
     metadata: Mapping[str, str] | None
     nonce: str | None

@@ -27,7 +27,7 @@ from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import ForkedError, PixelsError
-from smoothcert.engine.networks import IN_MEMORY, Networks, image_shape
+from smoothcert.engine.networks import IN_MEMORY, Model, Networks, image_shape
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.study.samples import About
 from smoothcert.engine.study.study import SAMPLES, Study, study
@@ -66,6 +66,10 @@ class Smoothed:
     [0, 1], or what `mean` and `std` (a number, or one for each channel) make of them, and return logits [N, classes].
     Smoothed keeps copies in eval mode, so training a model further does not change it.
 
+    A model may also be a name: `hf://ORGANISATION/NAME@REVISION` or `timm/NAME@REVISION` of the hub, a folder in the
+    hub's layout, or an `.onnx` file. The configuration of a model of the hub gives its classes and its normalisation,
+    unless `classes`, `mean` and `std` are given.
+
     `denoiser` is an nn.Module that maps noisy images in [0, 1] to images of the same shape, for models that were not
     trained under noise. Several denoisers before one model are an ensemble of denoisers; several models take one
     denoiser, or one each. `mean` and `std` apply behind it.
@@ -82,7 +86,7 @@ class Smoothed:
 
     def __init__(
         self,
-        models: nn.Module | Sequence[nn.Module],
+        models: Model | Sequence[Model],
         noise: Noise,
         *,
         denoiser: nn.Module | Sequence[nn.Module] | None = None,

@@ -13,6 +13,7 @@ from tests.faults import (
     partition,
     poison,
     redis_killed,
+    shard_killed,
     worker_killed,
     worker_stopped,
 )
@@ -40,6 +41,7 @@ FAULTS = (
     Fault("SIGKILL of the API, clients waiting and streaming", api_killed.attempt, 5, 1, small),
     Fault("SIGKILL of Redis, restart on its file", redis_killed.attempt, 20, 2, small),
     Fault("SIGKILL of a worker", worker_killed.attempt, 45, 4, small),
+    Fault("SIGKILL of a worker that has a shard", shard_killed.attempt, 10, 1, small),
     Fault("SIGKILL of a worker, shipped ensemble", worker_killed.attempt, 5, 1, shipped),
     Fault("links between hosts cut, slowed and restored", partition.attempt, 30, 1, partition.stage),
     Fault("full disk under Redis", disk_full.attempt, 6, 1, disk_full.stage),

@@ -124,7 +124,7 @@ def test_numbers_may_have_a_decimal_comma_and_thousands(here: Visit) -> None:
 
 def test_a_radius_out_of_reach_comes_with_what_could_be_asked_instead(here: Visit, service: PageService) -> None:
     here.ask(radius="0.1", procedure="sequential, strict")
-    here.page.wait_for_selector("#plan .infeasible")
+    here.page.wait_for_selector("#plan .infeasible :text('Radius 0.1')")
     question = {"ensemble": "trivial", "radius": 0.1, "procedure": "sequential"}
     plan = service.client.post("/v1/plan", json=question).json()
     said = here.text("#plan .infeasible p")
@@ -153,7 +153,7 @@ def test_the_budget_that_a_radius_needs_is_a_click_away(here: Visit) -> None:
 
 def test_no_budget_is_offered_where_none_would_be_accepted(here: Visit) -> None:
     here.ask(radius="0.13")
-    here.page.wait_for_selector("#plan .infeasible")
+    here.page.wait_for_selector("#plan .infeasible :text('Radius 0.13')")
     assert here.page.locator("#plan button:has-text('Allow')").count() == 0
     assert here.page.locator("#plan button:has-text('Ask for radius')").count() == 1
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smoothcert import Client
 from tests.service import eventually
 from tests.support.command import (
     ENDLESSLY,
@@ -77,6 +78,17 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     assert Path("report/report.png").read_bytes().startswith(b"\x89PNG")
     checked = smoothcert("verify", "report/certificates.jsonl")
     assert checked.stdout == "consistent  report/certificates.jsonl (10 certificates)\n"
+
+
+def test_a_certification_is_reported_by_its_id(service: str, folder: Path) -> None:
+    with Client(service) as client:
+        client.certify([*sorted(folder.rglob("*.png"))[:3]], ensemble="trivial", radius=0.02, procedure="sequential")
+        number = next(client.certifications.list()).id
+    done = smoothcert("report", number, "--json", url=service)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["figures"]["certified"] == 3
+    assert "agrees for 3 of 3 certificates" in Path("report.html").read_text()
+    one_sentence(smoothcert("report", "cert_00000000", url=service), "cert_00000000")
 
 
 def test_a_second_run_goes_on_where_the_first_was_cut(rogue: Rogue, folder: Path) -> None:

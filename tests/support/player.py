@@ -113,7 +113,7 @@ class Player:
     def save(self, record: Record, certificates: dict[int, str], **fields: Any) -> None:
         done = record.done + len(certificates)
         call = transitions.save(
-            record, record.execution, certificates=certificates, done=done, progress=progress(record, done), **fields
+            record, record.execution, certificates=certificates, progress=progress(record, done), **fields
         )
         assert self.redis.eval(*call.arguments)[0] == 1, "could not save"
 
@@ -138,7 +138,6 @@ class Player:
             now=now,
             ttl=ttl,
             certificates=certificates,
-            done=done,
             progress=progress(record, done),
             error=error,
             tally={f"certifications:{status}": 1, "samples": 10.0, **bucket("duration", 0.2), **bucket("wait", 0.02)},

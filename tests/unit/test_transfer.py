@@ -124,6 +124,13 @@ def test_everything_follows_from_both_counts(found: list[Certificate | None], pa
     assert not verify(altered(joint(found), path, value, signed=True))
 
 
+def test_a_class_with_a_huge_number_does_not_fill_the_memory(found: list[Certificate | None]) -> None:
+    certificate = joint(found)
+    counts = {str(2**53 - 1): certificate.stages[0].n}
+    problems = verify(altered(certificate, ["stages", 0, "counts"], counts, signed=True)).problems
+    assert any("there are at most 100000 classes" in str(each) for each in problems)
+
+
 def test_members_that_are_skipped_by_consensus_are_compared_too(old: list[Certificate]) -> None:
     new = brightness(0.503, members=3).with_(consensus=2)
     made = transfer(brightness(0.5), new, IMAGES, old, seed="new")
