@@ -22,6 +22,7 @@ from app.routes import (
     operation,
     pages,
     planning,
+    predictions,
     procedures,
     verification,
 )
@@ -31,7 +32,7 @@ from app.settings import ApiSettings
 if TYPE_CHECKING:
     from store.traces import Traces
 
-ROUTERS = (certifications, ensembles, procedures, planning, verification, examination, operation, pages)
+ROUTERS = (certifications, predictions, ensembles, procedures, planning, verification, examination, operation, pages)
 EXPOSED = ("Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After", "X-Request-ID")
 """Response headers that a page of an allowed origin may read."""
 

@@ -174,6 +174,8 @@ class ProcedureCard(Wire):
     """Whether a look counts all samples so far by default; otherwise it counts those of its own stage."""
     exhaustive: bool = False
     """Whether it evaluates all outcomes of a noise; it goes with the noises of which this is said, too."""
+    predicts: bool = False
+    """Whether it finds the class at the image itself and proves no radius."""
     budget: BudgetInput | None
     """Null where the noise decides how many samples there are."""
     variants: tuple[ProcedureVariant, ...]
@@ -190,6 +192,7 @@ class ProcedureCard(Wire):
             targeted=plain.targeted,
             pooled=plain.pooled,
             exhaustive=kind.exhaustive,
+            predicts=kind.predicts,
             budget=BudgetInput.of(kind) if kind.budget else None,
             variants=tuple(
                 ProcedureVariant(label=chosen.label, parameters=parameters, abandoning=chosen.abandoning)

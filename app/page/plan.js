@@ -43,7 +43,7 @@ export function planBox(plan, procedure, norm) {
   const { feasible, largest_radius, supremum, fewest_samples, most_samples, expected, seconds: takes } = plan;
   return [
     element("p", { class: feasible ? "feasible" : "infeasible" },
-      variantOf(procedure).card?.targeted || !feasible ? prospect(plan) : reach(plan, norm)),
+      outlook(plan, variantOf(procedure).card, norm)),
     element("dl", { class: "figures small" },
       figure("largest radius", measured(norm, largest_radius)),
       figure("samples expected", range(expected.map(({ samples }) => samples))),
@@ -52,6 +52,17 @@ export function planBox(plan, procedure, norm) {
     supremum === null ? null : element("p", {}, `Under this noise no number of samples proves radius ${supremum}.`),
     takes && feasible ? element("p", {}, `One image alone takes ${between(takes)}.`) : null,
   ].filter(Boolean);
+}
+
+function outlook(plan, card, norm) {
+  if (!plan.feasible || card?.targeted) return prospect(plan);
+  return card?.predicts ? decision(plan) : reach(plan, norm);
+}
+
+// What decides a prediction.
+function decision({ boundaries: [{ n, certify_at }] }) {
+  return [element("strong", {}, "Finds the class, and no radius. "),
+    `${whole(certify_at)} of ${whole(n)} samples on one class decide, however the others fall.`];
 }
 
 function prospect({ feasible, reason }) {

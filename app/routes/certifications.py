@@ -30,26 +30,34 @@ router = APIRouter(prefix="/v1/certifications", tags=["certifications"])
 @router.post("", status_code=202, operation_id="create_certification")
 async def create(request: Request, service: TheService, owner: Owner) -> Response:
     """Ask whether the answer of an ensemble on each image is stable within a radius."""
-    wait, key = headers.wait_seconds(request), headers.idempotency_key(request)
-    queue, certification = service.queue, new_id()
-    receipt, accepted = await service.intake.take(request, certification, owner=owner, key=key)
+    snapshot, fields = await submitted(request, service, owner, wait=headers.wait_seconds(request))
+    return _response(snapshot, 200 if snapshot.record.ended else 202, fields)
+
+
+async def submitted(
+    request: Request, service: TheService, owner: str, *, wait: int | None, prediction: bool = False
+) -> tuple[Snapshot, dict[str, str]]:
+    """The certification that a request asks for, after the wait, and the headers of the answer."""
+    key, queue, certification = headers.idempotency_key(request), service.queue, new_id()
+    receipt, snapshot = await service.intake.take(request, certification, owner=owner, key=key, prediction=prediction)
     logs.note(certification_id=receipt.certification)
-    if receipt.outcome == "replay":
-        return _created(await _waited(receipt.certification, request, owner, queue, wait), wait, replayed=True)
-    if not wait:
-        return _created(accepted, wait, replayed=False)
-    async with queue.watching(certification, for_the_end=True) as watch:
-        latest = await queue.wait(accepted, watch, wait, gone=request.is_disconnected)
-    return _created(_still_there(latest, certification), wait, replayed=False)
+    replayed = receipt.outcome == "replay"
+    if replayed:
+        snapshot = await _waited(receipt.certification, request, owner, queue, wait)
+    elif wait:
+        async with queue.watching(certification, for_the_end=True) as watch:
+            latest = await queue.wait(snapshot, watch, wait, gone=request.is_disconnected)
+        snapshot = _still_there(latest, certification)
+    return snapshot, _created(snapshot, wait, replayed=replayed)
 
 
-def _created(snapshot: Snapshot, wait: int | None, *, replayed: bool) -> Response:
+def _created(snapshot: Snapshot, wait: int | None, *, replayed: bool) -> dict[str, str]:
     fields = _preference_applied(wait) | {"Location": answers.location(snapshot.record.id)}
     if replayed:
         fields["Idempotency-Replayed"] = "true"
     if not snapshot.record.ended:
         fields["Retry-After"] = str(POLL_SECONDS)
-    return _response(snapshot, 200 if snapshot.record.ended else 202, fields)
+    return fields
 
 
 @router.get("/{id}", operation_id="get_certification")

@@ -16,6 +16,7 @@ from smoothcert.cli.ensembles import ensembles
 from smoothcert.cli.evaluate import evaluate
 from smoothcert.cli.output import open_output
 from smoothcert.cli.plan import plan
+from smoothcert.cli.predict import predict
 from smoothcert.cli.screen import out
 from smoothcert.cli.verify import verify
 from smoothcert.cli.watch import watch
@@ -28,7 +29,7 @@ EPILOG = """Exit codes:
 
 2  a wrong command line
 
-3  certify and watch: no error, but some images were abstained from
+3  certify, predict and watch: no error, but some images were abstained from
 
 130  stopped by Ctrl-C; 143 by SIGTERM, 129 by SIGHUP
 """
@@ -43,7 +44,7 @@ class Commands(TyperGroup):
 
 
 cli = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
-for command in (certify, evaluate, diagnose, watch, ensembles, plan, verify):
+for command in (certify, predict, evaluate, diagnose, watch, ensembles, plan, verify):
     cli.command()(command)
 
 

@@ -19,12 +19,12 @@ from smoothcert.procedures.fixed import Fixed, certify
 from smoothcert.procedures.largest import Largest, certify_largest
 from smoothcert.procedures.optimal import Optimal, certify_optimal
 from smoothcert.procedures.parameters import Parameters
-from smoothcert.procedures.prediction import predict
+from smoothcert.procedures.prediction import Predict, predict
 from smoothcert.procedures.protocol import Procedure, run
 from smoothcert.procedures.sequential import Sequential, certify_sequential
 
 PROCEDURES: Kinds[Parameters] = Kinds("procedure")
-for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Exact):
+for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Exact, Predict):
     PROCEDURES.add(kind)
 
 AnyProcedure = Annotated[Parameters, PROCEDURES]
@@ -39,6 +39,7 @@ __all__ = [
     "Largest",
     "Optimal",
     "Parameters",
+    "Predict",
     "Procedure",
     "Sequential",
     "certify",
