@@ -43,7 +43,11 @@ def create_app(settings: ApiSettings, traces: Traces | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.queue.listening(), service.courier.running() if service.courier else nullcontext():
+        async with (
+            service.queue.listening(),
+            service.courier.running() if service.courier else nullcontext(),
+            service.archivist.running() if service.archivist else nullcontext(),
+        ):
             yield
         service.close()
         if traces is not None:

@@ -336,6 +336,15 @@ class RedisCheck(Wire):
     detail: str
 
 
+class ArchiveState(Wire):
+    """How far the archive has come."""
+
+    status: Literal["ok", "behind"]
+    waiting: Whole
+    """The certifications that it lacks or has to erase."""
+    detail: str
+
+
 class Readiness(Wire):
     """Redis answers and workers are alive."""
 
@@ -343,3 +352,5 @@ class Readiness(Wire):
     workers: Whole
     redis: tuple[RedisCheck, ...] = ()
     """What was found of Redis: whether it keeps what it acknowledges, its version and its clock."""
+    archive: ArchiveState | None = None
+    """Null where there is no archive. One that is behind is no reason not to be ready: Redis keeps what it lacks."""

@@ -161,6 +161,7 @@ OPERATIONS: dict[str, Operation] = {
             "not_acceptable",
             "still_running",
             "expired",
+            "archive_damaged",
             "unavailable",
         ),
         parameters=(headers.PREFER,),
@@ -173,7 +174,15 @@ OPERATIONS: dict[str, Operation] = {
             ),
             204: DocumentedAnswer("The client has received `completed`; no further event follows."),
         },
-        problems=(*AUTHORISED, "unknown_certification", "expired", "not_acceptable", "invalid_request", "unavailable"),
+        problems=(
+            *AUTHORISED,
+            "unknown_certification",
+            "expired",
+            "not_acceptable",
+            "invalid_request",
+            "archive_damaged",
+            "unavailable",
+        ),
         parameters=(headers.LAST_EVENT_ID,),
     ),
     "cancel_certification": Operation(
@@ -181,7 +190,7 @@ OPERATIONS: dict[str, Operation] = {
             200: DocumentedAnswer("The certification was waiting and is canceled.", Certification, ("canceled",)),
             202: DocumentedAnswer("The certification is running and will stop.", Certification, ("canceling",)),
         },
-        problems=(*AUTHORISED, "unknown_certification", "already_ended", "unavailable"),
+        problems=(*AUTHORISED, "unknown_certification", "already_ended", "archive_damaged", "unavailable"),
     ),
     "delete_certification": Operation(
         answers={204: DocumentedAnswer("The certification is deleted.")},

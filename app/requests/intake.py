@@ -176,6 +176,7 @@ class Intake:
             expires_at=now + LONGEST_WAIT,
             deadline_at=now + deadline if deadline else 0.0,
             webhook=settled.request.webhook or "",
+            archive=int(bool(self._settings.archive)),
             traceparent=self._traces.traceparent() if self._traces else "",
         )
 

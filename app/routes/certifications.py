@@ -11,13 +11,15 @@ from starlette.responses import Response, StreamingResponse
 from app import logs
 from app.answers import certifications as answers
 from app.answers import events
+from app.archive.archive import KeptCertification
+from app.archive.reader import ArchiveReader
 from app.http import headers
 from app.http.authentication import Owner
 from app.http.errors import ProblemError
 from app.redis.cursor import Cursor
 from app.redis.queue import Queue, Snapshot
 from app.requests.intake import new_id
-from app.service import TheService
+from app.service import Service, TheService
 from smoothcert.certification import Status
 from smoothcert.errors import shown
 
@@ -70,8 +72,15 @@ async def get(id: str, request: Request, service: TheService, owner: Owner) -> R
     wait, attested = headers.wait_seconds(request), headers.prefers_attestations(request)
     if attested:
         service.attester.require_signer()
-    snapshot = await _waited(id, request, owner, service.queue, wait)
     fields = {**_preference_applied(wait), "Vary": "Accept"}
+    try:
+        snapshot = await _waited(id, request, owner, service.queue, wait)
+    except ProblemError as error:
+        kept = await _kept(id, owner, service, error)
+        if not attested:
+            return Response(kept.text, media_type="application/json", headers=fields)
+        text = await service.attester.attest(await service.verifier.run(lambda: kept.certificates))
+        return Response(text, media_type=headers.ATTESTATION, headers=fields)
     if not attested:
         return _response(snapshot, 200, fields)
     if not snapshot.record.ended:
@@ -85,7 +94,11 @@ async def follow(id: str, request: Request, service: TheService, owner: Owner) -
     """The changes of a certification as server-sent events."""
     headers.require_event_stream(request)
     last = headers.last_event_id(request)
-    await _find(id, owner, service.queue)  # errors are answered before the stream begins
+    try:
+        await _find(id, owner, service.queue)  # errors are answered before the stream begins
+    except ProblemError as error:
+        await _kept(id, owner, service, error)
+        raise ProblemError("expired", f"the certification {id} has ended and is in the archive: get it") from None
     if last == headers.END:
         return Response(status_code=204)
     stream = events.stream(service.queue, id, sent=int(last))
@@ -97,7 +110,11 @@ async def cancel(id: str, service: TheService, owner: Owner) -> Response:  # noq
     """Cancel a certification: at once while it waits, before the next batch once it runs."""
     attempted = False
     while True:  # `Queue.cancel` does nothing if the record changes after it was read, so it is read again
-        snapshot = await _find(id, owner, service.queue, expired=True)
+        try:
+            snapshot = await _find(id, owner, service.queue, expired=True)
+        except ProblemError as error:
+            await _kept(id, owner, service, error)
+            raise ProblemError("already_ended", "the certification has ended and is in the archive") from None
         if attempted and snapshot.record.status == "canceled":
             return _response(snapshot, 200, {})
         if snapshot.record.ended:
@@ -110,8 +127,13 @@ async def cancel(id: str, service: TheService, owner: Owner) -> Response:  # noq
 
 @router.delete("/{id}", status_code=204, operation_id="delete_certification")
 async def delete(id: str, service: TheService, owner: Owner) -> Response:  # noqa: A002
-    """Delete a certification that has ended, with its certificates."""
-    snapshot = await _find(id, owner, service.queue, expired=True)
+    """Delete a certification that has ended, with its certificates, also from the archive."""
+    try:
+        snapshot = await _find(id, owner, service.queue, expired=True)
+    except ProblemError as error:
+        archive = await _require_kept(id, owner, service, error)
+        await archive.delete(id, owner=owner)
+        return Response(status_code=204)
     if not snapshot.record.ended:
         raise ProblemError("still_running", f"the certification is {snapshot.record.status}: cancel it first")
     await service.queue.delete(snapshot.record)
@@ -129,9 +151,35 @@ async def list_(
     """The certifications of the caller's key, the newest first."""
     now, after = time.time(), Cursor.read(cursor) if cursor else None
     page = await service.queue.page(owner, status=status, limit=limit, after=after, now=now)
-    summaries = (answers.summary(each.record, each.position, now=now) for each in page.snapshots)
-    text = answers.page(summaries, str(page.next) if page.next else None)
+    if service.archive is None:
+        summaries = [answers.summary(each.record, each.position, now=now) for each in page.snapshots]
+        following = page.next
+    else:
+        summaries, following = await service.archive.page(page, owner, status=status, limit=limit, after=after, now=now)
+    text = answers.page(summaries, str(following) if following else None)
     return Response(text, media_type="application/json")
+
+
+async def _kept(certification: str, owner: str, service: Service, error: ProblemError) -> KeptCertification:
+    """A certification that Redis no longer has, from the archive; the error if the archive does not have it either."""
+    if error.code != "unknown_certification" or service.archive is None:
+        raise error
+    kept = await service.archive.find(certification, owner=owner)
+    if kept is None:
+        raise error
+    return kept
+
+
+async def _require_kept(certification: str, owner: str, service: Service, error: ProblemError) -> ArchiveReader:
+    """The archive, if it has a certification; the error otherwise. A damaged one can be deleted, too."""
+    if service.archive is None:
+        raise error
+    try:
+        await _kept(certification, owner, service, error)
+    except ProblemError as found:
+        if found.code != "archive_damaged":
+            raise
+    return service.archive
 
 
 async def _find(certification: str, owner: str, queue: Queue, *, expired: bool = False) -> Snapshot:
@@ -140,7 +188,10 @@ async def _find(certification: str, owner: str, queue: Queue, *, expired: bool =
     snapshot = await queue.find(certification, owner=owner)
     if snapshot is None:
         raise _unknown(certification)
-    if snapshot.record.status_at(time.time()) == "expired" and not expired:
+    record = snapshot.record
+    if record.archive and record.ended and len(snapshot.certificates) < record.done and not expired:
+        raise _unknown(certification)  # the certificates have expired here, and the archive has them
+    if record.status_at(time.time()) == "expired" and not expired:
         raise ProblemError("expired", f"the certification {certification} has ended and expired")
     return snapshot
 
