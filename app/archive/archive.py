@@ -46,8 +46,9 @@ class KeptCertification:
     """The answer, as the service gave it."""
 
     @property
-    def certificates(self) -> list[str]:
-        return [json.dumps(each) for each in json.loads(self.text)["certificates"]]
+    def certificates(self) -> dict[int, str]:
+        """Each as JSON, by the index of its image."""
+        return {each["index"]: json.dumps(each) for each in json.loads(self.text)["certificates"]}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -17,7 +18,7 @@ from app.http import headers
 from app.http.authentication import Owner
 from app.http.errors import ProblemError
 from app.redis.cursor import Cursor
-from app.redis.queue import Queue, Snapshot
+from app.redis.queue import Snapshot
 from app.requests.intake import new_id
 from app.service import Service, TheService
 from smoothcert.certification import Status
@@ -45,7 +46,7 @@ async def submitted(
     logs.note(certification_id=receipt.certification)
     replayed = receipt.outcome == "replay"
     if replayed:
-        snapshot = await _waited(receipt.certification, request, owner, queue, wait)
+        snapshot = await _waited(receipt.certification, request, owner, service, wait)
     elif wait:
         async with queue.watching(certification, for_the_end=True) as watch:
             latest = await queue.wait(snapshot, watch, wait, gone=request.is_disconnected)
@@ -74,12 +75,13 @@ async def get(id: str, request: Request, service: TheService, owner: Owner) -> R
         service.attester.require_signer()
     fields = {**_preference_applied(wait), "Vary": "Accept"}
     try:
-        snapshot = await _waited(id, request, owner, service.queue, wait)
+        snapshot = await _waited(id, request, owner, service, wait)
     except ProblemError as error:
         kept = await _kept(id, owner, service, error)
         if not attested:
             return Response(kept.text, media_type="application/json", headers=fields)
-        text = await service.attester.attest(await service.verifier.run(lambda: kept.certificates))
+        texts = await service.verifier.run(lambda: kept.certificates)
+        text = await service.attester.attest([texts[index] for index in sorted(texts)])
         return Response(text, media_type=headers.ATTESTATION, headers=fields)
     if not attested:
         return _response(snapshot, 200, fields)
@@ -95,10 +97,13 @@ async def follow(id: str, request: Request, service: TheService, owner: Owner) -
     headers.require_event_stream(request)
     last = headers.last_event_id(request)
     try:
-        await _find(id, owner, service.queue)  # errors are answered before the stream begins
+        await _find(id, owner, service)  # errors are answered before the stream begins
     except ProblemError as error:
-        await _kept(id, owner, service, error)
-        raise ProblemError("expired", f"the certification {id} has ended and is in the archive: get it") from None
+        kept = await _kept(id, owner, service, error)
+        if last == headers.END:
+            return Response(status_code=204)
+        told = await service.verifier.run(lambda: b"".join(events.of_archived(kept, sent=int(last))))
+        return Response(told, media_type=headers.EVENT_STREAM)
     if last == headers.END:
         return Response(status_code=204)
     stream = events.stream(service.queue, id, sent=int(last))
@@ -111,7 +116,7 @@ async def cancel(id: str, service: TheService, owner: Owner) -> Response:  # noq
     attempted = False
     while True:  # `Queue.cancel` does nothing if the record changes after it was read, so it is read again
         try:
-            snapshot = await _find(id, owner, service.queue, expired=True)
+            snapshot = await _find(id, owner, service, expired=True)
         except ProblemError as error:
             await _kept(id, owner, service, error)
             raise ProblemError("already_ended", "the certification has ended and is in the archive") from None
@@ -129,7 +134,7 @@ async def cancel(id: str, service: TheService, owner: Owner) -> Response:  # noq
 async def delete(id: str, service: TheService, owner: Owner) -> Response:  # noqa: A002
     """Delete a certification that has ended, with its certificates, also from the archive."""
     try:
-        snapshot = await _find(id, owner, service.queue, expired=True)
+        snapshot = await _find(id, owner, service, expired=True)
     except ProblemError as error:
         archive = await _require_kept(id, owner, service, error)
         await archive.delete(id, owner=owner)
@@ -182,23 +187,26 @@ async def _require_kept(certification: str, owner: str, service: Service, error:
     return service.archive
 
 
-async def _find(certification: str, owner: str, queue: Queue, *, expired: bool = False) -> Snapshot:
+async def _find(certification: str, owner: str, service: Service, *, expired: bool = False) -> Snapshot:
     """A certification of this owner; another owner's is answered as if it did not exist."""
     logs.note(certification_id=certification[:100])
-    snapshot = await queue.find(certification, owner=owner)
+    snapshot = await service.queue.find(certification, owner=owner)
     if snapshot is None:
         raise _unknown(certification)
     record = snapshot.record
     if record.archive and record.ended and len(snapshot.certificates) < record.done and not expired:
-        raise _unknown(certification)  # the certificates have expired here, and the archive has them
+        # The certificates have expired here, and the archive has them.
+        kept = await _kept(certification, owner, service, _unknown(certification))
+        texts = await service.verifier.run(lambda: kept.certificates)
+        return replace(snapshot, certificates=texts)
     if record.status_at(time.time()) == "expired" and not expired:
         raise ProblemError("expired", f"the certification {certification} has ended and expired")
     return snapshot
 
 
-async def _waited(certification: str, request: Request, owner: str, queue: Queue, wait: int | None) -> Snapshot:
+async def _waited(certification: str, request: Request, owner: str, service: Service, wait: int | None) -> Snapshot:
     """A certification of this owner once it has ended, or after the preferred wait."""
-    snapshot = await _find(certification, owner, queue)
+    snapshot, queue = await _find(certification, owner, service), service.queue
     if not wait or snapshot.record.ended:
         return snapshot
     async with queue.watching(certification, for_the_end=True) as watch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from app.http import authentication
 from app.local.embedded import EmbeddedServer
 from smoothcert.attestation.keys import KeySet
-from smoothcert.certification import Certification, CertificationPage
+from smoothcert.certification import Certification, CertificationPage, CertificationSummary
 from smoothcert.examination import examine
 from store import archival, keys, transitions
 from tests.service import database, eventually
@@ -105,6 +106,17 @@ def test_redis_keeps_results_for_their_time_once_the_archive_has_them(service: A
     assert len(service.ask("GET", path(certification)).json()["certificates"]) == 1
 
 
+def test_a_request_that_is_repeated_after_its_certificates_have_expired_is_found(service: Archived) -> None:
+    request = {"json": question(service.player.ensemble), "headers": {"Idempotency-Key": "again"}}
+    certification = service.ask("POST", "/v1/certifications", **request).json()["id"]
+    service.player.play()
+    service.settled(certification)
+    service.player.redis.delete(keys.certificates(certification))
+    answer = service.ask("POST", "/v1/certifications", **request)
+    assert (answer.status_code, answer.json()["id"]) == (200, certification)
+    assert len(answer.json()["certificates"]) == 1
+
+
 def test_the_object_can_be_checked_without_the_service(service: Archived) -> None:
     document = service.document(service.archived())
     assert examine(document.read_bytes()).consistent
@@ -173,11 +185,15 @@ def test_what_is_deleted_while_somebody_writes_it_is_erased_when_that_process_is
     assert redis.zscore(keys.ARCHIVAL, certification) > time.time() + archival.LATE_S / 2, "and once more, later"
 
 
-def test_an_archived_certification_is_neither_followed_nor_canceled(service: Archived) -> None:
+def test_an_archived_certification_is_followed_to_its_end_and_not_canceled(service: Archived) -> None:
     certification = service.archived()
     service.expire(certification)
-    answer = service.ask("GET", path(certification) + "/events", headers={"Accept": "text/event-stream"})
-    assert "is in the archive" in problem(answer, "expired").detail
+    for sent, names in ((0, ["certificate", "completed"]), (1, ["completed"])):
+        stream = {"Accept": "text/event-stream", "Last-Event-ID": str(sent)}
+        answer = service.ask("GET", path(certification) + "/events", headers=stream)
+        assert re.findall(r"^event: (.*)$", answer.text, re.MULTILINE) == names
+    data = answer.text.partition("data: ")[2]
+    assert CertificationSummary.model_validate_json(data).status == "succeeded"
     problem(service.ask("POST", path(certification) + "/cancel"), "already_ended")
 
 

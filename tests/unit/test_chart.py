@@ -17,7 +17,12 @@ KUSTOMIZATION: dict[str, Any] = MANIFESTS["kustomization Kustomization"]
 NAMESPACE: str = KUSTOMIZATION["namespace"]
 OTHER: dict[str, Any] = {
     "secret": "other",
-    "api": {"image": "r/api:1", "replicas": 3, "env": [{"name": "SMOOTHCERT_QUEUE_LENGTH", "value": "2000"}]},
+    "api": {
+        "image": "r/api:1",
+        "replicas": 3,
+        "archive": "kept",
+        "env": [{"name": "SMOOTHCERT_QUEUE_LENGTH", "value": "2000"}],
+    },
     "worker": {
         "replicas": 5,
         "slots": 4,
@@ -52,6 +57,14 @@ def plain() -> dict[tuple[str, str], dict[str, Any]]:
         (container,) = found["Deployment", name]["spec"]["template"]["spec"]["containers"]
         container["image"] = tags[container["image"]]
     return found
+
+
+def test_a_claim_for_the_archive_is_mounted() -> None:
+    pod = made({"api": {"archive": "kept"}})["Deployment", "api"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"name": "SMOOTHCERT_ARCHIVE", "value": "/archive"} in container["env"]
+    assert {"name": "archive", "mountPath": "/archive"} in container["volumeMounts"]
+    assert {"name": "archive", "persistentVolumeClaim": {"claimName": "kept"}} in pod["volumes"]
 
 
 def test_the_defaults_make_the_plain_manifests() -> None:
