@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo 'making $(VENV): torch and the other packages take some minutes'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable '.[attest,cli,client,plot,torch]' --group api --group worker --group traces --group embedded --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable '.[attest,cli,client,hub,onnx,plot,torch]' --group api --group worker --group traces --group embedded --group dev
 	touch $(READY)
 
 serve: $(READY)

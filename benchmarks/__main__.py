@@ -15,16 +15,22 @@ BENCHMARKS = {
     "boundaries": "benchmarks.machine.boundaries",
     "curves": "benchmarks.paper.samples_curves",
     "engine": "benchmarks.machine.engine",
+    "estimates": "benchmarks.machine.estimates",
     "evaluate": "benchmarks.paper.evaluate",
     "largest": "benchmarks.paper.samples_largest",
     "linf": "benchmarks.paper.linf",
     "load": "benchmarks.machine.load",
     "optimal": "benchmarks.paper.samples_optimal",
     "peers": "benchmarks.machine.peers",
+    "peers-adaptive": "benchmarks.machine.paper_loop",
+    "report": "benchmarks.machine.report",
+    "runtimes": "benchmarks.machine.runtimes",
     "samples": "benchmarks.paper.samples",
     "service": "benchmarks.machine.service",
+    "shards": "benchmarks.machine.shards",
     "study": "benchmarks.machine.study",
     "training": "benchmarks.machine.training",
+    "transfer": "benchmarks.paper.transfer",
 }
 """The module of each benchmark, by name. A module has `configure(parser)` and `run(options) -> Result`."""
 

@@ -15,7 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from smoothcert.report import markdown_table, show
+from smoothcert.tables import markdown_table, show
 
 
 @dataclass(frozen=True)

@@ -20,34 +20,39 @@ from torch import Tensor
 from models.architectures import PROGRAMS
 from models.description import FILE, DenoiserDefaults, Description, MemberFile, read_noise, write
 from models.errors import EnsembleNameError, FileError, RegistryError
-from models.programs import is_exported, is_torchscript
+from models.programs import is_exported, is_torchscript, whole_onnx
 from models.registry import ZOO, blaming, check_name, load, read_tensors, writing
 from models.toml import TomlTable, read_toml
 from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.hub.pretrained import Pretrained
+from smoothcert.engine.hub.reference import is_reference
+from smoothcert.engine.hub.stated import Stated
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Noise, resolve
 
 DENOISED = "denoised"
 """The method of an ensemble of denoisers, which may have been trained by different ones."""
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+"""The classes where neither the user nor a configuration names any; the images are then 3 x 32 x 32."""
 _GIVE_NOISE = "give the noise under which the ensemble is to be certified, by --sigma or --noise"
 
 
 @dataclass(frozen=True)
 class Addition:
-    """The properties of a new ensemble. What is None is taken from the training records of the members.
+    """The properties of a new ensemble. What is None is taken from the records and configurations of the members.
 
     `sigma` is short for Gaussian noise; `noise` names any.
     """
 
-    classes: tuple[str, ...]
-    input_shape: tuple[int, int, int] = (3, 32, 32)
+    classes: tuple[str, ...] | None = None
+    input_shape: tuple[int, int, int] | None = None
     architecture: str | None = None
     noise: Noise | None = None
     sigma: float | None = None
     method: str | None = None
     normalisation: Normalisation | None = None
-    classifier: Path | None = None
+    classifier: Path | str | None = None
     """The file of a classifier, if the members are denoisers in front of it; `architecture` is then its own."""
     denoiser: str | None = None
     """The architecture of the denoisers, where their records name none."""
@@ -56,14 +61,15 @@ class Addition:
 
 def add(
     name: str,
-    files: Sequence[Path],
+    files: Sequence[Path | str],
     addition: Addition,
     *,
     zoo: Path = ZOO,
     allowed_imports: frozenset[str] = frozenset(),
 ) -> Ensemble:
-    """Make the folder of an ensemble from state dicts, safetensors, TorchScript or exported programs.
+    """Make the folder of an ensemble from state dicts, safetensors, TorchScript, exported programs or ONNX.
 
+    A file may also be the name of a model on the hub, or a folder in the hub's layout (see `Pretrained.open`).
     The folder is built and loaded under another name, and renamed only if that succeeds.
     """
     require_free(name, zoo)
@@ -72,12 +78,10 @@ def add(
         with tempfile.TemporaryDirectory(prefix=".adding-", dir=zoo) as temporary:
             folder = Path(temporary) / name
             folder.mkdir()
-            members = [_take_in(file, folder) for file in files]
-            classifier = None if addition.classifier is None else _take_in(addition.classifier, folder)
-            (folder / FILE).write_text(write(_described(addition, members, classifier)))
-            sources = {folder / member.file: file for member, file in zip(members, files, strict=True)}
-            if classifier is not None and addition.classifier is not None:
-                sources[folder / classifier.file] = addition.classifier
+            taken = [_take_in(file, folder) for file in files]
+            behind = None if addition.classifier is None else _take_in(addition.classifier, folder)
+            (folder / FILE).write_text(write(_described(addition, taken, behind)))
+            sources = {folder / each.member.file: each.source for each in (*taken, *([behind] if behind else []))}
             with _renaming({**sources, folder: zoo / name}):
                 ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports)
             folder.rename(zoo / name)
@@ -85,7 +89,7 @@ def add(
 
 
 @contextmanager
-def _renaming(paths: Mapping[Path, Path]) -> Iterator[None]:
+def _renaming(paths: Mapping[Path, Path | str]) -> Iterator[None]:
     """Let errors name the paths that the user knows in place of those in the temporary folder, longest first."""
     try:
         yield
@@ -103,28 +107,43 @@ def require_free(name: str, zoo: Path) -> None:
         raise EnsembleNameError(f"{zoo / name} exists already")
 
 
-def _take_in(source: Path, folder: Path) -> MemberFile:
-    """Copy a file into the folder of a new ensemble; a state dict becomes safetensors."""
-    with blaming(source):
-        kind, data = converted(source)
-        suffix = {"torchscript": ".pt", "exported": ".pt2"}.get(kind, ".safetensors")
-        target = folder / (source.stem + suffix)
-        if target.exists():
-            raise FileError(f"there is a second file of the name {target.name}")
-        target.write_bytes(data)
-        return MemberFile(
-            file=target.name,
-            sha256=hashlib.sha256(data).hexdigest(),
-            bytes=len(data),
-            architecture=kind if kind in PROGRAMS else None,
-            training=training_record(data) if kind == "weights" else {},
-        )
+@dataclass(frozen=True)
+class Taken:
+    """A file that was copied into the folder of a new ensemble, and what its configuration says of it."""
+
+    member: MemberFile
+    source: Path | str
+    stated: Stated | None = None
+
+
+def _take_in(source: Path | str, folder: Path) -> Taken:
+    """Copy a file into the folder of a new ensemble; a state dict and a model of the hub become safetensors."""
+    if is_reference(str(source)) or Path(source).is_dir():
+        found = Pretrained.open(source)
+        data = found.safetensors()
+        member = _written(folder / f"{found.stem}.safetensors", data, found.architecture)
+        return Taken(replace(member, training=training_record(data)), source, found.stated)
+    path = Path(source)
+    with blaming(path):
+        kind, data = converted(path)
+        suffix = {"torchscript": ".pt", "exported": ".pt2", "onnx": ".onnx"}.get(kind, ".safetensors")
+        member = _written(folder / (path.stem + suffix), data, kind if kind in PROGRAMS else None)
+        return Taken(replace(member, training=training_record(data) if kind == "weights" else {}), source)
+
+
+def _written(target: Path, data: bytes, architecture: str | None) -> MemberFile:
+    if target.exists():
+        raise FileError(f"there is a second file of the name {target.name}")
+    target.write_bytes(data)
+    return MemberFile(target.name, hashlib.sha256(data).hexdigest(), len(data), architecture)
 
 
 def converted(source: Path) -> tuple[str, bytes]:
-    """The kind of a file ("weights", "torchscript" or "exported") and its bytes; a state dict becomes safetensors."""
+    """The kind of a file ("weights" or one of PROGRAMS) and its bytes; a state dict becomes safetensors."""
     if not source.is_file():
         raise FileError("missing, or not a file")
+    if source.suffix == ".onnx":
+        return "onnx", whole_onnx(source)
     data = source.read_bytes()
     if source.suffix == ".safetensors":
         read_tensors(data)
@@ -135,7 +154,7 @@ def converted(source: Path) -> tuple[str, bytes]:
         return "torchscript", data
     if source.suffix in (".pt", ".pth"):
         return "weights", _as_safetensors(_state_dict(data))
-    raise FileError("neither .safetensors, a state dict (.pt, .pth), TorchScript nor an exported program")
+    raise FileError("neither .safetensors, a state dict (.pt, .pth), TorchScript, an exported program nor .onnx")
 
 
 def _state_dict(data: bytes) -> dict[str, Tensor]:
@@ -179,30 +198,74 @@ def training_record(data: bytes) -> dict[str, Any]:
     return present
 
 
-def _described(addition: Addition, members: Sequence[MemberFile], classifier: MemberFile | None) -> Description:
+def _described(addition: Addition, taken: Sequence[Taken], behind: Taken | None) -> Description:
+    classifiers = list(taken) if behind is None else [behind]
+    normalisation, files = _normalised(addition, classifiers)
+    members = files if behind is None else [each.member for each in taken]
     description = Description(
-        architecture=addition.architecture or _agreed("architecture", [classifier] if classifier else members),
-        classes=addition.classes,
-        input_shape=addition.input_shape,
+        architecture=addition.architecture or _architecture(files),
+        classes=addition.classes or _stated_classes(classifiers),
+        input_shape=addition.input_shape or _stated_shape(classifiers),
         noise=resolve(addition.noise, addition.sigma) or _agreed_noise(members),
         members=tuple(members),
-        method=addition.method or (DENOISED if classifier else _agreed("method", members, "unknown")),
+        method=addition.method or (DENOISED if behind else _agreed("method", members, "unknown")),
         evaluation=addition.evaluation,
-        normalisation=addition.normalisation,
+        normalisation=normalisation,
     )
-    if classifier is None:
+    if behind is None:
         if addition.denoiser is not None:
             raise RegistryError(f"denoiser {addition.denoiser} is given without a classifier: name it by --classifier")
         return replace(description, members=_without(description.architecture, members))
     denoisers = [replace(member, architecture=_denoiser_of(member, addition)) for member in members]
     default = str(denoisers[0].architecture) if denoisers else ""
-    (classifier,) = _without(description.architecture, [classifier])
+    (classifier,) = _without(description.architecture, files)
     return replace(
         description,
         members=_without(default, denoisers),
         classifier=classifier,
         denoiser=DenoiserDefaults(default),
     )
+
+
+def _normalised(addition: Addition, taken: Sequence[Taken]) -> tuple[Normalisation | None, list[MemberFile]]:
+    """The normalisation of the ensemble, and the files, each with its own where these differ."""
+    files = [each.member for each in taken]
+    if addition.normalisation is not None:
+        return addition.normalisation, files
+    for each in taken:
+        if each.stated is not None and each.stated.normalisation is None:
+            raise RegistryError(f"{each.source} does not say how images are normalised: give --mean and --std")
+    own = [None if each.stated is None else each.stated.normalisation for each in taken]
+    if len(set(own)) <= 1:
+        return (own[0] if own else None), files
+    return None, [replace(file, normalisation=each) for file, each in zip(files, own, strict=True)]
+
+
+def _architecture(files: Sequence[MemberFile]) -> str:
+    """The architecture of the first file, where each names its own; else the one that all records agree on."""
+    if files and all(file.architecture for file in files):
+        return str(files[0].architecture)
+    return _agreed("architecture", files)
+
+
+def _stated_classes(taken: Sequence[Taken]) -> tuple[str, ...]:
+    """The classes that the configurations name; numbers, where they only say how many there are."""
+    stated = [each.stated.classes for each in taken if each.stated is not None]
+    if not stated:
+        return CIFAR10
+    named = {classes for classes in stated if not isinstance(classes, int)}
+    counts = {classes if isinstance(classes, int) else len(classes) for classes in stated}
+    if len(named) > 1 or len(counts) > 1:
+        raise RegistryError("the configurations of the members name different classes: give them by --classes")
+    return named.pop() if named else tuple(map(str, range(counts.pop())))
+
+
+def _stated_shape(taken: Sequence[Taken]) -> tuple[int, int, int]:
+    shapes = {each.stated.input_shape for each in taken if each.stated is not None}
+    if len(shapes) > 1:
+        listed = ", ".join(map(str, sorted(shapes)))
+        raise RegistryError(f"the configurations of the members are for images {listed}: give one by --input-shape")
+    return shapes.pop() if shapes else (3, 32, 32)
 
 
 def _without(architecture: str, files: Sequence[MemberFile]) -> tuple[MemberFile, ...]:

@@ -6,7 +6,10 @@
     torchvision/<name>                 any classifier of torchvision, never with downloaded weights
     <package.module>:<callable>        is called with `classes=...` (a denoiser with `channels=...`), if the operator
                                        allows exactly this path
-    torchscript, exported              a file that is a program and brings its own network (models/programs.py)
+    timm/<name>                        a classifier of timm, and
+    transformers/<class>               one of transformers, whose configuration is in the header of its safetensors file
+                                       (smoothcert/engine/hub)
+    torchscript, exported, onnx        a file that is a program and brings its own network (models/programs.py)
 
 Noise is added to pixels in [0, 1], so the normalisation is always the first layer of the network.
 """
@@ -23,12 +26,12 @@ from models.dncnn import DnCNN
 from models.errors import ArchitectureError
 from models.lenet import MnistLeNet
 from models.resnet import CifarResNet
-from models.vision import torchvision
 from smoothcert.engine.normalisation import Normalisation, Normalised, normalised
+from smoothcert.engine.vision import torchvision
 
 TORCHVISION = "torchvision/"
 """The prefix of the architectures of torchvision."""
-PROGRAMS = ("torchscript", "exported")
+PROGRAMS = ("torchscript", "exported", "onnx")
 """The architectures of files that bring their own network."""
 _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 

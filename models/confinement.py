@@ -24,6 +24,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -74,7 +75,8 @@ class Suspect:
     def key(self) -> str:
         """The name under which the store keeps that it passed; another torch, shape or limit is another trial."""
         digest = hashlib.sha256(self.data).hexdigest()
-        return f"trial 1 of {self.kind} {digest} on {self.input_shape} by torch {torch.__version__}"
+        reader = f"onnxruntime {version('onnxruntime')}" if self.kind == "onnx" else f"torch {torch.__version__}"
+        return f"trial 1 of {self.kind} {digest} on {self.input_shape} by {reader}"
 
 
 def try_out(suspects: Sequence[Suspect]) -> list[ModelError | None]:
@@ -148,9 +150,24 @@ def _prepare(kinds: set[str]) -> None:
     for module in _LAZY if "exported" in kinds else ():
         with suppress(ImportError):  # another version of torch needs others
             importlib.import_module(module)
+    if "onnx" in kinds:
+        _start_onnxruntime()
     codecs.lookup("cp437")  # the encoding of names in a zip
     torch.set_num_threads(1)
     torch.nn.Conv2d(1, 1, 1)(torch.zeros(1, 1, 1, 1))
+
+
+def _start_onnxruntime() -> None:
+    """Run a network of one layer, so that the library is loaded and has looked at the processor."""
+    import onnx
+    from onnx import helper
+
+    from smoothcert.engine.onnx.network import OnnxNetwork
+
+    sides = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 1, 1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", sides[:1], sides[1:])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    OnnxNetwork(model.SerializeToString())(torch.zeros(1, 1, 1, 1))
 
 
 def _confine(suspects: Sequence[Suspect]) -> None:

@@ -65,7 +65,7 @@ MAX_BYTES = 1 << 20
 """The largest `ensemble.toml` that is read, in bytes: room for thousands of members."""
 MAX_VALUES = 1 << 24
 """The most values of an image, which bounds the memory that a description can claim: 3 x 2048 x 2048 fits."""
-_MEMBER_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.(safetensors|pt|pt2)")
+_MEMBER_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.(safetensors|pt|pt2|onnx)")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,9 @@ class MemberFile:
 
     def __post_init__(self) -> None:
         if not _MEMBER_FILE.fullmatch(self.file):
-            raise DescriptionError(f"member file {self.file!r} is not a plain name of a .safetensors, .pt or .pt2 file")
+            raise DescriptionError(
+                f"member file {self.file!r} is not a plain name of a .safetensors, .pt, .pt2 or .onnx file"
+            )
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             raise DescriptionError(f"member {self.file}: sha256 {self.sha256!r} is not 64 hexadecimal digits")
         if self.bytes < 1:

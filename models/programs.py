@@ -1,18 +1,21 @@
-"""Files that bring their own network: TorchScript, and programs of `torch.export`.
+"""Files that bring their own network: TorchScript, programs of `torch.export`, and ONNX.
 
-Either file is a program that runs torch's operators with the rights of the worker. It is vetted before anything of it
-is executed: it may use the operators of classifiers (models/operators.py) on its own tensors and on the images. What
-torch's readers would execute while they read is refused (models/torchscript.py, models/exported.py). No pickle is
-executed in either way. Before a file is read here, a confined child process reads and runs it (models/confinement.py).
+Such a file is a program that runs operators with the rights of the worker. It is vetted before anything of it is
+executed: it may use the operators of classifiers (models/operators.py; for ONNX smoothcert/engine/onnx/vetting.py) on
+its own tensors and on the images. What torch's readers would execute while they read is refused (models/torchscript.py,
+models/exported.py). No pickle is executed in any way. Before a file is read here, a confined child process reads and
+runs it (models/confinement.py).
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from torch import nn
 
 from models import archive, exported, torchscript
 from models.errors import ProgramError
-from smoothcert.engine.errors import reason
+from smoothcert.engine.errors import MemberError, reason
 
 
 def is_torchscript(data: bytes) -> bool:
@@ -26,14 +29,35 @@ def is_exported(data: bytes) -> bool:
 
 
 def read_program(kind: str, data: bytes) -> nn.Module:
-    """The network of a `torchscript` or `exported` file; ProgramError for one that is damaged or not allowed to run."""
+    """The network of a `torchscript`, `exported` or `onnx` file; ProgramError for a damaged or forbidden one."""
     if kind == "torchscript" and not is_torchscript(data):
         raise ProgramError("not a TorchScript archive")
     if kind == "exported" and not is_exported(data):
         raise ProgramError("not an archive of torch.export.save")
+    if kind == "onnx":
+        return _read_onnx(data)
     try:
         return torchscript.read(data) if kind == "torchscript" else exported.read(data)
     except ProgramError:
         raise
     except Exception as error:  # torch, json and zipfile raise many kinds for a damaged archive
         raise ProgramError(f"the {kind} file cannot be read: {reason(error)}") from error
+
+
+def whole_onnx(path: Path) -> bytes:
+    """An ONNX file, with the tensors in it that it keeps in other files of its folder."""
+    from smoothcert.engine.onnx.vetting import whole  # needs an extra
+
+    try:
+        return whole(path)
+    except MemberError as error:
+        raise ProgramError(str(error)) from error
+
+
+def _read_onnx(data: bytes) -> nn.Module:
+    from smoothcert.engine.onnx.network import OnnxNetwork  # needs an extra
+
+    try:
+        return OnnxNetwork(data)
+    except MemberError as error:
+        raise ProgramError(str(error)) from error

@@ -30,6 +30,8 @@ from models.programs import read_program
 from smoothcert.engine.denoised import Denoised, Shared, check_classifier, check_denoiser
 from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.form import prepare
+from smoothcert.engine.hub.pretrained import build as build_of_library
+from smoothcert.engine.hub.pretrained import config_of, is_of_library
 from smoothcert.engine.normalisation import Normalisation, normalised
 from smoothcert.errors import SmoothcertError
 
@@ -49,6 +51,7 @@ def load(
     voting: str | None = None,
     consensus: int | EllipsisType | None = ...,
     optimise: bool = True,
+    runtime: str = "torch",
     allowed_imports: frozenset[str] = frozenset(),
 ) -> Ensemble:
     """The ensemble of this name, checked, on its device and ready for `batch` images at a time.
@@ -75,6 +78,7 @@ def load(
                 device=device,
                 precision=precision,
                 optimise=optimise,
+                runtime=runtime,
             )
             members.append(Member(file.file, description.identity(file), network, form))
     ensemble = Ensemble(
@@ -245,6 +249,9 @@ def read_network(
     """The classifier in the bytes of a file. A program must have been tried out before."""
     if architecture in PROGRAMS:
         return normalised(read_program(architecture, data), normalisation)
+    if is_of_library(architecture):
+        found = build_of_library(architecture, config_of(data), read_tensors(data), classes=classes)
+        return normalised(found, normalisation)
     network = build(architecture, classes=classes, normalisation=normalisation, allowed_imports=allowed_imports)
     load_weights(network, read_tensors(data))
     return network

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -17,6 +17,9 @@ from smoothcert.request import CertificationRequest
 Status = Literal["queued", "running", "succeeded", "failed", "canceling", "canceled", "expired"]
 ENDED: frozenset[Status] = frozenset({"succeeded", "failed", "canceled", "expired"})
 """The statuses that never change again."""
+
+SHOWN = 32
+"""The most images under way whose progress is reported: more would fill the record and no screen."""
 
 Whole = Annotated[int, Field(ge=0)]
 
@@ -80,8 +83,35 @@ class Progress(Wire):
     images_total: Whole
     samples: Whole
     evaluations: Whole
+    certified: Whole = 0
+    """The images among the finished ones that are certified; the others abstain."""
     images: tuple[ImageProgress, ...] = ()
     """Some of the images under way."""
+
+    @classmethod
+    def sum_of(cls, parts: Iterable[Progress]) -> Progress:
+        """The progress of a certification whose images are divided among several workers."""
+        parts = list(parts)
+        images = sorted((image for part in parts for image in part.images), key=lambda image: image.index)
+        return cls(
+            images_done=sum(part.images_done for part in parts),
+            images_total=parts[0].images_total,
+            samples=sum(part.samples for part in parts),
+            evaluations=sum(part.evaluations for part in parts),
+            certified=sum(part.certified for part in parts),
+            images=tuple(images[:SHOWN]),
+        )
+
+
+class Stall(Wire):
+    """Why a certification does not move: its worker is silent or lost, or no worker is alive."""
+
+    since: datetime | None
+    """The last sign of life of its worker; null where none is left or it has not begun."""
+    until: datetime | None
+    """When the worker is taken for dead and its work goes to another, from the last checkpoint; null where it is."""
+    workers: Whole
+    """The other live workers of the pool. Where there is none, the work goes on when one starts."""
 
 
 class Urls(Wire):

@@ -32,6 +32,8 @@ class Entry:
     text: bytes
     sealed: bool
     """Whether it is an envelope."""
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """What the line of a ledger says beside the certificate: image, label, seconds."""
 
 
 @dataclass
@@ -76,10 +78,12 @@ class Document:
             if isinstance(record, dict) and "run" in record and record.keys() <= RUN:
                 self._head(number, record["run"], at_head=number == first)
                 continue
+            beside: dict[str, Any] = {}
             if isinstance(record, dict) and "certificate" in record and record.keys() <= FINISHED:
                 line = json.dumps(record["certificate"]).encode()
+                beside = {key: value for key, value in record.items() if key != "certificate"}
             found += 1
-            yield Entry(f"line {number}: ", line, is_envelope(record))
+            yield Entry(f"line {number}: ", line, is_envelope(record), beside)
         if not found:
             raise CertificateError(NOTHING)
 

@@ -7,26 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import fsum
 
 from smoothcert.certificate import Certificate
 from smoothcert.errors import DomainError
+from smoothcert.estimate import Estimate, share
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A certificate and the label of its image."""
+    """A certificate and the label of its image.
+
+    Where the label is not known, every class counts as the right one. A certificate that is not `sound`, because it
+    does not follow from its counts, counts as an abstention.
+    """
 
     certificate: Certificate
-    label: int
+    label: int | None
+    sound: bool = True
 
     @property
+    def right(self) -> bool:
+        """Whether it is certified, for the class of the label."""
+        found = self.certificate.class_index
+        return self.sound and found is not None and self.label in (None, found)
+
+    @cached_property
     def correct_radius(self) -> float:
         """The radius that is proved for the right class, not rounded; 0 otherwise."""
-        certificate = self.certificate
-        if certificate.class_index != self.label:
-            return 0.0
-        return proved_radius(certificate)
+        return proved_radius(self.certificate) if self.right else 0.0
+
+    def right_within(self, radius: float) -> bool:
+        """Whether it is certified for the right class, at this radius or a larger one."""
+        return self.right and self.correct_radius >= radius
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,12 @@ def proved_radius(certificate: Certificate) -> float:
     return 0.0 if certificate.p_lower is None else certificate.noise.radius(certificate.p_lower)
 
 
+def share_on_class(each: Judged) -> float | None:
+    """The share of the samples of the last look that fell on the chosen class; None where there was no look."""
+    stages = each.certificate.stages
+    return stages[-1].count / stages[-1].n if stages and stages[-1].n else None
+
+
 def average_certified_radius(judged: Sequence[Judged]) -> float:
     """ACR: the mean over all images of the radius certified for the right class."""
     return fsum(each.correct_radius for each in judged) / _some(judged)
@@ -58,8 +78,13 @@ def average_certified_radius(judged: Sequence[Judged]) -> float:
 
 def certified_accuracy(judged: Sequence[Judged], radius: float) -> float:
     """The percentage of all images that are right and certified at this radius."""
-    right = [each for each in judged if each.certificate.class_index == each.label]
-    return 100 * sum(each.correct_radius >= radius for each in right) / _some(judged)
+    return 100 * sum(each.right_within(radius) for each in judged) / _some(judged)
+
+
+def population_accuracy(judged: Sequence[Judged], radius: float) -> Estimate:
+    """The same, with an exact 95 % interval for the population from which the images were drawn independently."""
+    _some(judged)
+    return share([each.right_within(radius) for each in judged])
 
 
 def stage_shares(judged: Sequence[Judged]) -> list[StageShares]:

@@ -45,6 +45,15 @@ class Conclusion:
 
 
 @dataclass(frozen=True)
+class Examined:
+    """A certificate that was examined, and where it was found."""
+
+    certificate: Certificate
+    entry: Entry
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Examination:
     """What was found out about a file; true where nothing is wrong."""
 
@@ -72,14 +81,15 @@ def examine(
     name: str = "",
     now: datetime | None = None,
     admit: Callable[[Certificate], None] = lambda _: None,
+    take: Callable[[Examined], None] = lambda _: None,
 ) -> Examination:
     """Examine all certificates and attestations in a file.
 
     With `keys`, everything in it must be signed by one of them; `unsigned` allows what is not signed at all. `others`
     has the certificates of files examined before, and `name` is that of this one. `admit` may raise an error for a
-    certificate that would take too long to verify.
+    certificate that would take too long to verify, and `take` is given every certificate that could be read.
     """
-    examiner = Examiner(keys, unsigned, others or Others(), name, now or datetime.now(UTC), admit)
+    examiner = Examiner(keys, unsigned, others or Others(), name, now or datetime.now(UTC), admit, take)
     document = Document(text)
     try:
         for entry in document:
@@ -100,6 +110,7 @@ class Examiner:
     name: str
     now: datetime
     admit: Callable[[Certificate], None]
+    take: Callable[[Examined], None]
     certificates: int = 0
     problems: list[tuple[Aspect, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -127,7 +138,11 @@ class Examiner:
         except SmoothcertError as error:
             self.object("follows", entry.place, str(error))
             return
-        if certificate is not None and len(self.problems) == before and len(self.claims) < MOST_CLAIMS:
+        if certificate is None:
+            return
+        found = tuple(problem for _, problem in self.problems[before:])
+        self.take(Examined(certificate, entry, found))
+        if not found and len(self.claims) < MOST_CLAIMS:
             self.claims.append(sentence(certificate))
 
     def _bare(self, entry: Entry) -> Certificate:

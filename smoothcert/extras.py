@@ -17,8 +17,15 @@ INSTALLED_BY = {
     "rich": "'smoothcert[cli]'",
     "typer": "'smoothcert[cli]'",
     "matplotlib": "'smoothcert[plot]'",
+    "openvino": "'smoothcert[openvino]'",
     "cryptography": "'smoothcert[attest]'",
     "securesystemslib": "'smoothcert[attest]'",
+    "onnx": "'smoothcert[onnx]'",
+    "onnxruntime": "'smoothcert[onnx]'",
+    "huggingface_hub": "'smoothcert[hub]'",
+    "safetensors": "'smoothcert[hub]'",
+    "timm": "'smoothcert[hub]'",
+    "transformers": "'smoothcert[hub]'",
     "pandas": "pandas",
 }
 """What `pip install` takes to bring in each optional package."""

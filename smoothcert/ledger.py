@@ -89,7 +89,7 @@ class Ledger:
                 return 0
             first = self._parsed(1, head)
             sizes = [len(line) for line in file if line.endswith(b"\n")]
-        other = [*_differences(self.run, first["run"])]
+        other = [*differences(self.run, first["run"])]
         if other and sizes:
             detail = "; ".join(other)
             raise LedgerError(f"{self.path} belongs to another run: {detail}; name another file or remove it")
@@ -116,11 +116,11 @@ class Ledger:
             raise LedgerError(f"cannot write {self.path}: {error}; the lines before it are intact") from error
 
 
-def _differences(here: Any, there: Any, place: str = "") -> Iterator[str]:
-    """Sentences about the parameters in which two runs differ; a parameter that is left out is None."""
+def differences(here: Any, there: Any, place: str = "") -> Iterator[str]:
+    """Sentences about the parameters in which two runs differ, `there` and `here`; one that is left out is None."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in here | there:
-            yield from _differences(here.get(key), there.get(key), f"{place}.{key}".lstrip("."))
+            yield from differences(here.get(key), there.get(key), f"{place}.{key}".lstrip("."))
     elif here != there:
         yield f"{place} is {shown(there)} there and {shown(here)} here"
 

@@ -29,6 +29,18 @@ class Picture:
 
     file: bytes | None = field(default=None, compare=False)
 
+    def html(self) -> str:
+        """An inline image; empty where there is no file, or one that is not a PNG, JPEG or WebP file."""
+        kind = next((kind for start, kind in _SIGNATURES.items() if self.file and self.file.startswith(start)), None)
+        if self.file is None or kind is None:
+            return ""
+        data = base64.b64encode(self.file).decode()
+        style = "width:8em;image-rendering:pixelated"
+        return f"<img alt='the image' style='{style}' src='data:image/{kind};base64,{data}'>"
+
+    def __str__(self) -> str:
+        return ""
+
 
 def html(certificate: Certificate, image: bytes | None = None) -> str:
     """The certificate beside its image, which is the content of a PNG, JPEG or WebP file."""
@@ -37,7 +49,7 @@ def html(certificate: Certificate, image: bytes | None = None) -> str:
         for name, value in _facts(certificate)
     )
     return (
-        f"<div style='display:flex;gap:1em;align-items:flex-start'>{_picture(image)}<div>"
+        f"<div style='display:flex;gap:1em;align-items:flex-start'>{Picture(image).html()}<div>"
         f"<p><b>{escape(sentence(certificate))}</b></p>{_consequence(certificate)}"
         f"<table>{rows}</table>{_stages(certificate)}</div></div>"
     )
@@ -113,13 +125,3 @@ def _stages(certificate: Certificate) -> str:
     title = counted(len(stages), "stage") + (f", the last {len(shown)} of them" if left_out else "")
     head = "<tr><th>stage</th><th>samples</th><th>on the class</th><th>outcome</th></tr>"
     return f"<details><summary>{title}</summary><table>{head}{rows}</table></details>"
-
-
-def _picture(image: bytes | None) -> str:
-    if image is None:
-        return ""
-    kind = next((kind for start, kind in _SIGNATURES.items() if image.startswith(start)), None)
-    if kind is None:
-        return ""
-    data = base64.b64encode(image).decode()
-    return f"<img alt='the image' style='width:8em;image-rendering:pixelated' src='data:image/{kind};base64,{data}'>"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
+
+import numpy as np
 
 from smoothcert.boundaries import Boundaries, Outcome
 from smoothcert.errors import DomainError, require_count, require_level, require_radius
@@ -47,6 +49,16 @@ class Plan:
             raise DomainError(f"there is no test of radius {self.radius!r}: it needs p_A = {self.p0!r}")
         outcome = self.boundaries.outcome(p_a)
         return replace(outcome, samples=outcome.samples + self.procedure.n0)
+
+    def rows(self, samples: float, rows: int) -> float:
+        """The rows that go through each network until so many samples are drawn, in slices of `rows`.
+
+        A look waits for its samples, so those of a single image often fill a part of a slice only.
+        """
+        steps = [] if self.boundaries is None else self.boundaries.steps.tolist()
+        drawn = list(accumulate([self.procedure.n0, *steps], initial=0))
+        padded = list(accumulate((-(-step // rows) * rows for step in (self.procedure.n0, *steps)), initial=0))
+        return float(np.interp(samples, drawn, padded))
 
 
 def plan(

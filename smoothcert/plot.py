@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcert.errors import SmoothcertError
-from smoothcert.evaluation import Judged, certified_accuracy
+from smoothcert.evaluation import Judged, population_accuracy, share_on_class
 from smoothcert.extras import needed_by
 from smoothcert.norms import measure
 from smoothcert.plan import Plan, information_limit
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 WHOLE = {"drawstyle": "steps-pre", "marker": "."}
 """How a curve over whole radii is drawn: between two of them it has the value at the larger one."""
 COLOURS = ("#6b7280", "#d97706", "#b45309", "#2563eb", "#059669", "#7c3aed", "#db2777")
+BINS = 20
+"""The bars of the distribution of p_A."""
 
 
 def pyplot() -> Any:
@@ -88,24 +91,52 @@ def plot_report(report: Report, path: Path) -> None:
 
 
 def report_figure(report: Report) -> Figure:
-    """Certified accuracy over the radius, and the distribution of the samples per image."""
-    figure = _figure_class()(figsize=(10, 4.5), layout="constrained")
-    accuracy, samples = figure.subplots(1, 2)
+    """Certified accuracy over the radius, the distribution of p_A, and that of the samples per image."""
+    figure = _figure_class()(figsize=(14, 4.5), layout="constrained")
+    accuracy, p_a, samples = figure.subplots(1, 3)
     draw_accuracy(accuracy, report.judged, report.largest_radius, color=COLOURS[3], label=report.name)
+    draw_p_a(p_a, report.judged)
     draw_samples(samples, report.judged, color=COLOURS[3], label=report.name)
-    tidy((accuracy, samples))
+    tidy((accuracy, p_a, samples))
     return figure
 
 
 def draw_accuracy(axes: Axes, judged: Sequence[Judged], largest_radius: float, **line: Any) -> None:
-    """Draw certified accuracy over the radius."""
+    """Draw certified accuracy over the radius, with its exact 95 % interval for the population."""
     whole = bool(judged) and judged[0].certificate.noise.whole
     count = round(largest_radius) if whole else 200
     radii = [largest_radius * i / count for i in range(count + 1)] if count else [0.0]
-    axes.plot(radii, [certified_accuracy(judged, radius) for radius in radii], **(WHOLE if whole else {}) | line)
-    axes.set(xlabel=_radius_label(judged), ylabel="certified accuracy, %", ylim=(0, 100))
+    found = [population_accuracy(judged, radius) for radius in radii]
+    band: dict[str, Any] = {"alpha": 0.15, "linewidth": 0, "step": "pre" if whole else None}
+    low, high = [each.low for each in found], [each.high for each in found]
+    axes.fill_between(radii, low, high, color=line.get("color"), **band)
+    axes.plot(radii, [each.value for each in found], **(WHOLE if whole else {}) | line)
+    labelled = any(each.label is not None for each in judged)
+    accuracy = "certified accuracy, %" if labelled else "certified, %"
+    axes.set(xlabel=_radius_label(judged), ylabel=accuracy, ylim=(0, 100))
     if whole:
         axes.locator_params(axis="x", integer=True)
+
+
+def draw_p_a(axes: Axes, judged: Sequence[Judged]) -> None:
+    """Draw how many images have which share of their samples on the chosen class: one bar on another."""
+    groups = {
+        "right and certified": [each for each in judged if each.right],
+        "certified for another class": [
+            each for each in judged if not each.right and each.certificate.decision == "certified"
+        ],
+        "abstained": [each for each in judged if each.certificate.decision == "abstain"],
+    }
+    shown = {name: [p for p in map(share_on_class, each) if p is not None] for name, each in groups.items()}
+    shown = {name: values for name, values in shown.items() if values}
+    axes.hist(
+        [*shown.values()],
+        bins=[i / BINS for i in range(BINS + 1)],
+        stacked=True,
+        label=[*shown],
+        color=[COLOURS[(3, 1, 0)[[*groups].index(name)]] for name in shown],
+    )
+    axes.set(xlabel="p_A: share of the samples on the chosen class", ylabel="images", xlim=(0, 1))
 
 
 def _radius_label(judged: Sequence[Judged]) -> str:
@@ -142,6 +173,24 @@ def tidy(axes: Axes | Iterable[Axes]) -> None:
         each.grid(True, which="both", linewidth=0.3, alpha=0.6)
         each.spines[["top", "right"]].set_visible(False)
         each.legend(frameon=False, fontsize="small")
+
+
+def inline_svg(figure: Figure, name: str, caption: str) -> str:
+    """The figure as an SVG element of a page, with texts that can be read and searched, in the page's own colour.
+
+    `caption` is what a screen reader says, escaped. Names inside it begin with `name`, as a page may have several.
+    """
+    plt, file = pyplot(), io.StringIO()
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif"}):
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)  # comments repeat the texts, and are not needed
+    text = re.sub(r'(id="|url\(#|xlink:href="#)', rf"\g<1>{name}-", text)
+    text = re.sub(r"(fill|stroke): #(000000|262626)\b", r"\1: currentColor", text)
+    text = re.sub(r"<text(?![^>]*fill)", '<text fill="currentColor"', text)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{caption}" ', 1)
 
 
 def save(figure: Figure, path: Path) -> None:

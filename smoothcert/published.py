@@ -15,6 +15,7 @@ from smoothcert.errors import DomainError
 from smoothcert.implication import Implication
 from smoothcert.noise import NOISES, AnyNoise, Noise
 from smoothcert.procedures import PROCEDURES, Parameters
+from smoothcert.remainder import Remainder
 from smoothcert.request import Voting
 
 
@@ -56,7 +57,7 @@ class ServedEnsemble(EnsembleCard):
     They are not parsed, because a client may not know all of them.
     """
     evaluations_per_second: float | None
-    """As the workers measured it while they were busy; null before that."""
+    """As the workers measured it at the load and over the batches since, with the rows that pad a batch."""
 
 
 class EnsembleList(Wire):
@@ -239,6 +240,9 @@ class Seconds(Wire):
     """How long one image takes alone, by the rate that the workers measured."""
 
     best: float | None
+    expected: float | None = None
+    """For a clear image, whose class is nine tenths of the way from the least p_A that proves the radius to one; null
+    where the radius is out of reach."""
     worst: float
 
 
@@ -285,6 +289,8 @@ class VerificationAnswer(Wire):
     """One for each stage of a consistent certificate, with its interval for p_A; none of an inconsistent one."""
     implied: tuple[Implication, ...] = ()
     """What a consistent certificate says in the norms in which it is not stated, by geometry."""
+    remainder: Remainder | None = None
+    """What the samples of an abstention still prove; null for a certificate."""
 
 
 class ExaminedAspect(Wire):

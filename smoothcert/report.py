@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smoothcert import account
+from smoothcert.account import ABOUT, NO_EVIDENCE, Evidence
+from smoothcert.certificate import Certificate
+from smoothcert.chapter import Chapter
+from smoothcert.errors import SmoothcertError
+from smoothcert.estimate import Bootstrap, Estimate
 from smoothcert.evaluation import (
     Judged,
     average_certified_radius,
-    certified_accuracy,
     consensus_rate,
+    population_accuracy,
     sample_reduction,
 )
-from smoothcert.extras import needed_by
+from smoothcert.extras import is_installed, needed_by
 from smoothcert.figures import counted, radius_text
 from smoothcert.noise import Noise
 from smoothcert.norms import measure
+from smoothcert.tables import csv_text, html_table
 from smoothcert.verdict import floor_radius
+from smoothcert.webpage import webpage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,42 +39,52 @@ POINTS = 10
 """The approximate number of rows of the curve."""
 FIELDS = ("decision", "class_index", "class_name", "radius", "samples", "evaluations", "stop_reason")
 """The fields of a certificate that a row of an image shows."""
-ABOUT = (
-    "ACR is the mean over all images of the radius that is certified for the right class. Certified accuracy is the "
-    "percentage of all images that are certified for the right class at the radius. SampleRF is the number of samples "
-    "that Certify with n = 100,000 would have drawn, divided by the number that was drawn."
-)
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
     """The certificates of a data set, each judged by its label.
 
-    A notebook shows the figures and the curve; `to_pandas` gives a row for each image, `plot` draws a picture.
+    A notebook shows the figures and the curve; `to_pandas` gives a row for each image, `plot` draws a picture, and
+    `html` and `markdown` are complete reports.
     """
 
     name: str
     images: Sequence[str]
     """A name for each image, for example its file or its number."""
     judged: Sequence[Judged]
+    evidence: Evidence = NO_EVIDENCE
+
+    @cached_property
+    def first(self) -> Certificate:
+        """A certificate that asks the question; one with a problem may have been altered."""
+        return next((each for each in self.judged if each.sound), self.judged[0]).certificate
+
+    @property
+    def labelled(self) -> bool:
+        return any(each.label is not None for each in self.judged)
+
+    @property
+    def accuracy_name(self) -> str:
+        """What the curve shows; without labels nobody can tell whether a class is right."""
+        return "Certified accuracy, %" if self.labelled else "Certified, %"
 
     @property
     def largest_radius(self) -> float:
         """The end of the curve: the target radius or, without a target, the largest radius that can be proved."""
-        certificate = self.judged[0].certificate
-        if certificate.target_radius is not None:
-            return certificate.target_radius
-        return certificate.question.largest_radius
+        if self.first.target_radius is not None:
+            return self.first.target_radius
+        return self.first.question.largest_radius
 
     @property
     def question(self) -> str:
         """The question in words; it is the same for all images."""
-        certificate = self.judged[0].certificate
-        target, provenance = certificate.target_radius, certificate.provenance
-        chosen = certificate.procedure.model_dump(exclude={"name"}, exclude_none=True)
+        certificate = self.first
+        target, provenance, procedure = certificate.target_radius, certificate.provenance, certificate.procedure
+        chosen = procedure.model_dump(exclude={"name", *procedure.own}, exclude_none=True)
         parameters = "".join(f", {name} {_listed(value)}" for name, value in chosen.items())
         parts = [
-            f"procedure {certificate.procedure.name}{parameters}",
+            f"procedure {procedure.name}{parameters}",
             "" if target is None else f"radius {radius_text(target)}",
             f"noise {certificate.noise.label}",
             "" if certificate.alpha is None else f"alpha {certificate.alpha:g}, beta {certificate.beta:g}",
@@ -86,26 +102,37 @@ class Report:
         certificates = [each.certificate for each in self.judged]
         found = {
             "images": len(self.judged),
-            "certified": sum(each.decision == "certified" for each in certificates),
-            "certified for the right class": sum(each.certificate.class_index == each.label for each in self.judged),
+            "certified": sum(each.sound and each.certificate.decision == "certified" for each in self.judged),
+            "certified for the right class": sum(each.right for each in self.judged),
             "ACR": average_certified_radius(self.judged),
             "samples per image": sum(each.samples for each in certificates) / len(certificates),
             "evaluations per image": sum(each.evaluations or 0 for each in certificates) / len(certificates),
             "SampleRF": sample_reduction(self.judged),
         }
+        if not self.labelled:
+            del found["certified for the right class"]
         rate = consensus_rate(self.judged)
         return found if rate is None else {**found, "KCR, %": rate}
 
     @cached_property
-    def curve(self) -> list[tuple[float, float]]:
-        """Pairs of a radius and the percentage of all images that are right and certified at it."""
-        return [(radius, certified_accuracy(self.judged, radius)) for radius in self._radii]
+    def acr(self) -> Estimate:
+        """The ACR with its bootstrap interval over images."""
+        return Bootstrap(len(self.judged)).mean([each.correct_radius for each in self.judged])
 
     @property
-    def _radii(self) -> Sequence[float]:
+    def rows(self) -> list[tuple[str, object]]:
+        """The figures as a table has them: the ACR with its interval."""
+        return [(name, self.acr if name == "ACR" else value) for name, value in self.figures.items()]
+
+    @cached_property
+    def curve(self) -> list[tuple[float, Estimate]]:
+        """Pairs of a radius and the percentage of all images that are right and certified at it, with its interval."""
+        return [(radius, population_accuracy(self.judged, radius)) for radius in self.radii]
+
+    @property
+    def radii(self) -> Sequence[float]:
         """The radii of the curve: those that a run was asked for, where there are several, or round ones."""
-        certificate = self.judged[0].certificate
-        if certificate.target_radius is None and (asked := certificate.procedure.targets(None)):
+        if self.first.target_radius is None and (asked := self.first.procedure.targets(None)):
             return asked
         return ticks(self.largest_radius, whole=self._noise.whole)
 
@@ -116,17 +143,71 @@ class Report:
 
     @property
     def _noise(self) -> Noise:
-        return self.judged[0].certificate.noise
+        return self.first.noise
+
+    @cached_property
+    def problems(self) -> Sequence[str]:
+        """What is wrong with each certificate, as a sentence that is empty where nothing is."""
+        found = self.evidence.problems
+        return account.problems(self.judged) if found is None else found
+
+    @cached_property
+    def pictures(self) -> Sequence[bytes | None]:
+        """The images that fit into a page, in the order of the certificates; empty where none are given."""
+        return account.within(self.evidence.pictures)
+
+    @property
+    def warning(self) -> str:
+        """What a reader must know first; empty where nothing is wrong."""
+        wrong = sum(map(bool, self.problems))
+        files = [file for file, found in self.evidence.examinations if not found]
+        if not wrong and not files:
+            return ""
+        named = f" in {', '.join(files)}" if files else ""
+        return f"Something is wrong{named}: {wrong:,} of {len(self.judged):,} certificates; see Verification."
+
+    @property
+    def lead(self) -> str:
+        """The result in a sentence."""
+        right = " for the right class" if self.labelled else ""
+        found = sum(each.right for each in self.judged)
+        return f"{found:,} of {len(self.judged):,} images are certified{right}. The ACR is {self.acr}."
+
+    def chapters(self, *, drawn: bool = False) -> list[Chapter]:
+        """The whole report; with pictures if they are `drawn`, which needs matplotlib."""
+        return account.chapters(self, drawn=drawn)
 
     def as_json(self) -> dict[str, Any]:
-        curve = [{"radius": radius, "certified_accuracy": accuracy} for radius, accuracy in self.curve]
-        return {"name": self.name, "question": self.question, "figures": self.figures, "curve": curve}
+        accuracy = "certified_accuracy" if self.labelled else "certified"
+        curve = [
+            {"radius": radius, accuracy: found.value, "low": found.low, "high": found.high}
+            for radius, found in self.curve
+        ]
+        return {
+            "name": self.name,
+            "question": self.question,
+            "figures": self.figures,
+            "intervals": {"ACR": [self.acr.low, self.acr.high]},
+            "curve": curve,
+            "wrong": sum(map(bool, self.problems)),
+        }
 
     def markdown(self) -> str:
-        figures = markdown_table(("figure", ""), self.figures.items())
-        rows = ((radius_text(radius), accuracy) for radius, accuracy in self.curve)
-        curve = markdown_table(("radius", "certified accuracy, %"), rows)
-        return "\n".join([f"# {self.name}", "", self.question, "", *figures, "", self.about, "", *curve, ""])
+        lines = [f"# {self.name}", "", *([f"**{self.warning}**", ""] if self.warning else []), self.lead, ""]
+        return "\n".join([*lines, *(chapter.markdown() for chapter in self.chapters())]).rstrip() + "\n"
+
+    def html(self) -> str:
+        """One self-contained page. It has pictures if matplotlib is installed, which the extra `plot` does."""
+        drawn = is_installed("matplotlib")
+        return webpage(self.name, self.lead, self.chapters(drawn=drawn), warning=self.warning)
+
+    def write(self, path: str | Path) -> None:
+        """Write the page, or for a path that ends in .md the Markdown."""
+        text = self.markdown() if Path(path).suffix == ".md" else self.html()
+        try:
+            Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files need not be UTF-8
+        except OSError as error:
+            raise SmoothcertError(f"cannot write {path}: {error.strerror or error}") from error
 
     def __repr__(self) -> str:
         return f"Report({self.name!r}, {len(self.judged)} images, {self.question})"
@@ -135,8 +216,8 @@ class Report:
         return self.markdown()
 
     def _repr_html_(self) -> str:
-        figures = html_table(("figure", ""), self.figures.items())
-        curve = html_table(("radius", "certified accuracy, %"), ((radius_text(r), a) for r, a in self.curve))
+        figures = html_table(("figure", ""), self.rows)
+        curve = html_table(("radius", self.accuracy_name), ((radius_text(r), a) for r, a in self.curve))
         tables = f"<div style='display:flex;gap:2em;align-items:flex-start'>{figures}{curve}</div>"
         return f"<p><b>{escape(self.name)}</b><br>{escape(self.question)}</p>{tables}<p>{escape(self.about)}</p>"
 
@@ -147,7 +228,7 @@ class Report:
         return pd.DataFrame([*self._rows()], columns=["image", "label", *FIELDS])
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """The curve and the samples per image as a matplotlib figure, also written to `path` where one is given."""
+        """Curve, p_A and samples per image as a matplotlib figure, also written to `path` where one is given."""
         from smoothcert.plot import report_figure, save
 
         figure = report_figure(self)
@@ -156,7 +237,8 @@ class Report:
         return figure
 
     def curve_csv(self) -> str:
-        return csv_text(("radius", "certified_accuracy"), self.curve)
+        columns = ("radius", "certified_accuracy", "low", "high")
+        return csv_text(columns, ((radius, found.value, found.low, found.high) for radius, found in self.curve))
 
     def images_csv(self) -> str:
         """A row for each image."""
@@ -183,32 +265,3 @@ def ticks(end: float, *, whole: bool = False) -> list[float]:
     step = max(1, math.ceil(step)) if whole else step
     found = [round(i * step, 9) for i in range(math.floor(end / step) + 1)]
     return found if math.isclose(found[-1], end) else [*found, floor_radius(end)]
-
-
-def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
-    """The lines of a table."""
-    names = list(columns)
-    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    return lines + ["| " + " | ".join(map(show, row)) + " |" for row in rows]
-
-
-def html_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(show(value))}</td>' for value in row)}</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
-
-
-def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """The content of a CSV file."""
-    file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(columns)
-    table.writerows(rows)
-    return file.getvalue()
-
-
-def show(value: object) -> str:
-    """A value for people; a number has four significant digits, or none after the point from 1,000 on."""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

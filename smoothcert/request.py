@@ -91,6 +91,12 @@ class CertificationRequest(BaseModel):
     service must allow the host; most services allow none."""
 
     @model_validator(mode="after")
+    def _refuse_local(self) -> Self:
+        if self.procedure.local:
+            raise ValueError(f"a service does not offer the {self.procedure.name} procedure: it needs two ensembles")
+        return self
+
+    @model_validator(mode="after")
     def _settle_sigma(self) -> Self:
         """Drop the shorthand `sigma` where the noise is given in full, too; they must agree."""
         if self.sigma is not None and self.noise is not None:

@@ -27,6 +27,8 @@ from smoothcert.verdict import Verdict, floor_radius
 
 TOLERANCE = 1e-9
 """How far the bounds of two machines' libraries may be apart."""
+MOST_NUMBERED = 100_000
+"""The most classes of an ensemble; a procedure that knows them by their numbers gets an entry for each."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def _mismatches(certificate: Certificate) -> Iterator[Mismatch]:
     if not certificate.procedure.targeted and certificate.target_radius is not None:
         message = f"is {certificate.target_radius!r}, a {certificate.procedure.name} procedure has none"
         yield Mismatch("target_radius", message)
+    yield from (Mismatch("procedure.basis", message) for message in certificate.procedure.objections(certificate))
     yield from _provenance_mismatches(certificate)
     if misplaced := [*_misplaced(certificate)]:
         yield from misplaced
@@ -179,6 +182,9 @@ def _misplaced(certificate: Certificate) -> Iterator[Mismatch]:
     drawn = recorded if certificate.procedure.n0 else recorded[1:]
     if not certificate.procedure.n0 and certificate.selection.classes:
         yield Mismatch("selection", "must be empty, the procedure chooses the class without samples of its own")
+    for field, counts in recorded if certificate.procedure.numbered else ():
+        if max(counts, default=0) >= MOST_NUMBERED:
+            yield Mismatch(field, f"names the class {max(counts)}, and there are at most {MOST_NUMBERED} classes")
     for field, counts in drawn[1:]:
         if counts.classes != drawn[0][1].classes:
             yield Mismatch(field, f"counts {counts.classes} classes, {drawn[0][0]} counts {drawn[0][1].classes}")
@@ -193,6 +199,8 @@ def _labels(certificate: Certificate) -> list[int]:
     counts = [each for _, each in _recorded(certificate)]
     if certificate.format == FORMATS[0]:
         return [*range(max(each.classes or 0 for each in counts))]
+    if certificate.procedure.numbered:
+        return [*range(1 + max({0}.union(*counts)))]
     return sorted({0}.union(*counts))
 
 

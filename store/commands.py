@@ -35,11 +35,17 @@ def guarded(
     *,
     statuses: Iterable[str],
     execution: str = "",
+    shard: str = "",
     commands: Iterable[Command],
     first: tuple[Call, ...] = (),
 ) -> Call:
-    """Run the commands if the record has one of these statuses and, where one is named, this execution."""
-    return Call(GUARDED, (record,), (",".join(statuses), execution, *packed(commands)), first)
+    """Run the commands if the record or its shard has one of these statuses and, where one is named, this execution."""
+    return Call(GUARDED, (record,), (*guard(statuses, execution, shard), *packed(commands)), first)
+
+
+def guard(statuses: Iterable[str], execution: str, shard: str) -> tuple[str, str, str]:
+    """What the guard of a script is told."""
+    return ",".join(statuses), execution, f"/{shard}" if shard else ""
 
 
 def unguarded(commands: Iterable[Command]) -> Call:
@@ -52,16 +58,21 @@ def answered(command: Command) -> Call:
     return Call(ANSWERED, (), command)
 
 
+def as_text(commands: Iterable[Command]) -> str:
+    """Commands without bytes, as scripts read them."""
+    return json.dumps([[str(argument) for argument in command] for command in commands])
+
+
 def packed(commands: Iterable[Command]) -> tuple[Argument, ...]:
     """Commands as the scripts read them: a JSON array of those of text, then each with bytes after its length.
 
     A client takes a hundred times longer to pack a hundred arguments than to pack one, and the end of a certification
     has more than a hundred.
     """
-    text, binary = [], []
+    texts, binary = [], []
     for command in commands:
         if any(isinstance(argument, bytes) for argument in command):
             binary += [len(command), *command]
         else:
-            text.append([str(argument) for argument in command])
-    return (json.dumps(text), *binary)
+            texts.append(command)
+    return (as_text(texts), *binary)

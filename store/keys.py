@@ -73,6 +73,11 @@ def draws(certification: str) -> str:
     return f"smoothcert:draws:{certification}"
 
 
+def ranges(certification: str) -> str:
+    """A hash of the checkpoints of ranges of samples, complete or not, as JSON, by the shard."""
+    return f"smoothcert:ranges:{certification}"
+
+
 def owned(owner: str) -> str:
     """A sorted set of the certifications of an owner, scored by when they were made."""
     return f"smoothcert:owned:{owner}"
@@ -101,6 +106,16 @@ def turns(pool: str) -> str:
 def bell(pool: str) -> str:
     """A list on which idle workers of a pool block; an entry says that something may wait."""
     return f"smoothcert:bell:{pool}"
+
+
+def idle(pool: str) -> str:
+    """A sorted set of the idle workers of a pool, scored by when each counts as idle no longer."""
+    return f"smoothcert:idle:{pool}"
+
+
+def summons(worker: str) -> str:
+    """A list on which one idle worker blocks, beside the bell; an entry says that a shard was made for it."""
+    return f"smoothcert:summons:{worker}"
 
 
 def comeback(pool: str) -> str:

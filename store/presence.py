@@ -33,6 +33,17 @@ class Announcement(BaseModel):
             return None
 
 
+class Speed(BaseModel):
+    """How fast a worker evaluates one of its ensembles: measured at its load, and over the batches since."""
+
+    model_config = ConfigDict(frozen=True)
+
+    evaluations_per_second: float
+    """Rows that only pad a slice count, too."""
+    rows: int
+    """The rows of a slice: fewer samples at a time take as long as these."""
+
+
 class Presence(Announcement):
     """A live worker."""
 
@@ -44,9 +55,11 @@ class Presence(Announcement):
     """The number of certifications under way."""
     fill: float
     """The mean share of a batch that held samples."""
-    evaluations_per_second: float | None
-    """Measured while the worker is busy; None before the first measurement."""
+    speeds: dict[str, Speed] = {}
+    """How fast each ensemble is evaluated, by its name."""
     beat_at: float
+    dead_at: float = 0.0
+    """When it is taken for dead unless it beats again; 0 if it does not say."""
 
 
 class Offer(Announcement):

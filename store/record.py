@@ -8,13 +8,17 @@ from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
 from smoothcert.certification import ENDED, Status
+from store import shards
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known about a certification, except its images, checkpoints and certificates. Times are Unix times."""
+    """What is known about a certification, except its images, checkpoints and certificates. Times are Unix times.
+
+    Where the certification was divided, this is what is known about one of its shards (`store.shards`).
+    """
 
     id: str
     owner: str
@@ -68,6 +72,36 @@ class Record:
     """A Progress, as JSON."""
     error: str = ""
     """A Failure, as JSON."""
+    shard: str = ""
+    """The name of the shard; '' for the first one, which is all of a certification that was not divided."""
+    places: str = ""
+    """The places of the shard's images, as `shards.write_places` writes them; '' for all."""
+    range: str = ""
+    """The first sample and the one after the last, as `start-stop`, where the shard is a range of one image."""
+    shards: int = 0
+    """The number of shards that have not ended; 0 where the certification was not divided."""
+    others: tuple[str, ...] = ()
+    """The Progress of each of the other shards, as JSON."""
+
+    @property
+    def name(self) -> str:
+        """The name under which it waits and RQ knows it."""
+        return shards.job_name(self.id, self.shard)
+
+    @property
+    def place_list(self) -> list[int]:
+        """The places of its images, in order."""
+        return shards.read_places(self.places, self.images)
+
+    @property
+    def first_sample(self) -> int:
+        """The first sample of a range."""
+        return int(self.range.partition("-")[0])
+
+    @property
+    def divisible(self) -> bool:
+        """Whether it may be divided, or was."""
+        return self.images > 1 or self.budget >= shards.LEAST_RANGE
 
     @property
     def ended(self) -> bool:
@@ -94,29 +128,45 @@ class Record:
         return "expired" if expired else self.status
 
     @classmethod
-    def read(cls, data: Mapping[bytes, bytes]) -> Record | None:
+    def read(cls, data: Mapping[bytes, bytes], shard: str = "") -> Record | None:
         """Parse the hash; None where it has no id, which is an empty hash or the remains of a deleted record."""
         if b"id" not in data:
             return None
-        return cls.parse({name.decode(): value.decode() for name, value in data.items()})
+        return cls.parse({name.decode(): value.decode() for name, value in data.items()}, shard)
 
     @classmethod
-    def salvage(cls, certification: str, data: Mapping[bytes, bytes]) -> Record | None:
+    def salvage(cls, name: str, data: Mapping[bytes, bytes]) -> Record | None:
         """Parse the hash; None also where it is damaged, so that one record never stops the work on all others."""
         try:
-            return cls.read(data)
+            return cls.read(data, shards.parse_name(name)[1])
         except (ValueError, TypeError) as error:
-            logger.error("the record cannot be read: %s", error, extra={"certification_id": certification})
+            logger.error("the record cannot be read: %s", error, extra={"certification_id": name})
             return None
 
     @classmethod
-    def parse(cls, data: Mapping[str, str]) -> Record:
+    def parse(cls, data: Mapping[str, str], shard: str = "") -> Record:
         """Parse the hash as text; fields that a later version added are ignored."""
-        return cls(**{name: kind(data[name]) for name, kind in _KINDS.items() if name in data})
+        others = tuple(text for name, text in data.items() if name.startswith("progress/"))
+        if shard:
+            data = _of_shard(data, shard)
+        found = {name: kind(data[name]) for name, kind in _KINDS.items() if name in data}
+        return cls(**{**found, "shard": shard, "others": others})
 
     def mapping(self) -> dict[str, str]:
         """The fields as text, for the hash."""
-        return {field.name: str(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: str(getattr(self, field.name)) for field in fields(self) if field.name in _KINDS}
 
 
-_KINDS: dict[str, Any] = {name: kind if kind in (int, float) else str for name, kind in get_type_hints(Record).items()}
+_KINDS: dict[str, Any] = {
+    name: kind if kind in (int, float) else str
+    for name, kind in get_type_hints(Record).items()
+    if name not in ("shard", "others")
+}
+
+
+def _of_shard(data: Mapping[str, str], shard: str) -> dict[str, str]:
+    """The fields of a shard and those that it shares; the status is final where one of both has ended."""
+    own = {name: data[field] for name in shards.OWN if (field := shards.field(name, shard)) in data}
+    status = data["status"] if data["status"] in ENDED else own.get("status", "succeeded")
+    shared = {name: value for name, value in data.items() if name not in shards.OWN}
+    return {**shared, **own, "status": status, "queue": own.get("queue", data["queue"])}

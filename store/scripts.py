@@ -18,6 +18,11 @@ LONG_LIST = 10_000
 """The length up to which RQ's list is searched, which takes up to half a millisecond."""
 MOST_TURNS = 1000
 """The number of owners that one look at the turns considers."""
+MOST_PASSED = 16
+"""The number of shards that one look passes over in a lane, because the worker has another shard of the same
+certification."""
+IDLE_TTL = 60
+"""Seconds after which the set of idle workers is gone if all of them are."""
 
 _LISTS = f"""
 local LONG = {LONG_LIST}
@@ -56,13 +61,53 @@ own['smoothcert.due'] = function(set, id, pause)
   local seconds, microseconds = unpack(redis.call('TIME'))
   redis.call('ZADD', set, 'XX', string.format('%.6f', seconds + microseconds / 1e6 + pause), id)
 end
+-- Note certificates that have arrived, after all that arrived before; NX keeps the rank of one that came twice.
+own['smoothcert.arrive'] = function(record, certificates, arrivals, ...)
+  local last = tonumber(redis.call('ZRANGE', arrivals, -1, -1, 'WITHSCORES')[2]) or 0
+  local entries = {}
+  for _, place in ipairs({...}) do
+    entries[#entries + 1] = last + 1
+    entries[#entries + 1] = place
+  end
+  redis.call('ZADD', arrivals, 'NX', unpack(entries))
+  redis.call('HSET', record, 'done', redis.call('HLEN', certificates))
+end
+-- Run the commands for every shard that has not ended: `each` for all, `further` for all but the first. In their
+-- arguments, __name__, __queue__, __execution__ and __lane__ stand for those of the shard.
+own['smoothcert.disband'] = function(record, certification, lane, each, further)
+  local fields, found = redis.call('HKEYS', record), false
+  for _, field in ipairs(fields) do found = found or string.find(field, '^status/') end
+  if not (found or (tonumber(redis.call('HGET', record, 'shards')) or 0) > 0) then return end
+  for _, field in ipairs(fields) do
+    local shard = string.match(field, '^status/?(.*)$')
+    if shard then
+      local suffix = shard == '' and '' or '/' .. shard
+      local queue, execution = unpack(redis.call('HMGET', record, 'queue' .. suffix, 'execution' .. suffix))
+      local name = shard == '' and certification or certification .. '-' .. shard
+      local filled = {__name__ = name, __queue__ = queue, __execution__ = execution or '', __lane__ = lane}
+      local commands = cjson.decode(each)
+      if shard ~= '' then
+        for _, command in ipairs(cjson.decode(further)) do commands[#commands + 1] = command end
+        redis.call('HDEL', record, field)
+      end
+      for _, command in ipairs(commands) do
+        for at, argument in ipairs(command) do command[at] = string.gsub(argument, '__%l+__', filled) end
+        if own[command[1]] then own[command[1]](unpack(command, 2)) else redis.call(unpack(command)) end
+      end
+    end
+  end
+  redis.call('HSET', record, 'shards', 0)
+end
 -- Run the commands that `packed` put into ARGV from the place `at` on.
-local function run(at)
-  -- First a JSON array of all commands of text.
-  for _, command in ipairs(cjson.decode(ARGV[at])) do
+local function run_text(commands)
+  for _, command in ipairs(cjson.decode(commands)) do
     local ours = own[command[1]]
     if ours then ours(unpack(command, 2)) else redis.call(unpack(command)) end
   end
+end
+local function run(at)
+  -- First a JSON array of all commands of text.
+  run_text(ARGV[at])
   -- Then each command with bytes in it: the number n of its arguments, and the n arguments.
   at = at + 1
   while at <= #ARGV do
@@ -97,20 +142,83 @@ local function placing(names, owner)
 end
 """
 
+_GUARD = """
+-- The guard of a call. ARGV: statuses that the record or the shard may have, joined by commas; the execution it must
+-- belong to, or nothing; the suffix of the shard's fields. Returns whether it holds, and the status.
+local function guard()
+  local suffix = ARGV[3]
+  local found = redis.call('HMGET', KEYS[1], 'status', 'status' .. suffix, 'execution' .. suffix)
+  local status, own, execution = unpack(found)
+  -- A shard that has ended has no status. All shards have ended where the certification has.
+  local over = suffix ~= '' and (status == 'succeeded' or status == 'failed' or status == 'canceled')
+  if not own or over then return false, status or '' end
+  local known = string.find(',' .. ARGV[1] .. ',', ',' .. own .. ',', 1, true)
+  if not known or (ARGV[2] ~= '' and ARGV[2] ~= execution) then return false, own end
+  return true, status == 'canceling' and status or own
+end
+"""
+
 GUARDED = (
     ALWAYS
     + _RUN
+    + _GUARD
     + """
--- KEYS: the record. ARGV: statuses it may have, joined by commas; the execution it must belong to, or nothing; commands
-local status, execution = unpack(redis.call('HMGET', KEYS[1], 'status', 'execution'))
-if not status then return {0, ''} end
-local known = string.find(',' .. ARGV[1] .. ',', ',' .. status .. ',', 1, true)
-if not known or (ARGV[2] ~= '' and ARGV[2] ~= execution) then return {0, status} end
-run(3)
+-- KEYS: the record. ARGV: those of the guard; commands
+local open, status = guard()
+if not open then return {0, status} end
+run(4)
 return {1, status}
 """
 )
 """Runs the commands if the record is as expected. Returns whether it did, and the status that it saw."""
+
+FINISH = (
+    ALWAYS
+    + _RUN
+    + _GUARD
+    + """
+-- KEYS: the record. ARGV: those of the guard; commands of text if other shards have not ended, and if this is the last;
+-- commands for either case
+local open, status = guard()
+if not open then return {0, status} end
+local last = (tonumber(redis.call('HGET', KEYS[1], 'shards')) or 0) <= 1
+run(6)
+if last then run_text(ARGV[5]) else
+  run_text(ARGV[4])
+  redis.call('HINCRBY', KEYS[1], 'shards', -1)
+end
+return {1, status}
+"""
+)
+"""Ends a shard and, if no other one is left, the certification. Returns what a guarded call returns."""
+
+DIVIDE = (
+    ALWAYS
+    + _RUN
+    + _GUARD
+    + """
+-- KEYS: the record, the idle workers. ARGV: those of the guard; name of the new shard, worker that divides, now, prefix
+-- of summons, 1 if the certification ends with the new shard or 0 if it may end without; commands
+local open, status = guard()
+if not open or status ~= 'running' then return {0, status} end
+local suffix, name = ARGV[3], ARGV[4]
+if redis.call('HGET', KEYS[1], 'given' .. suffix) == name then return {1, status} end
+redis.call('ZREM', KEYS[2], ARGV[5])
+local worker = redis.call('ZRANGEBYSCORE', KEYS[2], ARGV[6], '+inf', 'LIMIT', 0, 1)[1]
+if not worker then return {0, status} end
+redis.call('ZREM', KEYS[2], worker)
+if ARGV[8] == '1' then
+  local shards = tonumber(redis.call('HGET', KEYS[1], 'shards')) or 0
+  redis.call('HSET', KEYS[1], 'shards', math.max(1, shards) + 1)
+end
+redis.call('HSET', KEYS[1], 'given' .. suffix, name)
+run(9)
+redis.call('LPUSH', ARGV[7] .. worker, 1)
+redis.call('EXPIRE', ARGV[7] .. worker, 5)
+return {1, status}
+"""
+)
+"""Divides a shard, if a worker is idle, and calls that worker. A call that is sent twice divides once."""
 
 UNGUARDED = (
     ALWAYS
@@ -241,13 +349,22 @@ TAKE = (
     ALWAYS
     + _LISTS
     + f"""
--- KEYS: RQ's list, list of ids taken, urgent, turns.
--- ARGV: what is asked, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, records
+-- KEYS: RQ's list, list of ids taken, urgent, turns, idle workers.
+-- ARGV: what is asked, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, records,
+-- mine (certifications under way), worker (its name if it is idle), until (when it counts as idle no longer)
 local asked, taken, blocked = cjson.decode(ARGV[1]), {{}}, 0
 local list, urgent, turns, held = KEYS[1], KEYS[3], KEYS[4], asked.held
+local function certification(id) return string.match(id, '^[^-]*') end
+-- The first that waits in a lane, apart from shards of what the worker has under way: others are to take them.
+local function first(lane)
+  for _, id in ipairs(redis.call('ZRANGE', lane, 0, {MOST_PASSED - 1})) do
+    if not asked.mine[certification(id)] then return id end
+    blocked = 1
+  end
+end
 -- Take an id, unless its images are too large beside those that are under way.
 local function take(id, lane)
-  local size = tonumber(redis.call('HGET', asked.records .. id, 'size') or 0) or 0
+  local size = tonumber(redis.call('HGET', asked.records .. certification(id), 'size') or 0) or 0
   if size > asked.bytes and (asked.busy or #taken > 0) then
     blocked = 1
     return false
@@ -257,6 +374,7 @@ local function take(id, lane)
   hide(list, id)
   redis.call('RPUSH', KEYS[2], id)
   taken[#taken + 1] = id
+  if asked.worker ~= '' then redis.call('ZREM', KEYS[5], asked.worker) end
   return true
 end
 -- 1. Strays: ids at the head of RQ's list that wait in no lane. An earlier version or another program put them there,
@@ -264,13 +382,13 @@ end
 while #taken < asked.most do
   local id = redis.call('LINDEX', list, 0)
   if not id or redis.call('ZSCORE', urgent, id) then break end
-  local owner = redis.call('HGET', asked.records .. id, 'owner')
+  local owner = redis.call('HGET', asked.records .. certification(id), 'owner')
   if owner and redis.call('ZSCORE', asked.lanes .. owner, id) then break end
   if not take(id) then return {{blocked, taken}} end
 end
 -- 2. What has priority.
 while #taken < asked.most do
-  local id = redis.call('ZRANGE', urgent, 0, 0)[1]
+  local id = first(urgent)
   if not id then break end
   if not take(id, urgent) then return {{blocked, taken}} end
 end
@@ -280,9 +398,9 @@ local last = tonumber(redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]) or 0
 local at = 1
 while #taken < asked.most and at <= #ring do
   local owner, lane = ring[at], asked.lanes .. ring[at]
-  local id = redis.call('ZRANGE', lane, 0, 0)[1]
+  local id = first(lane)
   if not id then
-    redis.call('ZREM', turns, owner)
+    if redis.call('EXISTS', lane) == 0 then redis.call('ZREM', turns, owner) end
   elseif owner ~= asked.free and (held[owner] or 0) >= asked.share then
     blocked = 1
   else
@@ -292,6 +410,11 @@ while #taken < asked.most and at <= #ring do
     ring[#ring + 1] = owner
   end
   at = at + 1
+end
+-- 4. A worker that finds nothing is idle; one that has something to divide looks for it there.
+if asked.worker ~= '' and #taken == 0 and blocked == 0 then
+  redis.call('ZADD', KEYS[5], string.format('%.6f', asked['until']), asked.worker)
+  redis.call('EXPIRE', KEYS[5], {IDLE_TTL})
 end
 return {{blocked, taken}}
 """

@@ -10,6 +10,10 @@
 
 Every call has a guard: the statuses that the record may have and, for a worker's calls, the execution that it must
 belong to. The first final status wins, because a later call (of a worker that was thought dead) fails its guard.
+
+A certification that was divided (`store.division`) has several shards, which wait and run for themselves. A record that
+is given here may stand for any of them. The shard that ends last ends the certification; one that fails, or that ends
+because a client canceled, ends it for all.
 """
 
 from __future__ import annotations
@@ -18,16 +22,17 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import TypeVar
 
 from smoothcert.certification import Status
 from smoothcert.problem import Failure
-from store import archival, bookkeeping, deliveries, keys, waiting
+from store import archival, bookkeeping, deliveries, keys, shards, waiting
 from store.checkpoints import SavedCheckpoint, draw_field
-from store.commands import Argument, Call, Command, guarded, packed
+from store.commands import Argument, Call, Command, as_text, guard, guarded, packed
 from store.record import Record
-from store.scripts import ACCEPT, RECOUNT, REPLAY
+from store.scripts import ACCEPT, FINISH, RECOUNT, REPLAY
 from store.statistics import counted
 
 LONGEST_WAIT = 7 * 86_400
@@ -133,7 +138,7 @@ def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Ca
 
     From here on only this execution may write, until the certification ends or waits again.
     """
-    execution, started = bookkeeping.begin(record.id, record.queue, worker, ttl=ttl)
+    execution, started = bookkeeping.begin(record.name, record.queue, worker, ttl=ttl)
     fields: dict[str, Argument] = {
         "status": "running",
         "execution": execution,
@@ -142,8 +147,8 @@ def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Ca
     }
     if not record.started_at:
         fields["started_at"] = now
-    commands = [("HSET", keys.record(record.id), *_pairs(fields)), *started, _changed(record.id, "running")]
-    return execution, guarded(keys.record(record.id), statuses=("queued",), commands=commands)
+    commands = [put(record, fields), *started, _changed(record.id, "running")]
+    return execution, guarded(keys.record(record.id), statuses=("queued",), shard=record.shard, commands=commands)
 
 
 def drop(certification: str, queue: str) -> list[Command]:
@@ -158,7 +163,7 @@ def refuse(certification: str, queue: str) -> list[Command]:
 
 def beat(record: Record, execution: str, *, ttl: int) -> Call:
     """A heartbeat of the worker that holds the certification; none where it has ended or another worker has it."""
-    return _held(record, execution, bookkeeping.beat(record.id, record.queue, execution, ttl=ttl))
+    return _held(record, execution, bookkeeping.beat(record.name, record.queue, execution, ttl=ttl))
 
 
 def save(
@@ -169,15 +174,14 @@ def save(
     samples: int | None = None,
     checkpoints: Mapping[int, SavedCheckpoint] | None = None,
     certificates: Mapping[int, str] | None = None,
-    done: int = 0,
 ) -> Call:
-    """Save progress, checkpoints and finished certificates; `done` counts all certificates, these included.
+    """Save progress, checkpoints and finished certificates.
 
     `samples` are those of the checkpoints; more than the last time clears a suspect.
     """
     if too_large := _too_large(certificates or {}, checkpoints or {}):
         return _give_up(record, execution, too_large)
-    first, last = _pieces(record, execution, checkpoints or {}, certificates or {}, done=done, ttl=LONGEST_WAIT)
+    first, last = _pieces(record, execution, checkpoints or {}, certificates or {})
     commands = [*last]
     fields: dict[str, Argument] = {}
     if progress is not None:
@@ -187,7 +191,7 @@ def save(
         if samples > record.samples_saved:
             fields["deaths"] = 0  # it made progress and the worker lives, so it did not kill the last one
     if fields:
-        commands.append(("HSET", keys.record(record.id), *_pairs(fields)))
+        commands.append(put(record, fields))
     commands.append(_changed(record.id, "running"))
     return _held(record, execution, commands, first)
 
@@ -200,49 +204,79 @@ def finish(
     now: float,
     ttl: int,
     certificates: Mapping[int, str],
-    done: int,
     progress: str,
     error: Failure | None = None,
     tally: Mapping[str, float],
+    end_tally: Mapping[str, float] | None = None,
 ) -> Call:
-    """The worker that holds the certification ends it. `tally` is added to the statistics."""
+    """The worker that holds the certification, or a shard of it, ends it.
+
+    `tally` is added to the statistics, and `end_tally` too if the certification ends.
+    """
     if too_large := _too_large(certificates, {}):
-        status, error, certificates, done = "failed", too_large, {}, record.done
-        tally = {"certifications:failed": 1}
-    first, last = _pieces(record, execution, {}, certificates, done=done, ttl=ttl)
-    commands = [
-        # 1. Our record: the last certificates, and the final status.
+        status, error, certificates = "failed", too_large, {}
+        tally, end_tally = {"certifications:failed": 1}, {}
+    first, last = _pieces(record, execution, {}, certificates)
+    # 1. The last certificates. RQ: the execution ends, the worker's count grows.
+    shard = [*last, *bookkeeping.end(record.name, record.queue, execution)]
+    shard += [*_credit(record.worker, status), *counted(tally)]
+    # 2. The end of all: the final status, RQ's job is forgotten or kept among the failed ones, the pace of the pool.
+    ended = [
         *_freed(record.id),
-        *last,
         *_ended(record, status, now=now, ttl=ttl, progress=progress, error=error),
-        # 2. RQ: the execution ends, the job is forgotten or kept among the failed ones, the worker's count grows.
-        *bookkeeping.end(record.id, record.queue, execution),
         *_job_of(record, error),
-        *_credit(record.worker, status),
-        # 3. The pace of the pool and the counters.
         ("LPUSH", keys.finished(record.pool), now),
         ("LTRIM", keys.finished(record.pool), 0, KEPT_FINISHES - 1),
-        *counted(tally),
+        *counted(end_tally or {}),
     ]
-    return _held(record, execution, commands, first)
+    if status != "succeeded" or record.images == 1:
+        return _held(record, execution, [*shard, *ended], first)
+    left = as_text(_left(record, progress=progress))
+    key, guarding = keys.record(record.id), guard(_UNDER_WAY, execution, record.shard)
+    return Call(FINISH, (key,), (*guarding, left, as_text(ended), *packed(shard)), first)
+
+
+def _left(record: Record, *, progress: str) -> list[Command]:
+    """What is left of a shard that has ended while others have not."""
+    shown = [put(record, {"progress": progress}), _changed(record.id, "running")]
+    if not record.shard:  # its job stays for as long as the certification lasts
+        return [put(record, {"execution": "", "worker": ""}), *shown]
+    gone = [shards.field(name, record.shard) for name in sorted(shards.OWN - shards.LASTING)]
+    return [("HDEL", keys.record(record.id), *gone), *bookkeeping.forget(record.name), *shown]
+
+
+def end_range(record: Record, execution: str, *, checkpoint: str | None = None, credited: bool = False) -> Call:
+    """A range ends: it is complete if there is a checkpoint, and otherwise forgotten. The certification goes on."""
+    gone = [shards.field(name, record.shard) for name in sorted(shards.OWN)]
+    key, name = keys.ranges(record.id), record.shard
+    commands: list[Command] = [
+        ("HSET", key, name, checkpoint) if checkpoint else ("HDEL", key, name),
+        ("HDEL", keys.record(record.id), *gone),
+        *bookkeeping.end(record.name, record.queue, execution),
+        *bookkeeping.forget(record.name),
+        *(_credit(record.worker, "succeeded") if credited else []),
+    ]
+    return _held(record, execution, commands)
 
 
 def _give_up(record: Record, execution: str, failure: Failure) -> Call:
     """End a certification of which something is too large to be kept; its worker finds out at the next call."""
     now, ttl = time.time(), bookkeeping.FAILURE_TTL
     ended = _ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=failure)
-    commands = [*_freed(record.id), *ended, *bookkeeping.end(record.id, record.queue, execution)]
+    commands = [*_freed(record.id), *ended, *bookkeeping.end(record.name, record.queue, execution)]
     commands += [*_job_of(record, failure), *counted({"certifications:failed": 1})]
     return _held(record, execution, commands)
 
 
 def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapping[int, SavedCheckpoint]) -> Call:
     """A worker that shuts down gives a certification back; another worker goes on from the checkpoints."""
+    if record.range:
+        return end_range(record, execution)
     if too_large := _too_large({}, checkpoints):
         return _give_up(record, execution, too_large)
-    first, last = _pieces(record, execution, checkpoints, {}, done=0, ttl=0)
+    first, last = _pieces(record, execution, checkpoints, {})
     commands = [*last, *_waiting_again(record, execution, to=record.queue, samples=samples, deaths=record.deaths)]
-    return guarded(keys.record(record.id), statuses=("running",), execution=execution, commands=commands, first=first)
+    return _guarded(record, ("running",), execution, commands, first)
 
 
 def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
@@ -250,13 +284,15 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
 
     `blamed` says whether the certification may have killed the worker.
     """
+    if record.range:
+        return end_range(record, record.execution)
     # Progress since the execution began clears it: what it does next is new.
     deaths = 0 if record.advanced else record.deaths + blamed
     execution = record.execution
     # Case 1: a client wanted it to end anyway.
     if record.status == "canceling":
         ended = [*_freed(record.id), *_ended(record, "canceled", now=now, ttl=ttl, progress=record.progress)]
-        commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *bookkeeping.forget(record.id)]
+        commands = [*ended, *bookkeeping.end(record.name, record.queue, execution), *bookkeeping.forget(record.id)]
         commands += counted({"certifications:canceled": 1})
     # Case 2: too many workers have died with it.
     elif deaths >= MOST_DEATHS or record.burials + 1 >= MOST_BURIALS:
@@ -265,20 +301,20 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
         error = Failure(code="worker_died", detail=in_a_row if deaths >= MOST_DEATHS else in_all)
         failed = _ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=error)
         ended = [*_freed(record.id), *failed]
-        commands = [*ended, *bookkeeping.end(record.id, record.queue, execution), *_job_of(record, error)]
+        commands = [*ended, *bookkeeping.end(record.name, record.queue, execution), *_job_of(record, error)]
         commands += counted({"certifications:failed": 1})
     # Case 3: it waits again, in quarantine while it is a suspect.
     else:
         to = bookkeeping.quarantine_name(record.pool) if deaths else bookkeeping.queue_name(record.pool)
         commands = _waiting_again(record, execution, to=to, samples=record.samples_saved, deaths=deaths)
-        commands.append(("HSET", keys.record(record.id), "burials", record.burials + 1))
-    return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands)
+        commands.append(put(record, {"burials": record.burials + 1}))
+    return _held(record, execution, commands)
 
 
 def put_back(record: Record) -> Call:
     """A worker took this certification and died before it began: it waits again, at the front."""
-    commands = [*drop(record.id, record.queue), *waiting.put_back(record)]
-    return guarded(keys.record(record.id), statuses=("queued",), commands=commands)
+    commands = [*drop(record.name, record.queue), *waiting.put_back(record)]
+    return _guarded(record, ("queued",), "", commands)
 
 
 def cancel_waiting(record: Record, *, now: float, ttl: int) -> Call:
@@ -314,7 +350,9 @@ def cancel_running(record: Record) -> Call:
         bookkeeping.stop_command(record.id, record.worker),
         _changed(record.id, "canceling"),
     ]
-    return guarded(keys.record(record.id), statuses=("running",), execution=record.execution, commands=commands)
+    # The first of several shards may end meanwhile; the workers of all of them see the status at their next report.
+    execution = record.execution if record.images == 1 else ""
+    return guarded(keys.record(record.id), statuses=("running",), execution=execution, commands=commands)
 
 
 def delete(record: Record) -> Call:
@@ -357,7 +395,14 @@ def recount(now: float) -> Call:
 
 def _held(record: Record, execution: str, commands: Iterable[Command], first: tuple[Call, ...] = ()) -> Call:
     """Run the commands if this execution holds the certification."""
-    return guarded(keys.record(record.id), statuses=_UNDER_WAY, execution=execution, commands=commands, first=first)
+    return _guarded(record, _UNDER_WAY, execution, commands, first)
+
+
+def _guarded(
+    record: Record, statuses: tuple[str, ...], execution: str, commands: Iterable[Command], first: tuple[Call, ...] = ()
+) -> Call:
+    key, shard = keys.record(record.id), record.shard
+    return guarded(key, statuses=statuses, execution=execution, shard=shard, commands=commands, first=first)
 
 
 def _ended(
@@ -367,11 +412,13 @@ def _ended(
         "status": status,
         "finished_at": now,
         "expires_at": now + ttl,
-        "progress": progress,
+        shards.field("progress", record.shard): progress,
         "error": error.model_dump_json() if error else "",
+        "queue": record.queue,  # RQ's tools list a failure there
     }
     kept = max(ttl, archival.KEPT_S) if record.archive else ttl  # `archival.written` shortens it
     commands: list[Command] = [
+        *_disbanded(record),
         ("HSET", keys.record(record.id), *_pairs(fields)),
         ("EXPIRE", keys.record(record.id), 2 * kept),  # longer than the certificates: it is `expired` for a while
         ("EXPIRE", keys.certificates(record.id), kept),
@@ -391,9 +438,25 @@ def _ended(
     return commands
 
 
+def _disbanded(record: Record) -> list[Command]:
+    """End all shards at once: they wait no longer, RQ forgets them, and their workers find out at the next call."""
+    if not record.divisible:
+        return []
+    return [("smoothcert.disband", keys.record(record.id), record.id, waiting.lane_of(record), *_disbanding())]
+
+
+@cache
+def _disbanding() -> tuple[str, str]:
+    """Commands for each shard, and for all but the first; the script fills in which, because only the server knows."""
+    name, queue, execution, lane = "__name__", "__queue__", "__execution__", "__lane__"
+    each = [waiting.leave_as(name, queue, lane), *bookkeeping.end(name, queue, execution)]
+    return as_text(each), as_text(bookkeeping.forget(name))
+
+
 def _freed(certification: str) -> list[Command]:
     """What nobody needs any more once a certification has ended."""
-    return [("UNLINK", keys.images(certification), keys.checkpoints(certification), keys.draws(certification))]
+    gone = (keys.images, keys.checkpoints, keys.draws, keys.ranges)
+    return [("UNLINK", *(key(certification) for key in gone))]
 
 
 def _too_large(certificates: Mapping[int, str], checkpoints: Mapping[int, SavedCheckpoint]) -> Failure | None:
@@ -411,16 +474,10 @@ def _pieces(
     execution: str,
     checkpoints: Mapping[int, SavedCheckpoint],
     certificates: Mapping[int, str],
-    *,
-    done: int,
-    ttl: int,
 ) -> tuple[tuple[Call, ...], list[Command]]:
     """Calls that save all but the last piece, and the commands that save the last one."""
     saved: list[list[Command]] = [_checkpoints(record.id, piece) for piece in _split(checkpoints)]
-    left = len(certificates)
-    for piece in _split(certificates):
-        left -= len(piece)
-        saved.append(_certificates(record.id, piece, done=done - left, ttl=ttl))
+    saved += [_certificates(record.id, piece) for piece in _split(certificates)]
     first = tuple(_held(record, execution, commands) for commands in saved[:-1])
     return first, saved[-1] if saved else []
 
@@ -450,16 +507,15 @@ def _checkpoints(certification: str, checkpoints: Mapping[int, SavedCheckpoint])
     ]
 
 
-def _certificates(certification: str, certificates: Mapping[int, str], *, done: int, ttl: int) -> list[Command]:
+def _certificates(certification: str, certificates: Mapping[int, str]) -> list[Command]:
+    kept, arrivals = keys.certificates(certification), keys.arrivals(certification)
     return [
-        ("HSET", keys.certificates(certification), *_pairs(certificates)),
-        ("EXPIRE", keys.certificates(certification), ttl),
-        # NX keeps the rank of a certificate that arrived before, since readers continue by rank.
-        ("ZADD", keys.arrivals(certification), "NX", *chain.from_iterable((done, index) for index in certificates)),
-        ("EXPIRE", keys.arrivals(certification), ttl),
+        ("HSET", kept, *_pairs(certificates)),
+        ("EXPIRE", kept, LONGEST_WAIT),
+        ("smoothcert.arrive", keys.record(certification), kept, arrivals, *map(str, certificates)),
+        ("EXPIRE", arrivals, LONGEST_WAIT),
         ("HDEL", keys.checkpoints(certification), *map(str, certificates)),
         ("smoothcert.undraw", keys.draws(certification), *map(str, certificates)),
-        ("HSET", keys.record(certification), "done", done),  # set and not increased, since a call may come twice
     ]
 
 
@@ -474,8 +530,8 @@ def _waiting_again(record: Record, execution: str, *, to: str, samples: int, dea
     }
     again = replace(record, queue=to)
     return [
-        ("HSET", keys.record(record.id), *_pairs(fields)),
-        *bookkeeping.requeue(record.id, record.queue, execution, to=to),
+        put(record, fields),
+        *bookkeeping.requeue(record.name, record.queue, execution, to=to),
         *waiting.put_back(again),
         _changed(record.id, "queued"),
     ]
@@ -492,6 +548,11 @@ def _credit(worker: str, status: Status) -> list[Command]:
     """RQ counts the jobs of a worker that succeeded and that failed; a canceled one is neither."""
     counts = worker and status != "canceled"
     return [bookkeeping.credit(worker, failed=status == "failed")] if counts else []
+
+
+def put(record: Record, fields: Mapping[str, Argument]) -> Command:
+    """Write fields of a record; those that each shard has for itself go where its own are."""
+    return ("HSET", keys.record(record.id), *_pairs({shards.field(n, record.shard): v for n, v in fields.items()}))
 
 
 def _changed(certification: str, status: str) -> Command:

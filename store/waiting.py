@@ -15,7 +15,7 @@ Suspects wait in RQ's list of the quarantine alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from store import bookkeeping, keys
 from store.commands import Call, Command
@@ -41,22 +41,38 @@ def enter_again(record: Record) -> list[Command]:
 def leave(record: Record) -> Command:
     """Let a certification wait no longer."""
     if _quarantined(record):
-        return ("LREM", bookkeeping.waiting_key(record.queue), 1, record.id)
-    return ("smoothcert.leave", _lane(record), record.id, bookkeeping.waiting_key(record.queue))
+        return ("LREM", bookkeeping.waiting_key(record.queue), 1, record.name)
+    return ("smoothcert.leave", lane_of(record), record.name, bookkeeping.waiting_key(record.queue))
+
+
+def leave_as(name: str, queue: str, lane: str) -> Command:
+    """The same as `leave`, for a name that stands in a lane or, as a suspect, in RQ's list of the quarantine alone."""
+    return ("smoothcert.leave", lane, name, bookkeeping.waiting_key(queue))
 
 
 def put_back(record: Record) -> list[Command]:
     """Let a certification wait again that was taken and not begun; an id that is put back twice waits once."""
     if _quarantined(record):
         waiting = bookkeeping.waiting_key(record.queue)
-        return [("LREM", waiting, 0, record.id), ("LPUSH", waiting, record.id)]
+        return [("LREM", waiting, 0, record.name), ("LPUSH", waiting, record.name)]
     return enter_again(record)
 
 
-def take(pool: str, *, most: int, most_bytes: int, busy: bool, share: int, held: Mapping[str, int]) -> Call:
+def take(
+    pool: str,
+    *,
+    most: int,
+    most_bytes: int,
+    busy: bool,
+    share: int,
+    held: Mapping[str, int],
+    under_way: Iterable[str] = (),
+    idle: tuple[str, float] | None = None,
+) -> Call:
     """Take up to `most` certifications with up to `most_bytes` of images; `share` of one owner, together with `held`.
 
-    A worker that is not `busy` may take one of any size. The answer is for `taken`.
+    A worker that is not `busy` may take one of any size. It takes no further shard of the certifications that it has
+    `under_way`. Where it finds nothing, it counts as `idle`: its name, and until when. The answer is for `taken`.
     """
     queue = bookkeeping.queue_name(pool)
     asked = {
@@ -68,13 +84,16 @@ def take(pool: str, *, most: int, most_bytes: int, busy: bool, share: int, held:
         "held": dict(held),
         "lanes": keys.waiting(pool, ""),
         "records": keys.record(""),
+        "mine": dict.fromkeys(under_way, True),
+        "worker": idle[0] if idle else "",
+        "until": idle[1] if idle else 0,
     }
     names = (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue), keys.urgent(pool), keys.turns(pool))
-    return Call(TAKE, names, (json.dumps(asked),))
+    return Call(TAKE, (*names, keys.idle(pool)), (json.dumps(asked),))
 
 
 def taken(answer: tuple[int, Sequence[bytes]]) -> tuple[bool, list[str]]:
-    """Whether something waits that may not be taken now, and the ids that were taken."""
+    """Whether something waits that may not be taken now, and the names that were taken."""
     blocked, ids = answer
     return bool(blocked), [each.decode() for each in ids]
 
@@ -83,6 +102,11 @@ def take_suspect(pool: str) -> Call:
     """Take the first suspect."""
     queue = bookkeeping.quarantine_name(pool)
     return Call(TAKE_SUSPECT, (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue)), ())
+
+
+def leave_idle(pool: str, worker: str) -> Command:
+    """Let a worker that leaves count as idle no longer."""
+    return ("ZREM", keys.idle(pool), worker)
 
 
 def read(certification: str, *, owner: str = "") -> Call:
@@ -113,12 +137,18 @@ def names(pool: str) -> dict[str, str]:
     }
 
 
+def enter_divided(record: Record) -> Command:
+    """Let a shard wait that RQ's list has already; the script that divides calls an idle worker."""
+    return _entering(record, "")
+
+
 def _entering(record: Record, rq_list: str) -> Command:
     turns = "" if record.high else keys.turns(record.pool)
-    return ("smoothcert.enter", _lane(record), turns, record.owner, record.id, record.created_at, rq_list)
+    return ("smoothcert.enter", lane_of(record), turns, record.owner, record.name, record.created_at, rq_list)
 
 
-def _lane(record: Record) -> str:
+def lane_of(record: Record) -> str:
+    """The sorted set in which a certification waits."""
     return keys.urgent(record.pool) if record.high else keys.waiting(record.pool, record.owner)
 
 

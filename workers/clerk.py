@@ -11,17 +11,29 @@ import logging
 import math
 import threading
 import time
+import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 
+from smoothcert.certification import Progress
+from smoothcert.engine import range as ranges
+from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.problem import Failure
-from store import transitions
+from store import division, shards, transitions
 from store.commands import Call
 from workers.connection import AWAY, RedisConnection, until_answered
+from workers.halves import Half
 from workers.settings import WorkerSettings
 from workers.work import Work
 
 logger = logging.getLogger(__name__)
+
+DIVIDE_S = 0.05
+"""Seconds between two looks for idle workers, which only workers with something to give away take."""
+
+
+def _written(checkpoint: Checkpoint | None) -> str | None:
+    return None if checkpoint is None else ranges.write(checkpoint)
 
 
 class Clerk:
@@ -29,11 +41,11 @@ class Clerk:
 
     def __init__(self, connection: RedisConnection, settings: WorkerSettings) -> None:
         self._connection, self._settings = connection, settings
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, Work] = {}  # by the names of their records
         self._ended: list[tuple[Work, int | None]] = []
         self._changed = threading.Condition()
         self._closed = False
-        self._reported_at = -math.inf
+        self._reported_at = self._divided_at = -math.inf
 
     @property
     def works(self) -> list[Work]:
@@ -44,8 +56,8 @@ class Clerk:
     def take(self, work: Work) -> None:
         """Look after a certification from now on."""
         with self._changed:
-            earlier = self._works.get(work.record.id)
-            self._works[work.record.id] = work
+            earlier = self._works.get(work.record.name)
+            self._works[work.record.name] = work
             self._changed.notify_all()
         if earlier:  # an earlier execution in this process, which was thought dead
             earlier.stop()
@@ -62,11 +74,11 @@ class Clerk:
             self._ended.append((work, index))
             self._changed.notify_all()
 
-    def cancel(self, certification: str) -> None:
-        with self._changed:
-            work = self._works.get(certification)
-        if work:
-            work.cancel()
+    def cancel(self, name: str) -> None:
+        """Cancel a certification, or the one that a shard belongs to."""
+        for work in self.works:
+            if name in (work.record.id, work.record.name):
+                work.cancel()
 
     def wait_for_room(self, timeout: float) -> None:
         """Wait until a slot is free."""
@@ -90,11 +102,12 @@ class Clerk:
         news = self._news()
         touched = {}
         for work, index in news:
-            touched[work.record.id] = work
+            touched[work.record.name] = work
             if index is not None and index in work.live:
                 work.absorb(index)
         self._finish([work for work in touched.values() if work.ended and self._holds(work)])
         self._report()
+        self._divide()
         with self._changed:
             return not self._closed or bool(self._ended)
 
@@ -109,22 +122,24 @@ class Clerk:
 
     def _holds(self, work: Work) -> bool:
         with self._changed:
-            return self._works.get(work.record.id) is work
+            return self._works.get(work.record.name) is work
 
     def _finish(self, works: list[Work]) -> None:
         now = time.time()
         calls = [
-            transitions.finish(
+            transitions.end_range(work.record, work.execution, checkpoint=_written(work.counted), credited=True)
+            if work.record.range
+            else transitions.finish(
                 work.record,
                 work.execution,
                 work.status,
                 now=now,
                 ttl=self._settings.result_ttl,
                 certificates=work.unsaved,
-                done=len(work.finished),
                 progress=work.progress().model_dump_json(),
                 error=work.failure,
-                tally=work.tally(now),
+                tally=work.tally(),
+                end_tally=work.end_tally(now),
             )
             for work in works
         ]
@@ -156,20 +171,103 @@ class Clerk:
                 work.report_again()
             return
         for (work, _), (written, status) in zip(reports, replies, strict=True):
-            work.unsaved = {}
-            if not written:
-                self._lose(work, status)
-            elif status == "canceling":
-                work.cancel()
-            if work.suspect and work.further:
-                work.record = replace(work.record, deaths=0)
+            self._note(work, written, status)
+
+    def _note(self, work: Work, written: bool, status: str) -> None:
+        """Note what became of a report."""
+        work.unsaved = {}
+        if not written:
+            self._lose(work, status)
+        elif status == "canceling":
+            work.cancel()
+        if work.suspect and work.further:
+            work.record = replace(work.record, deaths=0)
+
+    def _divide(self) -> None:
+        """Give images of a work to an idle worker, or samples of an image, if there are both; take what came back."""
+        now, name = time.monotonic(), uuid.uuid4().hex[:8]
+        if now - self._divided_at < DIVIDE_S:
+            return
+        works = [work for work in self.works if work.spare or work.halves or work.spare_half(name)]
+        if not works:
+            return
+        self._divided_at = now
+        asked = [(work, index) for work in works for index in work.awaited]
+        try:
+            idle, *counted = self._connection.run(
+                [
+                    division.count_idle(self._settings.pool, now=time.time()),
+                    *(division.read_range(work.record.id, work.halves[index].shard) for work, index in asked),
+                ]
+            )
+        except AWAY as error:
+            logger.warning("Redis is away: %s", error)
+            return
+        for (work, index), text in zip(asked, counted, strict=True):
+            work.receive(index, text)
+        largest = max(works, key=lambda work: len(work.spare))
+        if idle and largest.spare:
+            self._give(largest, name)
+        elif idle and (halves := [(work, *found) for work in works if (found := work.spare_half(name))]):
+            self._give_half(*halves[0])
+
+    def _give_half(self, work: Work, index: int, half: Half) -> None:
+        """Let an idle worker draw a part of what is left of a draw."""
+        checkpoint = work.live[index].handle.checkpoint
+        if checkpoint is None:
+            return
+        call = division.give_range(
+            work.record,
+            work.execution,
+            half.shard,
+            place=index,
+            start=half.start,
+            stop=half.stop,
+            checkpoint=ranges.write(ranges.tail_of(checkpoint, half.start)),
+            now=time.time(),
+        )
+        ((given, _),) = self.send([call])
+        if given:
+            work.halve(index, half)
+            logger.info("gave away the samples %s", half.offered, extra={"certification_id": work.record.id})
+
+    def _give(self, work: Work, name: str) -> None:
+        """Save everything about a work and give half of its images away, in one round trip."""
+        if not (given := work.spare):
+            return
+        saving = self._save(work, time.monotonic(), work.progress(), due=True)
+        places = sorted(set(work.record.place_list) - set(given))
+        samples = work.samples_of(given)
+        left = max(0, work.samples_saved - samples)
+        call = division.divide(
+            work.record,
+            work.execution,
+            name,
+            kept=places,
+            given=given,
+            samples_kept=left,
+            samples_given=samples,
+            further=work.further,
+            now=time.time(),
+        )
+        (written, status), (divided, _) = self.send([saving, call])
+        self._note(work, written, status)
+        if divided:
+            work.give(given, kept=shards.write_places(places), samples=left)
+            logger.info("gave away %d images", len(given), extra={"certification_id": work.record.id})
 
     def _saving(self, work: Work, now: float) -> Call | None:
         """The call that saves what is new of a work; None where nothing is."""
+        if work.record.range:
+            return self._asking(work, now)
         progress = work.progress()
         due = now - work.saved_at >= self._settings.checkpoint_s
         if progress == work.reported and not work.unsaved and not due:
             return None
+        return self._save(work, now, progress, due=due)
+
+    def _save(self, work: Work, now: float, progress: Progress, *, due: bool) -> Call:
+        """The call that saves what is new of a work, its checkpoints if they are due; it must be sent."""
         work.reported = progress
         checkpoints = work.checkpoints() if due else {}
         if due:
@@ -181,8 +279,14 @@ class Clerk:
             samples=work.samples_saved if due else None,
             checkpoints=checkpoints,
             certificates=work.unsaved,
-            done=len(work.finished),
         )
+
+    def _asking(self, work: Work, now: float) -> Call | None:
+        """The call by which the worker of a range learns if it is still wanted. It saves nothing before its end."""
+        if now - work.saved_at < self._settings.checkpoint_s:
+            return None
+        work.saved_at, work.samples_saved = now, work.samples
+        return transitions.beat(work.record, work.execution, ttl=self._settings.dead_after_s)
 
     def _lose(self, work: Work, status: str) -> None:
         """Drop a certification that is no longer ours: we were thought dead, or another process has ended it."""
@@ -194,8 +298,8 @@ class Clerk:
     def _drop(self, works: Iterable[Work]) -> None:
         with self._changed:
             for work in works:
-                if self._works.get(work.record.id) is work:
-                    del self._works[work.record.id]
+                if self._works.get(work.record.name) is work:
+                    del self._works[work.record.name]
             self._changed.notify_all()
 
     # --- for other threads, too
@@ -218,7 +322,7 @@ class Clerk:
 
     def _certificates_of(self, work: Work) -> Call:
         saved, work.unsaved = work.unsaved, {}
-        return transitions.save(work.record, work.execution, certificates=saved, done=len(work.finished))
+        return transitions.save(work.record, work.execution, certificates=saved)
 
     def send(self, calls: list[Call]) -> list[tuple[bool, str]]:
         """Whether each call was carried out, and the status that it saw. Sends until Redis answers."""

@@ -13,7 +13,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from store import inspection, keys
+from store import inspection, keys, shards
 from store.address import RedisAddress
 from store.commands import Call, Command, answered, unguarded
 from store.inspection import ServerReport, UnusableServerError
@@ -120,19 +120,20 @@ class RedisConnection:
         """The answer of a script."""
         return self.run([("EVAL", *call.arguments)])[0]
 
-    def await_bell(self, pool: str, seconds: float) -> None:
-        """Wait until something may wait in a pool, but no longer than `seconds`."""
+    def await_bell(self, pool: str, worker: str, seconds: float) -> None:
+        """Wait until something may wait in a pool or for this worker, but no longer than `seconds`."""
         with refused_is_away():
-            self.client.blpop([keys.bell(pool)], seconds)
+            self.client.blpop([keys.summons(worker), keys.bell(pool)], seconds)
 
     def clock_difference(self, now: float) -> float:
         """The seconds by which the clock of Redis is ahead of `now`."""
         seconds, microseconds = self.client.time()
         return float(seconds + microseconds / 1e6 - now)
 
-    def record(self, certification: str) -> Record | None:
-        """The record of a certification; None if it does not exist or cannot be read."""
-        return Record.salvage(certification, self.client.hgetall(keys.record(certification)))
+    def record(self, name: str) -> Record | None:
+        """The record of a certification or a shard; None if it does not exist or cannot be read."""
+        certification, _ = shards.parse_name(name)
+        return Record.salvage(name, self.client.hgetall(keys.record(certification)))
 
 
 @contextmanager

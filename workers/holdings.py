@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import cast
 
@@ -10,6 +11,7 @@ import torch
 
 from models.registry import load, names
 from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.pace import Pace
 from smoothcert.engine.voting import RULES
 from smoothcert.procedures import PROCEDURES
 from smoothcert.published import EnsembleCard
@@ -25,6 +27,8 @@ class Holdings:
 
     def __init__(self, ensembles: Mapping[str, Ensemble]) -> None:
         self._ensembles = dict(ensembles)
+        self.paces: dict[str, Pace] = {}
+        """How fast each ensemble was evaluated when it was loaded."""
         self._views: dict[tuple[str, str, int | None], Ensemble] = {}  # kept, because a view caches its digest
         if not self._ensembles:
             raise HoldingsError("a worker needs at least one ensemble")
@@ -35,19 +39,22 @@ class Holdings:
         chosen = settings.ensemble_list or names(zoo=settings.zoo)
         if not chosen:
             raise HoldingsError(f"there is no ensemble in {settings.zoo}")
-        held = {}
+        held, paces = {}, {}
         for name in chosen:
             held[name] = load(
                 name,
                 zoo=settings.zoo,
                 device=device,
                 precision=settings.precision,
+                runtime=settings.runtime,
                 batch=settings.batch,
                 allowed_imports=settings.import_list,
             )
-            warm(held[name])
+            paces[name] = warm(held[name])
             logger.info("holding %s: %d members on %s", name, len(held[name].members), device)
-        return cls(held)
+        holdings = cls(held)
+        holdings.paces = paces
+        return holdings
 
     @property
     def any(self) -> Ensemble:
@@ -85,10 +92,16 @@ def card(ensemble: Ensemble) -> EnsembleCard:
         noise=ensemble.noise,
         voting=cast(Voting, ensemble.voting),
         votings=tuple(cast(Voting, name) for name in votings),
-        procedures=PROCEDURES.names,
+        procedures=tuple(name for name in PROCEDURES.names if not PROCEDURES[name].local),
     )
 
 
-def warm(ensemble: Ensemble) -> None:
-    """Run every member once, so that the first certification does not pay for it."""
-    ensemble.logits(torch.zeros(1, *ensemble.input_shape, device=ensemble.device))
+def warm(ensemble: Ensemble) -> Pace:
+    """Run every member, so that the first certification does not pay for it; a second time it tells how fast it is."""
+    pace = Pace(ensemble.members[0].form.shape[0])
+    batch = torch.zeros(pace.rows, *ensemble.input_shape, device=ensemble.device)
+    ensemble.logits(batch).cpu()
+    begun = time.monotonic()
+    ensemble.logits(batch).cpu()  # the answer of a GPU is there when it has been copied
+    pace.see(pace.rows * len(ensemble.members), time.monotonic() - begun)
+    return pace

@@ -14,9 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smoothcert.engine import range as ranges
 from smoothcert.engine.case import Case, start
-from smoothcert.engine.checkpoint import Checkpoint
+from smoothcert.engine.checkpoint import Checkpoint, Machine
 from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import CheckpointError, ClosedError
 from smoothcert.engine.pixels import Pixels
 from smoothcert.problem import Failure
@@ -41,7 +43,9 @@ class Stored:
     checkpoints: Mapping[int, SavedCheckpoint]
     """Checkpoints by the place of their image."""
     certificates: Mapping[int, bytes]
-    """Finished certificates as JSON, by the place of their image."""
+    """Finished certificates as JSON, by the place of their image; of all shards."""
+    counted: bytes | None = None
+    """Where a range of samples stands, if the shard is one."""
 
 
 def certify(
@@ -55,22 +59,28 @@ def certify(
     live: dict[int, Case] = {}
     try:
         _require_time(record)
-        work.finished = {index: FinishedImage.read(text.decode()) for index, text in stored.certificates.items()}
+        places = record.place_list
+        done = {index: stored.certificates[index] for index in places if index in stored.certificates}
+        work.finished = {index: FinishedImage.read(text.decode()) for index, text in done.items()}
         request, images = CertificationRequest.model_validate_json(record.request), _images(stored.images)
         ensemble, question = holdings.view(request, record.digest), Question.of(request, images=record.images)
-        for index, image in enumerate(images):
+        for index in places:
             if index not in work.finished:
                 begin = partial(
                     start,
                     engine,
-                    Pixels.owned(image, ensemble.input_shape),
+                    Pixels.owned(images[index], ensemble.input_shape),
                     question,
                     seed=record.seed,
                     nonce=request.nonce,
                     index=index,
                     ensemble=ensemble,
                 )
-                live[index] = _resumed(begin, work, index, stored.checkpoints.get(index))
+                work.begins[index] = begin
+                if record.range:
+                    live[index] = _ranged(begin, record, stored.counted, ensemble)
+                else:
+                    live[index] = _resumed(begin, work, index, stored.checkpoints.get(index))
     except HoldingsError as error:
         work.fail(Failure(code="ensemble_changed", detail=str(error)))
     except ClosedError:
@@ -82,6 +92,7 @@ def certify(
     except Exception as error:  # whatever is wrong with one certification must not end the worker
         logger.exception("cannot be begun", extra={"certification_id": record.id})
         work.fail(Failure(code="internal", detail=f"{type(error).__name__}: {error}"))
+    work.watch = lambda index: work.live[index].handle.future.add_done_callback(_calling(ended, work, index))
     work.live, work.prepared = live, True  # at once, so that the clerk never sees half of the images
     if work.failure or work.canceled:
         work.stop()
@@ -109,6 +120,15 @@ def _resumed(begin: Callable[..., Case], work: Work, index: int, saved: SavedChe
             work.saved[index] = checkpoint
             return case
     return begin()
+
+
+def _ranged(begin: Callable[..., Case], record: Record, counted: bytes | None, ensemble: Ensemble) -> Case:
+    """Draw a range of the samples of an image; CheckpointError if a machine of another kind has the image."""
+    start, stop = map(int, record.range.split("-"))
+    checkpoint = ranges.read(counted or b"")
+    if checkpoint.parts[-1].machine != Machine.of(ensemble):
+        raise CheckpointError("the samples of the image are drawn on a machine of another kind")
+    return begin(resume=checkpoint, procedure=ranges.counting(start, stop - start))
 
 
 def _calling(ended: Callable[[Work, int], None], work: Work, index: int) -> Callable[[Any], None]:

@@ -22,8 +22,10 @@ from smoothcert.engine.checkpoint import Machine
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.successor import Successor
 from smoothcert.errors import SmoothcertError
 from smoothcert.figures import radius_text
+from smoothcert.procedures import Transfer
 from smoothcert.verification import verify
 from workers.errors import ReplayError
 from workers.witness import Witness
@@ -60,6 +62,7 @@ def replay(
             image,
             certificate.question,
             seed=sampling.seed,
+            ensemble=_beside(certificate, ensemble, zoo, allowed_imports),
             index=sampling.image,
             nonce=sampling.nonce,
             bound=certificate.format != FORMATS[0],
@@ -93,6 +96,7 @@ def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]
         zoo=zoo,
         device=sampling.device,
         precision=sampling.precision,
+        runtime="openvino" if "openvino" in provenance.versions else "torch",
         batch=_rows(provenance),
         voting=stated.voting,
         consensus=stated.consensus,
@@ -104,6 +108,14 @@ def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]
     if members != stated.members:
         raise ReplayError(f"{stated.name} has the members {members} here, the certificate says {stated.members}")
     return ensemble
+
+
+def _beside(certificate: Certificate, ensemble: Ensemble, zoo: Path, allowed_imports: frozenset[str]) -> Ensemble:
+    """The ensemble beside the one that it replaces, if the certificate counts where both agree."""
+    procedure = certificate.procedure
+    if not isinstance(procedure, Transfer) or not procedure.joint:
+        return ensemble
+    return Successor.of(ensemble, _ensemble(_provenance(procedure.old), zoo, allowed_imports))
 
 
 def _rows(provenance: Provenance) -> int:

@@ -1,31 +1,37 @@
-"""A certification under way in this process: its images, its certificates so far, and its end."""
+"""A certification under way in this process, or a shard of one: its images, its certificates so far, and its end."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.certificate import Certificate
-from smoothcert.certification import Progress, Status
+from smoothcert.certification import SHOWN, Progress, Status
+from smoothcert.engine import range as ranges
 from smoothcert.engine.case import Case
 from smoothcert.engine.checkpoint import Checkpoint
-from smoothcert.engine.errors import ClosedError, RunCanceledError
+from smoothcert.engine.errors import CheckpointError, ClosedError, RunCanceledError
 from smoothcert.engine.run import RunProgress
 from smoothcert.problem import Failure
+from smoothcert.procedures import Procedure
 from store.checkpoints import SavedCheckpoint
 from store.record import Record
 from store.statistics import bucket
+from workers.halves import Half
 from workers.progress import image_progress
 
 if TYPE_CHECKING:
     from store.traces import Stretch
 
-SHOWN = 32
-"""The most images under way whose progress is reported: more would fill the record and no screen."""
+logger = logging.getLogger(__name__)
+
+LEAST_GIVEN = 2
+"""The number of images under way from which on some are given to an idle worker."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,14 @@ class Work:
     saved_at: float = field(default_factory=lambda: time.monotonic())
     stretch: Stretch | None = None
     """Its span, where traces are on."""
+    begins: dict[int, Callable[..., Case]] = field(default_factory=dict)
+    """How the run of each image is begun, with `resume` and `procedure`."""
+    watch: Callable[[int], None] = lambda _: None
+    """Lets the clerk know when the run of an image ends."""
+    halves: dict[int, Half] = field(default_factory=dict)
+    """Images of which another worker draws a part, by their place."""
+    counted: Checkpoint | None = None
+    """What came out, where the work is a range of samples."""
 
     @property
     def suspect(self) -> bool:
@@ -97,13 +111,15 @@ class Work:
         """The final status, once it has ended."""
         if self.failure:
             return "failed"
-        return "canceled" if self.canceled and len(self.finished) < self.record.images else "succeeded"
+        return "canceled" if self.canceled and len(self.finished) < len(self.record.place_list) else "succeeded"
 
     @property
     def samples(self) -> int:
         """All samples counted, of images finished, under way and given up."""
         if not self.prepared:
             return self.record.samples_saved
+        if self.record.range:
+            return sum(each.samples - self.record.first_sample for each in self._all_images())
         return sum(each.samples for each in self._all_images())
 
     @property
@@ -120,6 +136,88 @@ class Work:
     def further(self) -> bool:
         """Whether this execution has saved a checkpoint that is further than the one it began with."""
         return self.samples_saved > self.record.samples_saved
+
+    # --- giving images away
+
+    @property
+    def spare(self) -> list[int]:
+        """The images that it can give to an idle worker: every second one of those under way, ordered by samples."""
+        live = self.live.items() if self._shares else ()
+        left = [index for index, each in live if index not in self.halves and not each.handle.future.done()]
+        if len(left) < LEAST_GIVEN:
+            return []
+        return sorted(left, key=lambda index: -self.live[index].handle.progress.samples)[1::2]
+
+    @property
+    def _shares(self) -> bool:
+        """Whether it may give anything away."""
+        return self.prepared and not (self.suspect or self.canceled or self.failure or self.record.range)
+
+    def spare_half(self, shard: str) -> tuple[int, Half] | None:
+        """An image of which an idle worker can draw a part, and which part; None where there is none."""
+        live = list(self.live.items()) if self._shares and self.record.divisible else []
+        halves = ((index, Half.of(shard, each)) for index, each in live if index not in self.halves)
+        return next(((index, half) for index, half in halves if half), None)
+
+    @property
+    def awaited(self) -> list[int]:
+        """The images of which another worker may still count a part."""
+        return [index for index, half in self.halves.items() if not (half.lost or half.tail)]
+
+    def halve(self, index: int, half: Half) -> None:
+        """Count the image up to the range that another worker has; all of it, if it has come further meanwhile."""
+        case = self.live[index]
+        checkpoint = case.handle.checkpoint
+        if checkpoint is not None and half.fits(checkpoint) and not case.handle.future.done():
+            self.halves[index] = half
+            self._go_on(index, checkpoint, procedure=ranges.up_to(checkpoint, half.start))
+
+    def receive(self, index: int, text: bytes | None) -> None:
+        """Take what Redis has of a range: where it begins, what another worker has counted, or nothing any more."""
+        half, tail = self.halves[index], None
+        try:
+            tail = ranges.read(text) if text else None
+        except CheckpointError as error:
+            logger.warning("a range cannot be used: %s", error, extra={"certification_id": self.record.id})
+        half.lost, half.tail = tail is None, tail if tail and len(tail.draws) > 1 else None
+        self._unite(index)
+
+    def _unite(self, index: int) -> None:
+        """Go on behind the range, once both parts have been counted.
+
+        An image whose range was lost stays among the halves, and is not divided again: it may be what killed a worker.
+        """
+        half, handle, whole = self.halves[index], self.live[index].handle, None
+        try:
+            whole = half.whole
+        except CheckpointError as error:
+            logger.warning("a range cannot be used: %s", error, extra={"certification_id": self.record.id})
+            half.lost = True
+        if whole is not None:
+            del self.halves[index]
+            if not (half.beyond(handle.checkpoint) or handle.future.done()):
+                self._go_on(index, whole)
+
+    def _go_on(self, index: int, checkpoint: Checkpoint, procedure: Procedure | None = None) -> None:
+        """Let another run of an image take over from the one under way."""
+        earlier, self.live[index] = self.live[index], self.begins[index](resume=checkpoint, procedure=procedure)
+        earlier.handle.cancel()
+        if self.canceled or self.failure:  # perhaps just now, when this run was not there yet
+            self.live[index].handle.cancel()
+        self.watch(index)
+
+    def samples_of(self, places: Iterable[int]) -> int:
+        """The samples of these images in the checkpoints that Redis has."""
+        return sum(self.saved[index].samples for index in places if index in self.saved)
+
+    def give(self, places: Iterable[int], *, kept: str, samples: int) -> None:
+        """Let go of images that another shard has from now on; `kept` and `samples` are what is left."""
+        further = self.further
+        for index in places:
+            self.live.pop(index).handle.cancel()
+            self.saved.pop(index, None)
+        self.samples_saved = samples
+        self.record = replace(self.record, places=kept, samples_saved=samples - further)
 
     def cancel(self) -> None:
         """End it before the next batch."""
@@ -138,9 +236,18 @@ class Work:
 
     def absorb(self, index: int) -> None:
         """Keep the certificate of an image that has ended, or the reason why there is none."""
+        if not self.live[index].handle.future.done():
+            return  # the run that ended is not the one under way
+        if index in self.halves and self._at_the_range(index):
+            return
         ended = self.live.pop(index)
         self.saved.pop(index, None)
         try:
+            if self.record.range:
+                ended.handle.result()
+                self.counted = ended.handle.checkpoint
+                self.spent.append(ended.handle.progress)
+                return
             finished = FinishedImage.of(ended.result())
         except RunCanceledError:
             self.spent.append(ended.handle.progress)
@@ -153,11 +260,24 @@ class Work:
             self.finished[index] = finished
             self.unsaved[index] = finished.text
 
+    def _at_the_range(self, index: int) -> bool:
+        """Whether the run that ended has come to the range of another worker; then the image goes on."""
+        half, handle = self.halves[index], self.live[index].handle
+        if half.front or handle.future.exception() is not None or handle.checkpoint is None:
+            del self.halves[index]
+            return False
+        half.front = ranges.reopened(handle.checkpoint)
+        self._go_on(index, half.front)  # the other worker may never be done
+        self._unite(index)
+        return True
+
     def checkpoints(self) -> dict[int, SavedCheckpoint]:
         """What is new of the checkpoints of the images that have come further since the last call."""
         found = {}
         for index, each in self.live.items():
             checkpoint, last = each.handle.checkpoint, self.saved.get(index)
+            if index in self.halves and each.handle.future.done():  # what `up_to` leaves fits no run of the question
+                continue
             if checkpoint is not None and checkpoint.samples > (last.samples if last else 0):
                 self.saved[index] = checkpoint
                 new = range(len(last.draws) if last else 0, len(checkpoint.draws))
@@ -175,6 +295,7 @@ class Work:
             images_total=self.record.images,
             samples=self.samples,
             evaluations=self.evaluations,
+            certified=sum(each.decision == "certified" for each in self.finished.values()),
             images=tuple(image_progress(each) for each in list(self.live.values())[:SHOWN]),
         )
 
@@ -183,15 +304,20 @@ class Work:
         if self.stretch is not None:
             self.stretch.end(outcome, samples=self.samples, evaluations=self.evaluations)
 
-    def tally(self, now: float) -> dict[str, float]:
+    def tally(self) -> dict[str, float]:
         """What its end adds to the statistics."""
         decisions = [each.decision for each in self.finished.values()]
         return {
-            f"certifications:{self.status}": 1,
             "certificates:certified": decisions.count("certified"),
             "certificates:abstain": decisions.count("abstain"),
             "samples": self.samples,
             "evaluations": self.evaluations,
+        }
+
+    def end_tally(self, now: float) -> dict[str, float]:
+        """What the end of the certification adds to the statistics, however many shards it has."""
+        return {
+            f"certifications:{self.status}": 1,
             **bucket("duration", max(0.0, now - self.record.created_at)),
             **bucket("wait", max(0.0, (self.record.started_at or now) - self.record.created_at)),
         }

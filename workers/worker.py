@@ -30,9 +30,9 @@ from rq.serializers import JSONSerializer
 
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
-from store import bookkeeping, checkpoints, keys, presence, transitions, waiting
+from store import bookkeeping, checkpoints, division, keys, presence, shards, transitions, waiting
 from store.commands import Command, unguarded
-from store.presence import Presence
+from store.presence import Presence, Speed
 from store.record import Record
 from workers.clerk import Clerk
 from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
@@ -50,6 +50,8 @@ logger = logging.getLogger(__name__)
 
 BLOCK_S = 1
 """Seconds for which a look at an empty queue lasts: a worker that is told to leave does so after this time."""
+IDLE_S = 2 * BLOCK_S
+"""Seconds for which a worker counts as idle after a look at an empty queue, if it does not look again."""
 BLOCKED_S = 0.1
 """Seconds between two looks while what waits must not be taken yet, because its owner has its share or it is large."""
 LISTEN_AGAIN_S = 2.0
@@ -82,13 +84,13 @@ class CertificationWorker(SimpleWorker):
             worker_ttl=max(30, settings.dead_after_s),
         )
         self.engine = Engine(holdings.any, batch=settings.batch)
+        self.engine.paces.update(holdings.paces)
         self.clerk = Clerk(redis, settings)
         self.janitor = Janitor(redis, settings, self.name)
         self.leaving = threading.Event()
         self.hurried = threading.Event()
         self.done = threading.Event()
         self._last_look_at_quarantine = -math.inf
-        self._rate = Rate()
         self._preparing = threading.Semaphore(PREPARING)
 
     def serve(self) -> None:
@@ -137,12 +139,14 @@ class CertificationWorker(SimpleWorker):
             busy=bool(works),
             share=self.settings.share,
             held=Counter(work.record.owner for work in works),
+            under_way={work.record.id for work in works},
+            idle=None if works else (self.name, time.time() + IDLE_S),
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
             self._begin(self._fetch(ids), self.queue)
         else:  # the bell tells of new work, but not that something which may not be taken now may be taken later
-            self.redis.await_bell(self.settings.pool, BLOCKED_S if blocked else BLOCK_S)
+            self.redis.await_bell(self.settings.pool, self.name, BLOCKED_S if blocked else BLOCK_S)
 
     def _look_at_quarantine(self) -> None:
         """Take one suspect, and begin nothing beside it: if this worker dies, the suspect is to blame."""
@@ -172,19 +176,21 @@ class CertificationWorker(SimpleWorker):
         ours: list[tuple[Work, Stored]] = []
         last: list[Command] = []
         for stored, (execution, _), (begins, status) in zip(ready, begun, answers, strict=True):
-            if begins or (status == "running" and self._is_ours(stored.record.id, execution)):
-                ours.append((self._keep_alive(stored.record, execution, now), stored))
+            if begins or (status == "running" and self._is_ours(stored.record.name, execution)):
+                work = self._keep_alive(stored.record, execution, now)
+                work.canceled = status == "canceling"  # of a shard that waited meanwhile
+                ours.append((work, stored))
             else:
-                last += transitions.drop(stored.record.id, queue)
+                last += transitions.drop(stored.record.name, queue)
         for work, stored in ours:
             self._hand_over(work, stored)
         if ours:
             last.append(bookkeeping.show_state(self.name, busy=True))
         self.redis.write(last)  # after the rest: if Redis goes away here, everything that was begun is under way
 
-    def _is_ours(self, certification: str, execution: str) -> bool:
+    def _is_ours(self, name: str, execution: str) -> bool:
         """Whether a call that was sent twice, because its first answer was lost, had begun this execution."""
-        record = until_answered(lambda: self.redis.record(certification))
+        record = until_answered(lambda: self.redis.record(name))
         return record is not None and record.execution == execution
 
     def _keep_alive(self, record: Record, execution: str, now: float) -> Work:
@@ -210,26 +216,26 @@ class CertificationWorker(SimpleWorker):
         with self._preparing, suppress(ClosedError):  # the process is leaving and has handed it back
             self._prepare(work, stored)
 
-    def _fetch(self, certifications: list[str]) -> list[TakenJob]:
-        answers = iter(self.redis.run(command for each in certifications for command in _reading(each)))
-        return [_taken(each, [next(answers) for _ in _reading(each)]) for each in certifications]
+    def _fetch(self, names: list[str]) -> list[TakenJob]:
+        answers = iter(self.redis.run(command for each in names for command in _reading(each)))
+        return [_taken(each, [next(answers) for _ in _reading(each)]) for each in names]
 
     def _check(self, taken: TakenJob, queue: str) -> Stored | None:
         """What can be begun. A job that is not one of ours is refused, and one that has ended is dropped."""
-        certification, job, stored = taken.certification, taken.job, taken.stored
-        extra = {"certification_id": certification}
+        name, job, stored = taken.name, taken.job, taken.stored
+        extra = {"certification_id": name}
         if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
             if job and stored is None:
-                logger.error("a job without a record is refused: %s", certification, extra=extra)
-                self.redis.write(transitions.refuse(certification, queue))
+                logger.error("a job without a record is refused: %s", name, extra=extra)
+                self.redis.write(transitions.refuse(name, queue))
             else:
-                self.redis.write(transitions.drop(certification, queue))
+                self.redis.write(transitions.drop(name, queue))
             return None
         try:
-            bookkeeping.check(job, certification)
+            bookkeeping.check(job, name)
         except bookkeeping.ForeignJobError as error:
             logger.error("refused: %s", error, extra=extra)
-            self.redis.write(transitions.refuse(certification, queue))
+            self.redis.write(transitions.refuse(name, queue))
             return None
         return stored
 
@@ -259,17 +265,20 @@ class CertificationWorker(SimpleWorker):
         self.redis.call([unguarded(commands), *beats])
 
     def _presence(self, live: int) -> Presence:
-        statistics = self.engine.workload
-        self._rate.see(statistics.evaluations, busy=live > 0)
         return Presence(
             name=self.name,
             pool=self.settings.pool,
             device=str(self.engine.ensemble.device),
             ensembles=self.holdings.cards,
             live=live,
-            fill=statistics.fill,
-            evaluations_per_second=self._rate.value,
-            beat_at=time.time(),
+            fill=self.engine.workload.fill,
+            speeds={
+                name: Speed(evaluations_per_second=pace.per_second, rows=pace.rows)
+                for name, pace in list(self.engine.paces.items())
+                if pace.per_second
+            },
+            beat_at=(now := time.time()),
+            dead_at=now + self.settings.dead_after_s,
         )
 
     def handle_payload(self, message: dict[str, Any]) -> None:
@@ -327,7 +336,8 @@ class CertificationWorker(SimpleWorker):
         self.done.set()
         try:
             with refused_is_away():
-                self.redis.write([*presence.leave(self.name), *bookkeeping.death(self)])
+                farewell = [*presence.leave(self.name), waiting.leave_idle(self.settings.pool, self.name)]
+                self.redis.write([*farewell, *bookkeeping.death(self)])
                 self.unsubscribe()  # type: ignore[no-untyped-call]
         except AWAY:
             logger.warning("Redis is away: the worker leaves without signing off")
@@ -354,52 +364,39 @@ class CertificationWorker(SimpleWorker):
         return thread
 
 
-class Rate:
-    """Evaluations per second while busy, averaged over about the last minute."""
-
-    def __init__(self) -> None:
-        self.value: float | None = None
-        self._last: tuple[float, int] | None = None
-
-    def see(self, evaluations: int, *, busy: bool) -> None:
-        """Take in the counter as it is now. Only the time between two looks at a busy worker counts."""
-        now = time.monotonic()
-        if self._last is not None and now > self._last[0]:
-            rate = (evaluations - self._last[1]) / (now - self._last[0])
-            self.value = rate if self.value is None else 0.9 * self.value + 0.1 * rate
-        self._last = (now, evaluations) if busy else None
-
-
 @dataclass(frozen=True)
 class TakenJob:
-    """What Redis holds under an id that was taken from the queue."""
+    """What Redis holds under a name that was taken from the queue."""
 
-    certification: str
+    name: str
+    """Of a certification or of a shard."""
     job: dict[bytes, bytes]
     """RQ's hash."""
     stored: Stored | None
     """Our own data; None where it is gone or cannot be read."""
 
 
-def _reading(certification: str) -> list[Command]:
+def _reading(name: str) -> list[Command]:
+    certification, shard = shards.parse_name(name)
     return [
-        ("HGETALL", bookkeeping.job_key(certification)),
+        ("HGETALL", bookkeeping.job_key(name)),
         ("HGETALL", keys.record(certification)),
         ("GET", keys.images(certification)),
         ("HGETALL", keys.checkpoints(certification)),
         ("HGETALL", keys.draws(certification)),
         ("HGETALL", keys.certificates(certification)),
+        division.read_range(certification, shard),
     ]
 
 
-def _taken(certification: str, answers: list[Any]) -> TakenJob:
+def _taken(name: str, answers: list[Any]) -> TakenJob:
     """From the answers to the commands of `_reading`."""
-    job, data, images, rests, draws, certificates = answers
+    job, data, images, rests, draws, certificates, counted = answers
     try:
-        record = Record.read(data)
+        record = Record.read(data, shards.parse_name(name)[1])
         saved = checkpoints.read(rests, draws)
         finished = {int(place): text for place, text in certificates.items()}
     except (ValueError, TypeError) as error:
-        logger.error("the record cannot be read: %s", error, extra={"certification_id": certification})
-        return TakenJob(certification, job, None)
-    return TakenJob(certification, job, None if record is None else Stored(record, images, saved, finished))
+        logger.error("the record cannot be read: %s", error, extra={"certification_id": name})
+        return TakenJob(name, job, None)
+    return TakenJob(name, job, None if record is None else Stored(record, images, saved, finished, counted))

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from app.redis.queue import Snapshot
+from smoothcert.certification import Progress
 from store.record import Record
 
 PATH = "/v1/certifications"
@@ -33,9 +34,13 @@ def page(summaries: Iterable[str], next_cursor: str | None) -> str:
 
 
 def progress(record: Record) -> str:
-    """A `Progress`; all zeros until a worker has reported one."""
-    nothing = f'{{"images_done":0,"images_total":{record.images},"samples":0,"evaluations":0,"images":[]}}'
-    return record.progress or nothing
+    """A `Progress`, the sum over all shards; all zeros until a worker has reported one."""
+    counts = '"samples":0,"evaluations":0,"certified":0,"images":[]'
+    nothing = f'{{"images_done":0,"images_total":{record.images},{counts}}}'
+    if not record.others:
+        return record.progress or nothing
+    parts = (Progress.model_validate_json(text) for text in (record.progress or nothing, *record.others))
+    return Progress.sum_of(parts).model_dump_json()
 
 
 def location(certification: str) -> str:

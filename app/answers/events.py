@@ -3,6 +3,7 @@
     status       a CertificationSummary, whenever the status or the place in the queue has changed
     certificate  a Certificate, in the order in which they are finished; its id counts the certificates sent so far
     progress     a Progress
+    stall        a Stall, when its worker falls silent or no worker is alive; null when the work goes on
     completed    a CertificationSummary, at the end; its id is `end`
 
 The order of finished certificates never changes, so the id of an event determines which certificates a client has
@@ -21,6 +22,8 @@ from app.archive.archive import KeptCertification
 from app.http.errors import UnavailableError
 from app.http.headers import END
 from app.redis.queue import LOOK_SECONDS, News, Queue
+from smoothcert.certification import Stall
+from store.record import Record
 
 KEEP_ALIVE_SECONDS = 10.0
 """Seconds of silence after which a comment is sent, so that proxies do not close the connection."""
@@ -36,8 +39,9 @@ class EventWriter:
     """The number of certificates that the client has received."""
     _state: tuple[str, int | None] | None = None
     _progress: str = ""
+    _stall: Stall | None = None
 
-    def events(self, news: News) -> Iterator[bytes]:
+    def events(self, news: News, stall: Stall | None = None) -> Iterator[bytes]:
         """The events for everything that has changed since the last call."""
         record, now = news.record, time.time()
         summary = certifications.summary(record, news.position, now=now)
@@ -49,6 +53,9 @@ class EventWriter:
             yield self._event("certificate", certificate)
         if (progress := certifications.progress(record)) != self._progress:
             yield self._event("progress", progress)
+        if stall != self._stall:
+            self._stall = stall
+            yield self._event("stall", stall.model_dump_json() if stall else "null")
         if record.ended and not news.more:
             yield _event("completed", summary, END)
         self._state, self._progress = state, progress
@@ -70,6 +77,13 @@ def of_archived(kept: KeptCertification, *, sent: int) -> Iterator[bytes]:
     yield _event("completed", json.dumps(summary), END)
 
 
+async def _stall(queue: Queue, record: Record) -> Stall | None:
+    """Why a certification does not move, by a fresh look: a worker that came just now is not among the remembered."""
+    if (await queue.roster()).stall(record, now=time.time()) is None:
+        return None
+    return (await queue.roster(fresh=True)).stall(record, now=time.time())
+
+
 async def stream(queue: Queue, certification: str, *, sent: int) -> AsyncIterator[bytes]:
     """The events of an existing certification after the first `sent` certificates.
 
@@ -80,12 +94,13 @@ async def stream(queue: Queue, certification: str, *, sent: int) -> AsyncIterato
         while not queue.changes.closed:
             try:
                 news = await queue.news(certification, sent=writer.sent)
+                stall = await _stall(queue, news.record) if news else None
             except UnavailableError:
                 news = None
             else:
                 if news is None:  # the certification was deleted
                     return
-            for event in writer.events(news) if news else ():
+            for event in writer.events(news, stall) if news else ():
                 last_at = time.monotonic()
                 yield event
             if news and news.more:

@@ -182,7 +182,7 @@ def plan() -> PlanAnswer:
         samples_needed=49,
         fewest_samples=200,
         most_samples=131_200,
-        seconds=Seconds(best=0.08, worst=50.5),
+        seconds=Seconds(best=0.08, expected=0.09, worst=50.5),
         boundaries=(LookPlan(n=100, certify_at=96, abandon_at=71),),
         expected=(Expectation(p_a=0.920672, certify=1.0, abandon=0.0, samples=1106.0),),
     )

@@ -11,9 +11,12 @@ import { noiseLabel, problemBox, STATUS, whole } from "./words.js";
 const SAY_EVERY = 5000;  // milliseconds between two announcements of the number of samples
 
 export class Answer {
-  constructor(place, { id, index, ensembles }) {
+  // `again(request, image, radius)` puts the question into the form with another radius.
+  constructor(place, { id, index, ensembles, again }) {
     this.index = index;
     this.ensembles = ensembles;
+    this.again = again;
+    this.ticking = 0;
     this.announcedAt = 0;
     this.parts = {};
     const part = (name, tag = "div", attributes = {}) => {
@@ -23,7 +26,7 @@ export class Answer {
     fill(place,
       element("header", { class: "answer-head" }, part("face"),
         element("div", {}, part("title", "h2", { tabindex: -1 }), part("state", "p"))),
-      part("trouble"), part("words"), part("figures", "dl"), part("main"), part("actions"), part("pixels"),
+      part("trouble"), part("words"), part("figures", "dl"), part("bars"), part("main"), part("actions"), part("pixels"),
       part("table"));
     this.parts.title.textContent = "One moment …";
     this.following = follow(id, {
@@ -34,6 +37,7 @@ export class Answer {
   }
 
   close() {
+    clearInterval(this.ticking);
     this.following.stop();
   }
 
@@ -90,7 +94,20 @@ export class Answer {
     if (error) fill(this.parts.trouble, problemBox({ title: "The certification failed", ...error }));
     else if (status === "canceled")
       fill(this.parts.trouble, element("p", { class: "quiet" }, "What was counted for images that were not finished proves nothing."));
+    else if (this.certification.stall && !this.certification.ended) this.showStall();
     else fill(this.parts.trouble);
+    if (!this.certification.stall || this.certification.ended) this.ticking = clearInterval(this.ticking);
+  }
+
+  // Say that nobody works on it, and when somebody will.
+  showStall() {
+    const { stall, summary } = this.certification;
+    const text = stalled(stall, summary.status, Date.now());
+    fill(this.parts.trouble, element("p", { class: "wrong stall" }, text));
+    if (!this.ticking) {
+      say(text);
+      this.ticking = setInterval(() => this.showTrouble(), 1000);
+    }
   }
 
   // Show what can be done now. The buttons are replaced only if that has changed, so that one of them keeps its focus.
@@ -139,7 +156,8 @@ export class Answer {
 
   // Tell screen readers every change of the status, and the number of samples from time to time.
   announce() {
-    const { summary, progress, ended } = this.certification;
+    const { summary, progress, ended, stall } = this.certification;
+    if (stall && !ended) return;  // that was said, and is to be heard to its end
     const due = performance.now() - this.announcedAt > SAY_EVERY && !ended;
     if (this.view.announced || (summary.status === this.announcedStatus && !due)) return;
     [this.announcedStatus, this.announcedAt] = [summary.status, performance.now()];
@@ -149,3 +167,14 @@ export class Answer {
 
 const button = (name, click) => element("button", { type: "button", click }, name);
 const link = (name, href) => element("a", { class: "button", href }, name);
+
+// Why a certification does not move and when it goes on, in words.
+export function stalled({ since, until, workers }, status, now) {
+  if (status === "queued") return "No worker is alive. The work goes on as soon as one starts; nothing is lost.";
+  const next = workers ? "another worker goes on from the last checkpoint" : "the work goes on from the last checkpoint as soon as a worker starts";
+  if (since === null) return `The worker is lost: ${next}${workers ? ", in a moment" : ""}.`;
+  const silent = Math.max(0, Math.round((now - Date.parse(since)) / 1000));
+  const left = until === null ? 0 : Math.ceil((Date.parse(until) - now) / 1000);
+  const when = left > 0 ? `in ${left} s ` : "";
+  return `The worker has given no sign of life for ${silent} s. If it stays silent, ${when}${next}.`;
+}

@@ -1,32 +1,67 @@
-// Many images of one certification: a row for each of them, and the curve of all.
+// Many images of one certification: a row for each of them, to be sorted and filtered, and a picture of all.
 
+import { post } from "./api.js";
+import { csv } from "./csv.js";
 import { Curve } from "./curve.js";
-import { columns, download, element, figure, fill } from "./dom.js";
+import { Distribution } from "./distribution.js";
+import { download, element, figure, fill, save } from "./dom.js";
 import { imageOf, picture } from "./images.js";
 import { isWhole } from "./noise.js";
 import { saved, whole } from "./words.js";
 
 const COLUMNS = ["image", "decision", "class", "radius", "samples"];
+const AT_ONCE = 4;  // certificates that are verified at a time
+
+const FILTERS = {
+  "all images": () => true,
+  certified: ({ certificate }) => certificate?.decision === "certified",
+  abstained: ({ certificate }) => certificate?.decision === "abstain",
+  "certified as another class than the label": ({ certificate, label }) =>
+    certificate?.decision === "certified" && label !== undefined && label !== certificate.class_index,
+  "not finished": ({ certificate }) => !certificate,
+};
 
 export class Batch {
   constructor(answer) {
     this.answer = answer;
-    this.curve = new Curve();
+    this.p0 = null;
+    this.order = { column: "image", down: false };
     this.rows = Array.from({ length: answer.certification.total }, (_, index) => this.row(index));
     const { parts } = answer;
+    const { request } = answer.certification.summary;
+    this.figure = request.radius === null ? new Curve() : new Distribution();
     parts.title.textContent = `${whole(this.rows.length)} images`;
-    fill(parts.main, this.curve.figure);
-    fill(parts.table, element("div", { class: "scroll" }, element("table", { class: "batch" },
-      columns(COLUMNS), element("tbody", {}, this.rows.map(({ row }) => row)))));
+    fill(parts.main, this.figure.figure);
+    this.heads = COLUMNS.map((name) => element("th", { scope: "col" },
+      element("button", { type: "button", class: "plain sort", click: () => this.sort(name) }, name)));
+    this.kind = element("select", { change: () => this.filter() },
+      Object.keys(FILTERS).filter((name) => request.labels || !name.includes("label")).map((name) => element("option", {}, name)));
+    this.wanted = element("input", { type: "search", autocomplete: "off", input: () => this.filter() });
+    this.body = element("tbody", {}, this.rows.map(({ row }) => row));
+    this.left = element("p", { class: "fine", role: "status" });
+    fill(parts.table,
+      element("div", { class: "filters" }, element("label", {}, "Show ", this.kind),
+        element("label", {}, "Class or image ", this.wanted)), this.left,
+      element("div", { class: "scroll" }, element("table", { class: "batch" },
+        element("thead", {}, element("tr", {}, this.heads)), this.body)));
+    if (request.radius !== null) this.askForPlan();
+  }
+
+  // The least p_A that proves the radius; there is no plan for an ensemble that is no longer served.
+  async askForPlan() {
+    const { summary, total } = this.answer.certification;
+    const { labels, metadata, ...request } = summary.request;
+    this.p0 = (await post("/v1/plan", { ...request, image_count: total }).catch(() => null))?.p0 ?? null;
+    this.show();
   }
 
   row(index) {
     const { certification, ensemble } = this.answer;
-    const { name, url } = imageOf(certification, index, ensemble?.classes);
+    const { name, url, label } = imageOf(certification, index, ensemble?.classes);
     const cells = COLUMNS.slice(1).map(() => element("td"));
     const link = element("a", { href: `#/certifications/${certification.id}/${index}` }, name);
     const row = element("tr", {}, element("th", { scope: "row" }, picture(url, 28), link), cells);
-    return { row, cells, done: false };
+    return { row, cells, index, name, label, certificate: null };
   }
 
   show() {
@@ -34,8 +69,9 @@ export class Batch {
     const { certificates, progress, summary, total } = certification;
     const { labels, radius, consensus, noise } = summary.request;
     const all = [...certificates.values()];
-    this.rows.forEach((row, index) => this.showRow(row, index));
-    this.curve.show(all, total, { labels, target: radius, whole: isWhole(noise) });
+    const changed = this.rows.filter((row) => this.showRow(row)).length;
+    if (changed) this.arrange();
+    this.showFigure(all, total, { labels, target: radius, whole: isWhole(noise), p0: this.p0 });
     const certified = all.filter(({ decision }) => decision === "certified").length;
     const spared = saved({ ...progress, members: ensemble?.members, consensus });
     fill(parts.figures,
@@ -45,24 +81,36 @@ export class Batch {
       figure("saved by consensus", spared ? `${spared.percent} %` : "–"));
   }
 
-  showRow(row, index) {
-    if (row.done) return;
+  // A procedure that proved several radii has a curve, also if it was asked for one.
+  showFigure(all, total, how) {
+    const radii = new Set(all.filter(({ decision }) => decision === "certified").map(({ radius }) => radius));
+    if (radii.size > 1 && this.figure instanceof Distribution) {
+      this.figure = new Curve();
+      fill(this.answer.parts.main, this.figure.figure);
+    }
+    this.figure.show(all, total, how);
+  }
+
+  // Whether something new was shown.
+  showRow(row) {
+    if (row.certificate) return false;
     const { certification } = this.answer;
     const [decision, answer, radius, samples] = row.cells;
-    const certificate = certification.certificates.get(index);
-    const underWay = certification.underWay(index);
+    const certificate = certification.certificates.get(row.index);
+    const underWay = certification.underWay(row.index);
     if (!certificate) {
       decision.textContent = certification.ended ? "–" : underWay ? "…" : "waiting";
       samples.textContent = underWay ? whole(underWay.samples) : "";
-      return;
+      return false;
     }
-    row.done = true;
+    row.certificate = certificate;
     const certified = certificate.decision === "certified";
     const word = certified ? "certified" : "abstained";
     fill(decision, element("span", { class: `decision ${certificate.decision}` }, word));
     fill(answer, this.named(certificate));
     radius.textContent = certified ? String(certificate.radius) : "";
     samples.textContent = whole(certificate.samples);
+    return true;
   }
 
   // The class that was certified, and the label where that is another class.
@@ -74,10 +122,80 @@ export class Batch {
     return [class_name ?? String(class_index), label === class_index ? null : wrong];
   }
 
+  // --- order and choice
+
+  sort(column) {
+    this.order = { column, down: this.order.column === column && !this.order.down };
+    this.arrange();
+  }
+
+  filter() {
+    this.arrange();
+  }
+
+  arrange() {
+    const { column, down } = this.order, key = KEYS[column];
+    const compare = (a, b) => {
+      const [x, y] = [key(a), key(b)];
+      if (x === null || y === null) return (x === null) - (y === null);  // what is not known comes last in both orders
+      return (typeof x === "string" ? x.localeCompare(y) : x - y) * (down ? -1 : 1);
+    };
+    const text = this.wanted.value.trim().toLowerCase(), suits = FILTERS[this.kind.value];
+    const matches = ({ name, certificate }) => [name, certificate?.class_name ?? ""].some((each) => each.toLowerCase().includes(text));
+    const shown = this.rows.filter((row) => suits(row) && matches(row)).sort((a, b) => compare(a, b) || a.index - b.index);
+    const held = document.activeElement;
+    this.body.replaceChildren(...shown.map(({ row }) => row));
+    if (this.body.contains(held)) held.focus();
+    this.heads.forEach((head, i) => {
+      if (COLUMNS[i] === column) head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    this.left.textContent = shown.length < this.rows.length ? `${whole(shown.length)} of ${whole(this.rows.length)} images` : "";
+  }
+
+  // --- what can be done with all of them
+
   actions() {
     const { certification } = this.answer;
     if (!certification.ended || !certification.certificates.size) return {};
     const inOrder = [...certification.certificates.values()].sort((a, b) => a.index - b.index);
-    return { "Download JSON": () => download(inOrder, `${certification.id}.json`) };
+    return {
+      "Verify all": () => this.verify(inOrder),
+      "Download CSV": () => save(new Blob([this.csv()], { type: "text/csv" }), `${certification.id}.csv`),
+      "Download JSON": () => download(inOrder, `${certification.id}.json`),
+    };
+  }
+
+  csv() {
+    const classes = this.answer.ensemble?.classes;
+    return csv(this.rows.filter(({ certificate }) => certificate)
+      .map(({ certificate, name, label }) => ({ certificate, name, label: label === undefined ? null : classes?.[label] ?? label })));
+  }
+
+  async verify(certificates) {
+    const { answer } = this, waiting = [...certificates], wrong = [];
+    let done = 0;
+    const some = async () => {
+      for (let next = waiting.shift(); next; next = waiting.shift()) {
+        const name = this.rows[next.index].name;
+        const { consistent, problems } = await post("/v1/verify", next)
+          .catch((problem) => ({ consistent: false, problems: [{ field: "", message: problem.message }] }));
+        if (!consistent) wrong.push(`${name}: ${problems.map(({ field, message }) => `${field} ${message}`.trim()).join("; ")}`);
+        done += 1;
+        answer.tell(`${whole(done)} of ${whole(certificates.length)} verified …`);
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, some));
+    answer.tell(wrong.length
+      ? element("ul", { class: "wrong" }, wrong.map((text) => element("li", {}, text)))
+      : element("span", { class: "good" }, `Verified: everything in all ${whole(done)} certificates follows from their counts.`));
   }
 }
+
+const KEYS = {
+  image: ({ index }) => index,
+  decision: ({ certificate }) => certificate?.decision ?? null,
+  class: ({ certificate }) => certificate?.class_name ?? null,
+  radius: ({ certificate }) => (certificate?.decision === "certified" ? certificate.radius : null),
+  samples: ({ certificate }) => certificate?.samples ?? null,
+};

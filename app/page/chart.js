@@ -2,7 +2,7 @@
 
 import { element, fill, svg } from "./dom.js";
 import { compact, decades, linear, logarithmic, path, rounds } from "./scale.js";
-import { lower, percent, short, upper, whole } from "./words.js";
+import { lower, percent, probability, upper, whole } from "./words.js";
 
 const LEFT = 46, RIGHT = 14, TOP = 26, GAP = 46, BOTTOM = 40;
 const NARROW = 480;                 // CSS pixels: below this width the chart is lower and its words are shorter
@@ -161,6 +161,6 @@ function interval({ bars, p0, pooled }, { x, width, below }) {
     ]) : svg("path", { class: "count", d: path(known.map(spot("at"))) }),
     svg("line", { class: "target", x1: LEFT, x2: width - RIGHT, y1: y(p0), y2: y(p0) }),
     svg("text", { class: "word target", x: width - RIGHT - 4, y: y(p0) + (p0 > 0.9 ? 15 : -6), "text-anchor": "end" },
-      `p₀ = ${short(p0, 4)}`),
+      `p₀ = ${probability(p0)}`),
   ];
 }

@@ -49,6 +49,14 @@ function abstention({ stop_reason, target_radius, samples }) {
   return ["No certificate: all ", strong(whole(samples)), ` samples were drawn, and they do not prove ${target}.`];
 }
 
+// What the samples of an abstention still prove.
+export function still({ radius, alpha, name, norm }) {
+  if (!radius) return "Its samples prove no smaller radius either.";
+  const [before, after] = withinWords(norm, radius);
+  return ["Its samples still prove that no perturbation ", before, strong(String(radius)), `${after} changes the answer `,
+    strong(`‘${name}’`), `, ${sureness(alpha)}: alpha counts twice there, once for the radius that was asked for and once for this one.`];
+}
+
 // What a decision does and does not mean, one sentence or two in each entry.
 export function meaning(certificate, label, classes) {
   return certificate.decision === "abstain" ? meaningOfAbstention(certificate)
@@ -65,7 +73,7 @@ function meaningOfAbstention({ beta, procedure, stop_reason }) {
   const nothing = "An abstention claims nothing.";
   if (stop_reason === "undecided") return [why, nothing];
   return [...(why ? [why] : []), `${nothing} It does not say that the answer is wrong, nor that a perturbation is known `
-    + "that changes it. A smaller radius may still be provable."];
+    + "that changes it."];
 }
 
 function meaningOfCertificate({ noise, radius, alpha, class_index, provenance }, label, classes) {

@@ -31,7 +31,11 @@ export function figure(name, value) {
 }
 
 export function download(value, name) {
-  const url = URL.createObjectURL(new Blob([JSON.stringify(value, null, 2)], { type: "application/json" }));
+  save(new Blob([JSON.stringify(value, null, 2)], { type: "application/json" }), name);
+}
+
+export function save(blob, name) {
+  const url = URL.createObjectURL(blob);
   element("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }

@@ -14,6 +14,7 @@ export class Certification {
     this.progress = null;
     this.certificates = new Map();
     this.seen = new Map();
+    this.stall = null;  // why it does not move, if it does not
   }
 
   get ended() {
@@ -72,6 +73,7 @@ export function follow(id, { changed, lost, failed }) {
         for await (const { name, id: event, data } of events(`${path}/events`, last, signal)) {
           if (name === "certificate") certification.takeCertificate(data);
           else if (name === "progress") certification.takeProgress(data);
+          else if (name === "stall") certification.stall = data;
           else certification.takeSummary(data);
           [last, failures] = [event, 0];
           announce();

@@ -1,23 +1,27 @@
-// The certifications of this key, the newest first.
+// The certifications of this key, the newest first, with what came out of each.
 
 import { get } from "./api.js";
+import { chosenClass } from "./claims.js";
 import { columns, element, fill } from "./dom.js";
+import { imageOf, picture } from "./images.js";
 import { labelOf } from "./procedures.js";
-import { problemBox, STATUS, time, whole } from "./words.js";
+import { ago, problemBox, STATUS, time, whole } from "./words.js";
 
-const PAGE = 20;  // certifications that are loaded at a time
+const PAGE = 20;   // certifications that are loaded at a time
+const FACES = 3;   // images of a batch that are shown
 
 export class History {
-  constructor(place) {
+  constructor(place, ensembles = []) {
     this.stop = new AbortController();
+    this.ensembles = ensembles;
     this.body = element("tbody");
     this.foot = element("div", { class: "actions" });
     fill(place,
       element("header", { class: "answer-head" }, element("div", {},
         element("h2", { class: "title", tabindex: -1 }, "History"),
-        element("p", { class: "quiet" }, "Your own certifications; the service deletes them after a while."))),
+        element("p", { class: "quiet" }, "Your own certifications. The service forgets each of them at its time."))),
       element("div", { class: "scroll" }, element("table", { class: "batch" },
-        columns(["created", "status", "images", "radius", "procedure", "samples"]), this.body)),
+        columns(["image", "result", "answer", "radius", "ensemble", "forgotten"]), this.body)),
       this.foot);
     this.load("");
   }
@@ -31,7 +35,7 @@ export class History {
     const query = new URLSearchParams({ limit: PAGE, ...(cursor ? { cursor } : {}) });
     try {
       const { data, next_cursor: next } = await get(`/v1/certifications?${query}`, { signal });
-      const rows = data.map(row);
+      const rows = data.map((summary) => this.row(summary));
       this.body.append(...rows);
       if (cursor) rows[0]?.querySelector("a").focus();
       fill(this.foot, next ? this.button("Older ones", next) : null,
@@ -48,13 +52,35 @@ export class History {
     };
     return element("button", { type: "button", click }, name);
   }
-}
 
-function row({ id, status, created_at, request, progress }) {
-  const { images_total, samples } = progress;
-  return element("tr", {},
-    element("th", { scope: "row" }, element("a", { href: `#/certifications/${id}` }, time(created_at))),
-    element("td", {}, element("span", { class: `status ${status}` }, STATUS[status])),
-    element("td", {}, whole(images_total)), element("td", {}, String(request.radius ?? "–")),
-    element("td", {}, labelOf(request.procedure)), element("td", {}, whole(samples)));
+  row(summary) {
+    const { id, status, created_at, expires_at, request, ensemble, progress } = summary;
+    const { images_total: total, images_done: done, certified } = progress;
+    const { classes } = this.ensembles.find(({ name }) => name === ensemble) ?? {};
+    const images = Array.from({ length: Math.min(total, FACES) }, (_, i) => imageOf({ id, summary }, i, classes));
+    const result = element("td", {}, element("span", { class: `status ${status}` }, STATUS[status]));
+    const answer = element("td"), radius = element("td", {}, total > 1 && request.radius !== null ? String(request.radius) : "");
+    if (total > 1 && done) result.append(element("span", { class: "tally" }, `${whole(certified)} of ${whole(total)} certified`));
+    if (total === 1 && done) this.fillIn(id, { result, answer, radius, classes });
+    return element("tr", {},
+      element("th", { scope: "row" }, element("div", { class: "asked" },
+        element("span", { class: "faces" }, images.map(({ url }) => picture(url, 28))),
+        element("span", {}, element("a", { href: `#/certifications/${id}` }, total === 1 ? images[0].name : `${whole(total)} images`),
+          element("span", { class: "fine below", title: time(created_at) }, ago(created_at))))),
+      result, answer, radius,
+      element("td", { class: "long" }, ensemble, element("span", { class: "fine below" }, labelOf(request.procedure))),
+      element("td", { title: time(expires_at) }, ago(expires_at)));
+  }
+
+  // The outcome of a single image, which the list does not have.
+  async fillIn(id, { result, answer, radius, classes }) {
+    const { signal } = this.stop;
+    const found = await get(`/v1/certifications/${id}`, { signal }).catch(() => null);
+    const certificate = found?.certificates[0];
+    if (!certificate || signal.aborted) return;
+    const certified = certificate.decision === "certified", index = chosenClass(certificate);
+    fill(result, element("span", { class: `decision ${certificate.decision}` }, certified ? "certified" : "abstained"));
+    answer.textContent = certificate.class_name ?? classes?.[index] ?? (index === null ? "–" : `class ${index}`);
+    radius.textContent = certified ? String(certificate.radius) : "–";
+  }
 }

@@ -3,9 +3,12 @@
 import { blob, contents, get, Problem } from "./api.js";
 import { byId, element, fill } from "./dom.js";
 import { isCertificate } from "./examination.js";
+import { Cropper, fits, fitted, photoIn } from "./photo.js";
+import { keep, kept } from "./kept.js";
 import { whole } from "./words.js";
 
 const SHOWN = 12;           // thumbnails of the chosen images
+const MANY = 20;            // samples that are shown at a time; more are searched
 const MOST_METADATA = 256;  // characters of a value in the metadata of a request
 const remembered = new Map();
 
@@ -49,6 +52,7 @@ export class Images {
     byId("clear").addEventListener("click", () => (this.choose([]), input.focus()));
     byId("one-of-each").addEventListener("click", () => this.choose(this.firsts()));
     byId("all").addEventListener("click", () => this.choose(this.samples.labels.map((_, i) => this.sample(i))));
+    byId("find-sample").addEventListener("input", (event) => (event.stopPropagation(), this.showThumbs()));
     this.takeDrops(byId("drop"));
   }
 
@@ -65,8 +69,28 @@ export class Images {
   async take(files) {
     const certificates = [...files].filter(isCertificate);
     if (certificates.length) return this.examine(certificates);
-    const urls = await Promise.all([...files].map(reading));
-    if (urls.length) this.choose(urls.map((url, i) => ({ name: files[i].name, file: files[i], url })));
+    if (!files.length) return;
+    const taken = (this.taken = [...files]);  // the list of an input is emptied when it is taken again
+    const entries = [];
+    for (const file of taken) entries.push(await this.entry(file));
+    if (taken === this.taken) this.choose(entries);  // others may have been chosen while these were scaled
+  }
+
+  // A file as it is, or made to fit where its size is another than the ensemble's.
+  async entry(file) {
+    const { shape } = this, photo = shape ? await photoIn(file) : null;
+    const own = { name: file.name, file, shape };
+    const entry = photo && !fits(photo, shape) ? { ...own, ...(await fitted(photo, shape)) } : { ...own, url: await reading(file) };
+    photo?.close();
+    return entry;
+  }
+
+  // Make the chosen files fit another ensemble.
+  async refit() {
+    const { chosen, shape } = this;
+    if (!chosen.some((each) => each.file && String(each.shape) !== String(shape))) return;
+    const entries = await Promise.all(chosen.map((each) => (each.file ? this.entry(each.file) : each)));
+    if (chosen === this.chosen && shape === this.shape) this.choose(entries);
   }
 
   sample(index) {
@@ -80,7 +104,7 @@ export class Images {
   }
 
   choose(chosen) {
-    this.chosen = chosen;
+    [this.chosen, this.taken] = [chosen, null];
     this.show();
     this.changed();
   }
@@ -93,15 +117,43 @@ export class Images {
   offer(ensemble) {
     const wanted = String([ensemble?.input_shape, ensemble?.classes]);
     this.samples = this.sheets.find(({ shape, classes }) => String([shape, classes]) === wanted) ?? NONE;
-    const { classes, labels } = this.samples;
-    byId("samples").hidden = !labels.length;
+    const { labels } = this.samples;
+    this.shape = ensemble?.input_shape ?? null;
     byId("all").textContent = `all ${labels.length}`;
     if (this.chosen.some(({ sheet }) => sheet !== undefined && sheet !== this.samples.name)) this.choose([]);
-    if (!labels.length) return;
-    fill(byId("thumbs"), this.firsts().map((each) => element("button", {
+    byId("find-sample").parentElement.hidden = this.firsts().length <= MANY;
+    this.showThumbs();
+    this.refit();
+  }
+
+  // A sample of each class whose name has what is searched for.
+  showThumbs() {
+    const { classes } = this.samples, wanted = byId("find-sample").value.trim().toLowerCase();
+    const found = this.firsts().filter(({ label }) => classes[label].toLowerCase().includes(wanted));
+    fill(byId("thumbs"), found.slice(0, MANY).map((each) => element("button", {
       type: "button", class: "thumb", "data-sample": each.sample, click: (event) => this.toggle(each, event),
     }, element("img", { src: each.url, alt: "", width: 48, height: 48 }), element("span", {}, classes[each.label]))));
+    byId("more-samples").textContent = found.length > MANY ? `${whole(found.length - MANY)} more classes: search for them` : "";
     this.show();
+  }
+
+  // Choose the image of an earlier certification: a sample, or a picture that is kept whole.
+  async chooseAgain(image) {
+    const { name, url, sample, file } = image;
+    if (file || sample !== undefined) return this.choose([image]);
+    const bytes = Uint8Array.from(atob(url.split(",")[1]), (each) => each.charCodeAt(0));
+    this.choose([await this.entry(new File([bytes], name, { type: "image/png" }))]);
+  }
+
+  // Let the user choose the part of a single photo that is certified.
+  async offerCrop(chosen) {
+    const [entry] = chosen, photo = await photoIn(entry.file);
+    if (chosen !== this.chosen || !photo) return;
+    new Cropper(byId("scaled"), { photo, shape: entry.shape, entry, changed: (made) => {
+      if (chosen !== this.chosen) return;
+      Object.assign(entry, made);
+      byId("chosen-images").querySelector("img").src = made.url;
+    } });
   }
 
   toggle(sample, { ctrlKey, metaKey, shiftKey }) {
@@ -116,8 +168,15 @@ export class Images {
     for (const thumb of byId("thumbs").children) {
       thumb.setAttribute("aria-pressed", pressed.has(Number(thumb.dataset.sample)));
     }
+    const files = chosen.some(({ file }) => file), scaled = chosen.filter((each) => each.scaled);
+    byId("samples").hidden = files || !this.samples.labels.length;
     byId("chosen").hidden = !chosen.length;
     const name = chosen.length === 1 ? chosen[0].name : `${whole(chosen.length)} images`;
+    byId("scaled").hidden = !scaled.length;
+    if (!scaled.length) fill(byId("scaled"));
+    else if (chosen.length === 1) this.offerCrop(chosen);
+    else fill(byId("scaled"), element("p", { class: "fine" }, `${scaled.length === chosen.length ? "All" : whole(scaled.length)} of them have `
+      + "another size: each is cropped around its centre and scaled. The scaled images are what is certified."));
     fill(byId("chosen-images"), chosen.slice(0, SHOWN).map(({ url }) => picture(url, 40)));
     byId("chosen-name").textContent = name;
   }
@@ -125,30 +184,34 @@ export class Images {
 
 // The fields of the request that follow from the chosen images.
 export function fromImages(chosen) {
-  const fields = {};
+  const fields = {}, scaled = chosen.find((each) => each.scaled);
   if (chosen.every(({ label }) => label !== undefined)) fields.labels = chosen.map(({ label }) => label);
   const samples = ranges(chosen.map(({ sample }) => sample));
   if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) fields.metadata = { sheet: chosen[0].sheet, samples };
   else if (chosen.length === 1) fields.metadata = { file: chosen[0].name.slice(0, MOST_METADATA) };
+  if (scaled) {  // what the browser makes of a photo is in colour
+    fields.metadata = { ...fields.metadata, scaled: chosen.length === 1 ? scaled.scaled : "cropped around the centre and scaled" };
+    fields.convert = scaled.shape[0] === 1 ? "grey" : "rgb";
+  }
   return fields;
 }
 
 export async function formOf(chosen, request) {
   const form = new FormData();
   form.append("request", JSON.stringify(request));
-  const files = await Promise.all(chosen.map((each) => (each.file ? contents(each.file) : blob(each.url))));
+  const files = await Promise.all(chosen.map((each) => (each.sent ?? (each.file ? contents(each.file) : blob(each.url)))));
   files.forEach((file, i) => form.append("images", file, chosen[i].name));
   return form;
 }
 
-// A problem that names an image by its number, with the name of the file added.
+// A problem that names an image by its number, with the names of the files added.
 export function named(chosen, problem) {
-  const name = (place, index) => (chosen[index] ? `${chosen[index].name} (${place})` : place);
-  return new Problem({ ...problem, detail: problem.detail.replace(/^images\.(\d+)/, name) });
+  return new Problem({ ...problem, names: chosen.map(({ name }) => name) });
 }
 
 export function remember(id, chosen) {
   remembered.set(id, chosen);
+  keep(id, chosen);
 }
 
 // The name, the label and the address of an image of a certification, as far as they are known.
@@ -158,8 +221,11 @@ export function imageOf({ id, summary }, index, classes) {
   const { metadata, labels } = summary.request;
   const sample = metadata?.samples ? fromRanges(metadata.samples)[index] : undefined;
   const label = labels?.[index];
-  if (sample !== undefined) return { name: `${classes?.[label] ?? "sample"} ${sample}`, url: sampleUrl(metadata.sheet, sample), label };
-  return { name: metadata?.file ?? `image ${index + 1}`, url: null, label };
+  if (sample !== undefined) {
+    return { name: `${classes?.[label] ?? "sample"} ${sample}`, url: sampleUrl(metadata.sheet, sample), label, sheet: metadata.sheet, sample };
+  }
+  const { url = null, small = false } = kept(id, index);
+  return { name: metadata?.file ?? `image ${index + 1}`, url, small, label };
 }
 
 export function picture(url, size, alt = "") {

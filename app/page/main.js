@@ -7,6 +7,7 @@
 
 import { Answer } from "./answer.js";
 import { forgetKey, onKeyWanted, storedKey } from "./api.js";
+import { forgetPictures } from "./kept.js";
 import { byId, fill, say } from "./dom.js";
 import { Examination } from "./examination.js";
 import { History } from "./history.js";
@@ -34,6 +35,12 @@ function examine(files) {
   else location.hash = "#/verify";
 }
 
+// Ask the same about the same image, with another radius; the user presses Certify.
+function again(request, image, radius) {
+  if (!images.chosen.length && image.url && !image.small) images.chooseAgain(image);
+  question.repeat(request, radius);
+}
+
 function nowhere(place) {
   const detail = `The link ends with ${location.hash}, which is not a part of this page. Was it copied completely?`;
   fill(place, problemBox({ title: "This link leads nowhere", detail }));
@@ -45,8 +52,8 @@ function route({ focus }) {
   shown.close();
   const { ensembles } = question;
   const one = index ? Number(index) : null;
-  if (kind === "certifications" && id) shown = new Answer(place, { id, index: one, ensembles });
-  else if (kind === "history") shown = new History(place);
+  if (kind === "certifications" && id) shown = new Answer(place, { id, index: one, ensembles, again });
+  else if (kind === "history") shown = new History(place, ensembles);
   else if (kind === "verify") shown = new Examination(place, handed.splice(0));
   else if (kind) shown = nowhere(place);
   else shown = new PlanView(place, latestPlan);
@@ -78,8 +85,8 @@ form.addEventListener("submit", async (event) => {
     location.hash = `#/certifications/${await question.submit()}`;
   } catch (problem) {
     question.mark(problem.errors ?? []);
-    if (byId("plan").querySelector(".problem")) fill(byId("plan"));
-    fill(trouble, problemBox(problem));
+    if (byId("plan").querySelector(".problem, .infeasible")) fill(byId("plan"));
+    fill(trouble, question.problem(problem));
   } finally {
     button.disabled = false;
     if (document.activeElement === document.body) button.focus();
@@ -110,6 +117,7 @@ function showKey() {
 
 byId("forget-key").addEventListener("click", () => {
   forgetKey();
+  forgetPictures();
   location.reload();
 });
 document.querySelector(".skip").addEventListener("click", (event) => {

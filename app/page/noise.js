@@ -80,6 +80,11 @@ export class NoiseInputs {
     return given ? { name: this.noise.name, ...Object.fromEntries(parameters) } : undefined;
   }
 
+  // Whether the noise of the training is known; otherwise the user has to say one.
+  get known() {
+    return this.trained !== null || !this.offered.length;
+  }
+
   // Whether it does not suit the ensemble.
   get differs() {
     const { trained, value, noise } = this;

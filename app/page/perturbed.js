@@ -6,6 +6,8 @@ import { LEVELS } from "./norms.js";
 const SIZE = 88;       // of the picture, in CSS pixels
 const VISIBLE = 24;    // levels that can be told apart at a glance
 const LARGEST = 4096;  // times that a change is amplified at most
+const FEW = 64;        // values that are framed, since single pixels are overlooked
+const ENLARGED = 6;    // canvas pixels for one of the image where values are framed
 
 // The new level of value v, which has this level, after a change by `step` levels.
 const WAYS = {
@@ -24,18 +26,44 @@ function change(data, { values, step, way, channels }) {
   }
 }
 
-function canvas(image, { shape, label, ...changed }) {
+function canvas(image, { shape, label, framed = false, ...changed }) {
   const [channels, height, width] = shape;
   const made = element("canvas", { class: "picture", width, height, role: "img", "aria-label": label });
-  image.then((loaded) => {
+  image.then(async (loaded) => {
     const context = made.getContext("2d");
     context.drawImage(loaded, 0, 0, width, height);
     const pixels = context.getImageData(0, 0, width, height);
     change(pixels.data, { ...changed, channels });
     context.putImageData(pixels, 0, 0);
+    if (framed) frame(made, await createImageBitmap(pixels), { ...changed, channels });
   });
   made.style.width = made.style.height = `${SIZE}px`;
   return made;
+}
+
+// Draw the picture enlarged, with a frame around the pixels that were changed: one around a patch, or one for each.
+function frame(made, changed, { values, channels }) {
+  const { width } = changed, context = made.getContext("2d");
+  const size = Math.max(1, Math.round((ENLARGED * 32) / width));  // a large image needs no more pixels than a small one
+  [made.width, made.height] = [size * width, size * changed.height];
+  context.imageSmoothingEnabled = false;
+  context.drawImage(changed, 0, 0, made.width, made.height);
+  const room = Math.max(size / 2, made.width / 64), line = Math.max(1, made.width / 96);
+  for (const [left, top, right, bottom] of boxes(values.map((v) => Math.floor(v / channels)), width)) {
+    for (const [colour, thick] of [["#fff", 2.5 * line], ["#d33", line]]) {
+      [context.strokeStyle, context.lineWidth] = [colour, thick];
+      context.strokeRect(size * left - room, size * top - room, size * (right - left) + 2 * room, size * (bottom - top) + 2 * room);
+    }
+  }
+}
+
+// The boxes [left, top, right, bottom] to be framed.
+function boxes(pixels, width) {
+  const places = [...new Set(pixels)].map((each) => [each % width, Math.floor(each / width)]);
+  const [xs, ys] = [places.map(([x]) => x), places.map(([, y]) => y)];
+  const around = [Math.min(...xs), Math.min(...ys), Math.max(...xs) + 1, Math.max(...ys) + 1];
+  const area = (around[2] - around[0]) * (around[3] - around[1]);
+  return area === places.length ? [around] : places.map(([x, y]) => [x, y, x + 1, y + 1]);
 }
 
 // By how much a change must be amplified to be seen, a power of two; 1 if it can be seen as it is.
@@ -48,12 +76,13 @@ export function perturbed(url, { text, step, ...changed }) {
     loading.onload = () => resolve(loading);
     loading.src = url;
   });
-  const times = amplification(step);
+  const few = changed.values.length <= FEW && changed.way !== "across";
+  const times = few ? Math.max(1, Math.floor(LEVELS / step)) : amplification(step);
   const pictures = [canvas(image, { ...changed, step, label: text })];
-  if (times > 1) {
-    const label = `the same ${times} times as large`;
-    pictures.push(element("span", { class: "amplified" }, canvas(image, { ...changed, step: times * step, label }),
-      element("span", { class: "times", "aria-hidden": "true" }, `× ${times}`)));
+  if (times > 1 || few) {
+    const label = few ? "where it is, and as large as can be" : `the same ${times} times as large`;
+    pictures.push(element("span", { class: "amplified" }, canvas(image, { ...changed, step: times * step, label, framed: few }),
+      element("span", { class: "times", "aria-hidden": "true" }, times > 1 ? `× ${times}` : "here")));
   }
   return pictures;
 }

@@ -5,7 +5,7 @@ import { columns, element, figure, fill } from "./dom.js";
 import { measured } from "./norms.js";
 import { labelOf, variantOf } from "./procedures.js";
 import { planReading } from "./reading.js";
-import { seconds, short, titled, whole } from "./words.js";
+import { probability, seconds, titled, whole } from "./words.js";
 
 // The plan at length, with the boundaries, in the place of an answer.
 export class PlanView {
@@ -22,7 +22,7 @@ export class PlanView {
 
   show(plan, request) {
     if (!plan?.boundaries.length) {
-      const why = plan ? `None: ${plan.reason}.` : "None for this question, as it is.";
+      const why = plan ? "None: the radius is out of reach." : "None for this question, as it is.";
       return fill(this.body, element("p", { class: "quiet" }, why));
     }
     if (!this.chart.figure.isConnected) fill(this.body, this.chart.figure, this.table);
@@ -38,24 +38,24 @@ function range(values) {
   return !values.length ? "–" : least === most ? least : `${least} – ${most}`;
 }
 
-// The plan in short, beside the question.
-export function planBox(plan, procedure, norm) {
+// The plan in short, beside the question. `take` puts another radius or budget into the form.
+export function planBox(plan, procedure, norm, take = {}) {
   const { feasible, largest_radius, supremum, fewest_samples, most_samples, expected, seconds: takes } = plan;
   return [
-    element("p", { class: feasible ? "feasible" : "infeasible" },
-      outlook(plan, variantOf(procedure).card, norm)),
+    feasible ? element("p", { class: "feasible" }, outlook(plan, variantOf(procedure).card, norm)) : outOfReach(plan, norm, take),
+    takes && feasible ? duration(takes) : null,
     element("dl", { class: "figures small" },
       figure("largest radius", measured(norm, largest_radius)),
       figure("samples expected", range(expected.map(({ samples }) => samples))),
       figure("fewest samples", fewest_samples === null ? "–" : whole(fewest_samples)),
       figure("most samples", whole(most_samples))),
-    supremum === null ? null : element("p", {}, `Under this noise no number of samples proves radius ${supremum}.`),
-    takes && feasible ? element("p", {}, `One image alone takes ${between(takes)}.`) : null,
+    supremum === null || !feasible ? null
+      : element("p", {}, `Under this noise no number of samples proves radius ${supremum}.`),
   ].filter(Boolean);
 }
 
 function outlook(plan, card, norm) {
-  if (!plan.feasible || card?.targeted) return prospect(plan);
+  if (card?.targeted) return prospect(plan);
   return card?.predicts ? decision(plan) : reach(plan, norm);
 }
 
@@ -65,20 +65,36 @@ function decision({ boundaries: [{ n, certify_at }] }) {
     `${whole(certify_at)} of ${whole(n)} samples on one class decide, however the others fall.`];
 }
 
-function prospect({ feasible, reason }) {
-  return [element("strong", {}, feasible ? "Can be proved. " : "Can never be proved. "),
-    titled(reason), "."];
-}
+const prospect = ({ radius, p0 }) =>
+  [element("strong", {}, "Can be proved. "), `Radius ${radius} is proved if p_A is shown to be at least ${probability(p0, 6)}.`];
 
 // What a procedure without a target can reach.
 function reach({ largest_radius, p0 }, norm) {
   return [element("strong", {}, `Up to radius ${measured(norm, largest_radius)}, `),
-    `if all samples agree; none unless p_A is shown to be above ${p0}.`];
+    `if all samples agree; none unless p_A is shown to be above ${probability(p0, 6)}.`];
 }
 
-function between({ best, worst }) {
-  const [least, most] = [best, worst].map(seconds);
-  return least === most ? least : `${least} to ${most}`;
+// Why a radius cannot be proved, and what could be asked in its place.
+export function outOfReach(plan, norm, { radius: takeRadius, budget: takeBudget }) {
+  const { radius, p0, largest_radius: largest, samples_needed: needed, supremum, reason, boundaries } = plan;
+  const [why, text] = needed === null
+    ? ["Not under this noise.", supremum === null ? `Radius ${radius} needs a p_A so close to 1 that no number of samples shows it.`
+      : `No number of samples proves radius ${supremum} or more.`]
+    : radius > largest || !boundaries.length
+      ? ["Not with this budget.", `Radius ${radius} needs p_A ≥ ${probability(p0, 6)}, which takes ${whole(needed)} samples that all agree.`]
+      : ["Not at this price.", `${titled(reason)}.`];
+  const offer = (name, click) => element("button", { type: "button", click }, name);
+  return element("div", { class: "infeasible" }, element("p", {}, element("strong", {}, `${why} `), text),
+    element("p", { class: "offers" },
+      takeBudget && boundaries.length && radius > largest ? offer(`Allow ${whole(needed)} samples`, () => takeBudget(needed)) : null,
+      takeRadius && largest > 0 && radius > largest ? offer(`Ask for radius ${largest}`, () => takeRadius(largest)) : null));
+}
+
+// The time that a clear image takes, and in small print the best and the worst case.
+function duration({ best, expected, worst }) {
+  const first = seconds(expected ?? worst), last = seconds(worst);
+  return element("p", { class: "duration" }, element("strong", {}, first === last ? `${first} for one image alone.` : `About ${first} for one clear image alone. `),
+    first === last ? null : element("span", { class: "fine" }, `At best ${seconds(best)}; never more than ${last}, if nothing decides it before the last sample.`));
 }
 
 // What happens to images whose class is more or less probable under noise.
@@ -87,7 +103,7 @@ function expectations(plan, procedure) {
     element("caption", {}, `Expected samples, ${labelOf(procedure)}`),
     columns(["p_A of the image", "certified", "abandoned", "samples"]),
     element("tbody", {}, plan.expected.map(({ p_a, certify, abandon, samples }) => element("tr", {},
-      [short(p_a, 4), share(certify), share(abandon), whole(samples)].map((text) => element("td", {}, text))))));
+      [probability(p_a), share(certify), share(abandon), whole(samples)].map((text) => element("td", {}, text))))));
 }
 
 // A share in percent; it is 0 % or 100 % only if it is exactly that.

@@ -1,13 +1,15 @@
 // The question: what is asked about the images. Its plan is shown while it is typed.
 
 import { get, post } from "./api.js";
+import { Classes } from "./classes.js";
 import { byId, element, fill } from "./dom.js";
+import { inWords } from "./form.js";
 import { formOf, fromImages, named, remember } from "./images.js";
 import { isExhaustive, isWhole, NoiseInputs } from "./noise.js";
 import { unitOf, usualRadius } from "./norms.js";
-import { planBox } from "./plan.js";
-import { choices, loadProcedures } from "./procedures.js";
-import { number, problemBox } from "./words.js";
+import { outOfReach, planBox } from "./plan.js";
+import { choices, loadProcedures, variantOf } from "./procedures.js";
+import { count, number, problemBox } from "./words.js";
 
 const DEBOUNCE = 250;     // milliseconds from the last change of the form until its plan is asked for
 const LOOK_AGAIN = 3000;  // milliseconds between two looks for an ensemble that is ready
@@ -27,9 +29,12 @@ export class Question {
     this.timer = 0;
     this.norm = null;
     this.supremum = null;
+    this.classes = new Classes();
     this.noise = new NoiseInputs({ changed: () => this.takeNoise() });
     form.addEventListener("input", () => this.plan());
-    this.field("ensemble").addEventListener("change", () => this.takeEnsemble());
+    this.picked = false;  // whether the user has chosen the ensemble
+    this.latestPlan = null;
+    this.field("ensemble").addEventListener("change", () => ((this.picked = true), this.takeEnsemble()));
     this.field("procedure").addEventListener("change", () => this.takeProcedure());
   }
 
@@ -58,20 +63,21 @@ export class Question {
     this.takeProcedure();
   }
 
-  // Load the ensembles, again and again until one of them is ready.
+  // Load the ensembles, again and again until the chosen one is ready. One that is ready is chosen for the user, until
+  // the user chooses one.
   async loadEnsembles() {
     const { data } = await get("/v1/ensembles");
-    const [before, chosen] = [this.ensembles.length, this.field("ensemble").value];
+    const before = this.ensemble;
     this.ensembles = data;
-    fill(this.field("ensemble"), data.map(({ name, ready }) =>
-      element("option", { value: name }, ready ? name : `${name} (not ready)`)));
-    if (before) this.field("ensemble").value = chosen;
-    else {
-      const first = data.find((each) => each.default) ?? data[0];
-      if (first) this.field("ensemble").value = first.name;
-      this.takeEnsemble();
-    }
-    if (!data.some(({ ready }) => ready)) setTimeout(() => this.loadEnsembles().catch(() => null), LOOK_AGAIN);
+    const ready = data.filter((each) => each.ready), among = ready.length ? ready : data;
+    const first = among.find((each) => each.default) ?? among[0];
+    const kept = data.find(({ name }) => name === before?.name);
+    const chosen = kept && (this.picked || kept.ready || !ready.length) ? kept : first;
+    fill(this.field("ensemble"), data.map((each) =>
+      element("option", { value: each.name, selected: each === chosen }, each.ready ? each.name : `${each.name} (not ready: requests wait)`)));
+    if (chosen && chosen.digest !== before?.digest) this.takeEnsemble();
+    else if (!chosen) this.takeEnsemble();
+    if (!chosen?.ready) setTimeout(() => this.loadEnsembles().catch(() => null), LOOK_AGAIN);
   }
 
   get ensemble() {
@@ -85,6 +91,7 @@ export class Question {
   takeEnsemble() {
     const { ensemble } = this;
     this.images.offer(ensemble);
+    this.classes.take(ensemble?.classes ?? []);
     this.noise.take(ensemble);
     this.takeNoise();
     if (!ensemble) return;
@@ -134,7 +141,7 @@ export class Question {
     if (!card.budget) return { name: card.name, ...parameters };
     const { field, several } = card.budget;
     const text = this.field("samples").value;
-    const budget = several ? text.split(/[\s,]+/).filter(Boolean).map(number) : number(text);
+    const budget = several ? text.split(/[\s,]+/).filter(Boolean).map(number) : count(text);
     return { name: card.name, ...parameters, [field]: budget };
   }
 
@@ -158,6 +165,7 @@ export class Question {
 
   plan() {
     byId("mismatch").hidden = !this.noise.differs;
+    if (this.noise.differs || !this.noise.known) byId("more").open = true;
     this.showUnit();
     clearTimeout(this.timer);
     this.latest?.abort();
@@ -173,14 +181,69 @@ export class Question {
       this.mark([]);
       this.supremum = plan.supremum;
       this.showUnit();
-      fill(byId("plan"), planBox(plan, request.procedure, this.norm));
+      this.latestPlan = plan;
+      fill(byId("plan"), planBox(plan, request.procedure, this.norm, this.remedies()));
       this.planned(plan, request);
     } catch (error) {
       if (latest.signal.aborted) return;
+      this.latestPlan = null;
       this.mark(error.errors ?? []);
-      fill(byId("plan"), problemBox(error));
+      fill(byId("plan"), this.problem(error));
       this.planned(null, request);
     }
+  }
+
+  // How a radius or a budget is put into the form; neither where the procedure has no such input.
+  remedies() {
+    const { budget, targeted } = this.choice.card;
+    const put = (name, value) => {
+      const input = this.field(name);
+      if (name === "samples") byId("more").open = true;
+      input.value = value;
+      fill(byId("refused"));
+      this.plan();
+      input.focus();
+    };
+    const enough = (needed) => (budget.several ? [...this.field("samples").value.split(/[\s,]+/).filter(Boolean).slice(0, -1), needed].join(" ") : needed);
+    return {
+      radius: targeted ? (radius) => put("radius", radius) : null,
+      budget: targeted && budget ? (needed) => put("samples", enough(needed)) : null,
+    };
+  }
+
+  // Put an earlier question into the form, with another radius.
+  repeat({ ensemble, procedure, alpha, beta }, radius) {
+    const { label, card } = variantOf(procedure);
+    if (this.ensembles.some(({ name }) => name === ensemble) && this.field("ensemble").value !== ensemble) {
+      this.field("ensemble").value = ensemble;
+      this.takeEnsemble();
+    }
+    if (this.choices.some((each) => each.label === label)) {
+      this.field("procedure").value = label;
+      this.takeProcedure();
+      const budget = procedure[card?.budget?.field];
+      if (budget !== undefined) this.field("samples").value = [budget].flat().join(" ");
+    }
+    this.field("alpha").value = alpha;
+    this.field("beta").value = beta;
+    this.remedies().radius?.(radius);
+  }
+
+  // A problem with the question in the words of the form; a radius out of reach comes with what could be asked instead.
+  problem(error) {
+    if (error.code === "radius_out_of_reach" && this.latestPlan && !this.latestPlan.feasible) {
+      return element("div", { class: "problem", role: "alert" }, outOfReach(this.latestPlan, this.norm, this.remedies()));
+    }
+    return problemBox(inWords(error, (path) => (path[0] === "images" ? error.names?.[path[1]] : this.labelOf(path))));
+  }
+
+  // The label of the input for a field of the request; null where there is none.
+  labelOf(path) {
+    const [input, another] = this.inputsOf(path);
+    if (!input || another) return null;
+    const { labels } = input;
+    return [...(labels?.[0]?.childNodes ?? [])].filter((each) => each !== input && each.tagName !== "SELECT")
+      .map(({ textContent }) => textContent).join("").trim() || null;
   }
 
   // Mark the inputs whose values the server refused.
@@ -191,7 +254,7 @@ export class Question {
       else input.removeAttribute("aria-invalid");
     }
     const remedy = errors.some(({ message }) => message.includes("`convert`"));
-    if (remedy || wrong.has(this.field("samples")) || wrong.has(this.field("convert"))) byId("more").open = true;
+    if (remedy || byId("more").querySelector("[aria-invalid]")) byId("more").open = true;
   }
 
   // The inputs for a field of the request, by its path.
@@ -203,7 +266,7 @@ export class Question {
 
   async submit() {
     const { chosen } = this.images;  // others may be chosen before the answer comes
-    const request = { ...this.request(), ...fromImages(chosen), convert: this.field("convert").value };
+    const request = { ...this.request(), convert: this.field("convert").value, ...fromImages(chosen) };
     const form = await formOf(chosen, request);
     const headers = { "Idempotency-Key": this.key(chosen, JSON.stringify(request)) };
     const { id } = await post("/v1/certifications", form, { headers }).catch((problem) => {

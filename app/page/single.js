@@ -2,9 +2,10 @@
 
 import { post } from "./api.js";
 import { ball } from "./ball.js";
+import { bars } from "./bars.js";
 import { changesAt } from "./changes.js";
 import { Chart } from "./chart.js";
-import { chosenClass, claim, meaning, samplesIn } from "./claims.js";
+import { chosenClass, claim, meaning, samplesIn, still } from "./claims.js";
 import { columns, download, element, figure, fill, say } from "./dom.js";
 import { imageOf, picture } from "./images.js";
 import { isEightBit } from "./noise.js";
@@ -43,10 +44,24 @@ export class Single {
   // Load the intervals at the looks of the certificate, and what it says in other norms. Where the server refuses, the
   // chart is drawn without them.
   async askForLooks(certificate) {
-    const { looks, implied } = await post("/v1/verify", certificate).catch(() => ({ looks: [], implied: [] }));
+    const { looks, implied, remainder } = await post("/v1/verify", certificate).catch(() => ({ looks: [], implied: [] }));
     this.verified = looks;
     fill(this.implied, consequence(implied));
+    if (remainder) fill(this.remains, this.remaining(remainder));
     this.show();
+  }
+
+  // What the samples of an abstention still prove, and a radius to ask for instead.
+  remaining({ radius, class_index, alpha, attempt }) {
+    const { certification, ensemble } = this.answer, { request } = certification.summary;
+    const name = ensemble?.classes[class_index] ?? `class ${class_index}`;
+    const offered = element("button", { type: "button", click: () => this.answer.again(request, this.image, attempt) },
+      `Ask for radius ${attempt}`);
+    return [
+      element("p", {}, still({ radius, alpha, name, norm: this.certificate.noise.norm }),
+        attempt ? " A new certification may prove a smaller radius than the one asked for." : null),
+      attempt ? element("p", { class: "offers" }, offered) : null,
+    ].filter(Boolean);
   }
 
   get image() {
@@ -112,17 +127,27 @@ export class Single {
   tell(certificate) {
     this.announced = true;
     const { parts, ensemble } = this.answer;
-    const { label, url } = this.image;
+    const { label, url, small } = this.image;
     this.implied = element("p", { class: "quiet implied" });
     const [first, ...others] = meaning(certificate, label, ensemble?.classes)
       .map((text) => element("p", { class: "quiet" }, text));
+    this.remains = element("div", { class: "remains" });
     fill(parts.words, element("p", { class: `claim ${certificate.decision}` }, claim(certificate)),
-      first, this.implied, others);
+      this.scaling(), this.remains, first, this.implied, others);
+    fill(parts.bars, bars(certificate, ensemble?.classes));
     const shape = certificate.provenance?.input.shape;
-    if (certificate.radius > 0 && shape?.length === 3) fill(parts.pixels, pictured(certificate, shape, url));
+    if (certificate.radius > 0 && shape?.length === 3) fill(parts.pixels, pictured(certificate, shape, small ? null : url));
     fill(parts.table, atLength(certificate));
     this.askForLooks(certificate);
     say(parts.words.firstChild.textContent);
+  }
+
+  // Where the image was made of a photo, what was certified is the image and not the photo.
+  scaling() {
+    const { scaled, file } = this.answer.certification.summary.request.metadata ?? {};
+    if (!scaled) return null;
+    return element("p", { class: "quiet scaled" }, `The certificate is about the scaled image${file ? ` of ${file}` : ""} `
+      + `(${scaled}), not about the photo: a change of the photo counts by what it does to the scaled image.`);
   }
 
   actions() {

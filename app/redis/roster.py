@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from statistics import fmean
 
 from app.http.errors import ProblemError, invalid
+from smoothcert.certification import Stall
 from smoothcert.errors import shown
 from smoothcert.published import ServedEnsemble, suited
-from store.presence import REMEMBERED, Offer, Presence
+from store.presence import REMEMBERED, Offer, Presence, Speed
+from store.record import Record
+
+SILENT_SECONDS = 3.0
+"""Seconds without a heartbeat after which clients are told; workers beat every two seconds unless set otherwise."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +29,19 @@ class Roster:
 
     @classmethod
     def of(cls, workers: Sequence[Presence], offers: Sequence[Offer], *, now: float, default: str = "") -> Roster:
-        """One recent offer for each name: one that a live worker serves if there is any, else the latest."""
+        """One recent offer for each name: one that a live worker serves if there is any, else the latest.
+
+        An offer that no live worker of its pool holds any more is forgotten: a request for it would not wait, since
+        those workers would take it and fail. Where the pool has no live worker at all, one of them may be restarting.
+        """
         live = {(worker.pool, card.name) for worker in workers for card in worker.ensembles}
-        recent = [offer for offer in offers if offer.seen_at >= now - REMEMBERED]
+        staffed = {worker.pool for worker in workers}
+        recent = [
+            offer
+            for offer in offers
+            if offer.seen_at >= now - REMEMBERED
+            and (offer.pool not in staffed or (offer.pool, offer.card.name) in live)
+        ]
         ranked = sorted(recent, key=lambda offer: ((offer.pool, offer.card.name) in live, offer.seen_at))
         chosen = {offer.card.name: offer for offer in ranked}
         return cls(tuple(workers), tuple(sorted(chosen.values(), key=lambda offer: offer.card.name)), default)
@@ -49,18 +65,36 @@ class Roster:
             raise ProblemError("unknown_ensemble", f"there is no ensemble {shown(name)}; there are: {known}")
         return named[name]
 
+    def stall(self, record: Record, *, now: float) -> Stall | None:
+        """Why a certification does not move; None while its worker beats, or while it waits and there are workers."""
+        if record.ended:
+            return None
+        pool = [worker for worker in self.workers if worker.pool == record.pool]
+        if record.status == "queued" or not record.worker:  # other shards go on where the first has ended
+            return None if pool else Stall(since=None, until=None, workers=0)
+        others = sum(worker.name != record.worker for worker in pool)
+        own = next((worker for worker in pool if worker.name == record.worker), None)
+        if own is None:
+            return Stall(since=None, until=None, workers=others)
+        if now - own.beat_at <= SILENT_SECONDS:
+            return None
+        return Stall(since=_moment(own.beat_at), until=_moment(own.dead_at) if own.dead_at else None, workers=others)
+
     def holders(self, offer: Offer) -> list[Presence]:
         """The live workers that serve an offer."""
         return [worker for worker in self.workers if worker.pool == offer.pool and offer.card in worker.ensembles]
 
-    def rate(self, offer: Offer) -> float | None:
-        """The mean measured evaluations per second of the workers that serve an offer; None before any measured it."""
-        rates = [worker.evaluations_per_second for worker in self.holders(offer) if worker.evaluations_per_second]
-        return fmean(rates) if rates else None
+    def speed(self, offer: Offer) -> Speed | None:
+        """How fast the workers that serve an offer evaluate it, in the mean; None before any of them measured it."""
+        known = [worker.speeds[name] for worker in self.holders(offer) if (name := offer.card.name) in worker.speeds]
+        if not known:
+            return None
+        rate, rows = fmean(each.evaluations_per_second for each in known), max(each.rows for each in known)
+        return Speed(evaluations_per_second=rate, rows=rows)
 
     def served(self, offer: Offer) -> ServedEnsemble:
         """An offer as the API publishes it."""
-        holders = self.holders(offer)
+        holders, speed = self.holders(offer), self.speed(offer)
         return ServedEnsemble(
             **offer.card.model_dump(),
             noises=tuple(each.parameters() for each in suited(offer.card.noise, offer.card.input_shape)),
@@ -68,5 +102,9 @@ class Roster:
             ready=bool(holders),
             workers=len(holders),
             devices=tuple(sorted({worker.device for worker in holders})),
-            evaluations_per_second=self.rate(offer),
+            evaluations_per_second=speed.evaluations_per_second if speed else None,
         )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -93,7 +93,11 @@ async def get(id: str, request: Request, service: TheService, owner: Owner) -> R
 
 @router.get("/{id}/events", operation_id="follow_certification")
 async def follow(id: str, request: Request, service: TheService, owner: Owner) -> Response:  # noqa: A002
-    """The changes of a certification as server-sent events."""
+    """The changes of a certification as server-sent events: `status`, `certificate`, `progress`, `stall`, `completed`.
+
+    `stall` tells that its worker is silent or lost, or that no worker is alive, and when the work goes on; it is null
+    when it does.
+    """
     headers.require_event_stream(request)
     last = headers.last_event_id(request)
     try:

@@ -13,6 +13,7 @@ from app.service import TheService
 from smoothcert.plan import Plan, plan
 from smoothcert.published import Expectation, LookPlan, PlanAnswer, Seconds
 from smoothcert.request import PlanRequest
+from store.presence import Speed
 
 SHARES = (-1.0, -0.5, -0.1, 0.1, 0.5, 0.9)
 """Where expectations are computed, as shares of the way from the least p_A that proves the radius to one: from hopeless
@@ -35,13 +36,13 @@ async def create(request: Request, service: TheService) -> Response:
         most_sequential=service.settings.sequential_samples,
     )
     admission.require_targets(settled)
-    rate = (await service.queue.roster()).rate(offer)
+    speed = (await service.queue.roster()).speed(offer)
     members = len(offer.card.members)
-    planned = await service.planner.run(lambda: _answer(settled, members=members, rate=rate))
+    planned = await service.planner.run(lambda: _answer(settled, members=members, speed=speed))
     return Response(planned.model_dump_json(), media_type="application/json")
 
 
-def _answer(settled: Settled, *, members: int, rate: float | None) -> PlanAnswer:
+def _answer(settled: Settled, *, members: int, speed: Speed | None) -> PlanAnswer:
     request, question = settled.request, settled.question
     # a procedure without a target is planned for radius 0: what it can reach does not depend on it
     planned = plan(question.procedure, question.noise, request.radius or 0.0, alpha=question.alpha, beta=request.beta)
@@ -58,18 +59,23 @@ def _answer(settled: Settled, *, members: int, rate: float | None) -> PlanAnswer
         samples_needed=planned.samples_needed,
         fewest_samples=planned.fewest_samples,
         most_samples=planned.most_samples,
-        seconds=_seconds(planned, leading=request.consensus or members, members=members, rate=rate),
+        seconds=_seconds(planned, leading=request.consensus or members, members=members, speed=speed),
         boundaries=_looks(planned),
         expected=_expectations(planned),
     )
 
 
-def _seconds(planned: Plan, *, leading: int, members: int, rate: float | None) -> Seconds | None:
-    """The best case: the fewest samples, and the first K members agree on all of them."""
-    if rate is None:
+def _seconds(planned: Plan, *, leading: int, members: int, speed: Speed | None) -> Seconds | None:
+    """The first K members agree on all samples in the best case and on those of a clear image, on none in the worst."""
+    if speed is None:
         return None
-    best = None if planned.fewest_samples is None else planned.fewest_samples * leading / rate
-    return Seconds(best=best, worst=planned.most_samples * members / rate)
+
+    def spent(samples: float | None, voters: int) -> float | None:
+        return None if samples is None else planned.rows(samples, speed.rows) * voters / speed.evaluations_per_second
+
+    clear = planned.expected(_p_at(planned, SHARES[-1])).samples if planned.boundaries else None
+    worst = planned.most_samples * members / speed.evaluations_per_second
+    return Seconds(best=spent(planned.fewest_samples, leading), expected=spent(clear, leading), worst=worst)
 
 
 def _looks(planned: Plan) -> tuple[LookPlan, ...]:
@@ -83,5 +89,8 @@ def _looks(planned: Plan) -> tuple[LookPlan, ...]:
 def _expectations(planned: Plan) -> tuple[Expectation, ...]:
     if planned.boundaries is None:
         return ()
-    ps = [round(planned.p0 + (1 - planned.p0) * share, 6) for share in SHARES]
-    return tuple(Expectation(p_a=p, **vars(planned.expected(p))) for p in ps)
+    return tuple(Expectation(p_a=p, **vars(planned.expected(p))) for p in (_p_at(planned, share) for share in SHARES))
+
+
+def _p_at(planned: Plan, share: float) -> float:
+    return round(planned.p0 + (1 - planned.p0) * share, 6)

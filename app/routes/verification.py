@@ -15,6 +15,7 @@ from smoothcert.certification import Look
 from smoothcert.errors import CertificateError
 from smoothcert.implication import implied
 from smoothcert.published import FieldProblem, VerificationAnswer
+from smoothcert.remainder import remainder
 from smoothcert.verification import verify
 
 MOST_DETAIL = 2000
@@ -44,7 +45,13 @@ def _answer(data: bytes, most_sequential: int) -> VerificationAnswer:
     problems = tuple(FieldProblem(field=each.field, message=each.message) for each in found.problems)
     if not found.consistent:
         return VerificationAnswer(consistent=False, problems=problems, looks=())
-    return VerificationAnswer(consistent=True, problems=(), looks=_looks(certificate), implied=implied(certificate))
+    return VerificationAnswer(
+        consistent=True,
+        problems=(),
+        looks=_looks(certificate),
+        implied=implied(certificate),
+        remainder=remainder(certificate),
+    )
 
 
 def _looks(certificate: Certificate) -> tuple[Look, ...]:

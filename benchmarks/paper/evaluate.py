@@ -2,6 +2,7 @@
 
 Each combination of procedure, radius and members is a row of the table and a file of certificates, one JSON line for
 each image, in FOLDER. A second run continues where the first one stopped and ends with the same certificates.
+`smoothcert report FILE` makes a page of such a file, and `smoothcert compare` compares two.
 
 With --tape, the members see each sample once for all settings (see `benchmarks.paper.tape`), and later runs with other
 settings find it on the tapes: run --k and --alone first, and --consensus after that. --record only fills the tapes,
@@ -40,6 +41,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.engine.case import Case, start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.form import RUNTIMES
 from smoothcert.evaluation import Judged
 from smoothcert.ledger import Ledger
 from smoothcert.noise import Noise
@@ -63,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--radius", default="0.25", help="target radii, with commas; the fixed procedure has none")
     parser.add_argument("--k", default="", help="ensemble sizes, with commas; by default all members")
     parser.add_argument("--alone", action="store_true", help="also every member on its own")
-    parser.add_argument("--consensus", type=int, help="K; by default the full vote")
+    parser.add_argument("--consensus", type=int, help="K, where there are more members; by default the full vote")
     parser.add_argument("--voting", default="soft")
     add_noise_options(parser)
     parser.add_argument("--alpha", type=float, default=0.001)
@@ -74,6 +76,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--timed", type=int, default=2_000, help="samples that measure the cost of one of Certify's")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--runtime", default="torch", help=f"what computes the members: {', '.join(RUNTIMES)}")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--tape", type=Path, metavar="FOLDER", help="let the settings share recordings kept here")
     parser.add_argument("--record", action="store_true", help="only fill the tapes: no certificates, no table")
@@ -105,7 +109,14 @@ def run(options: argparse.Namespace) -> Result:
     if images.classes != description.classes:
         raise DataError(f"the images have the classes {images.classes}, the ensemble {description.classes}")
     refuse_holdout(description.ranking, images)
-    ensemble = load(options.ensemble, zoo=options.zoo, device=options.device, batch=options.batch)
+    ensemble = load(
+        options.ensemble,
+        zoo=options.zoo,
+        device=options.device,
+        precision=options.precision,
+        runtime=options.runtime,
+        batch=options.batch,
+    )
     ensemble = ensemble.with_(voting=options.voting, consensus=None)
     chosen = list(settings(options, ensemble))
     if options.tape is None:
@@ -187,10 +198,15 @@ def views(options: argparse.Namespace, ensemble: Ensemble) -> dict[str, Ensemble
     """The choices of members by name: `k3` for the three best, `member2` for the second best alone."""
     members = len(ensemble.members)
     sizes = [int(k) for k in options.k.split(",")] if options.k else [members]
-    found = {f"k{k}": ensemble.first_k(k).with_(consensus=options.consensus) for k in sizes}
+    found = {f"k{k}": ensemble.first_k(k).with_(consensus=_consensus(options.consensus, k)) for k in sizes}
     if options.alone:  # the first member alone is k1 already, if that is among the sizes
         found |= {f"member{i + 1}": alone(ensemble, i) for i in range(1 if 1 in sizes else 0, members)}
     return found
+
+
+def _consensus(consensus: int | None, k: int) -> int | None:
+    """K for k members; None where K = k, since members that all agree have the class of their vote."""
+    return None if consensus is not None and consensus >= k else consensus
 
 
 def evaluate(engine: Engine, setting: Setting, images: Images, path: Path, costs: dict[int, float]) -> Evaluated:

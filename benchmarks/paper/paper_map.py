@@ -16,7 +16,7 @@ from typing import Any
 from smoothcert.engine.study import paper
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive
-from smoothcert.report import markdown_table
+from smoothcert.tables import markdown_table
 
 REPORT = "../benchmarks/results/study"
 """The folder of the study's report, as docs/paper.md links to it."""

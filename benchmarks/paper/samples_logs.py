@@ -89,6 +89,15 @@ def each_of(function: Callable[..., Answer], asked: Sequence[tuple[Any, ...]], *
         return [each.result() for each in track(under_way, description="exact figures", transient=True)]
 
 
+def log_of_method(folder: Path, method: str, sigma: float) -> Path:
+    """The file of one training method at one sigma."""
+    names = [folder / f"cifar10-{method}-{text}.tsv" for text in (f"{sigma:g}", f"{sigma:.1f}")]  # 1 or 1.0
+    path = next((name for name in names if name.is_file()), None)
+    if path is None:
+        raise SystemExit(f"there is no log of {method} at sigma {sigma}: looked for {names[-1]}")
+    return path
+
+
 class Population:
     """The images of one log, by p_A; averages over them take one evaluation for each different p_A."""
 
@@ -100,12 +109,7 @@ class Population:
 
     @classmethod
     def read(cls, folder: Path, method: str, sigma: float) -> Population:
-        path = folder / f"cifar10-{method}-{sigma:g}.tsv"
-        if not path.is_file():
-            path = folder / f"cifar10-{method}-{sigma:.1f}.tsv"  # 1.0
-        if not path.is_file():
-            raise SystemExit(f"there is no log of {method} at sigma {sigma}: looked for {path}")
-        return cls(read_log(path, sigma, alpha=ALPHA))
+        return cls(read_log(log_of_method(folder, method, sigma), sigma, alpha=ALPHA))
 
     @property
     def p_as(self) -> list[float]:

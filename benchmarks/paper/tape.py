@@ -30,7 +30,6 @@ from torch import Tensor
 
 from benchmarks.paper.setting import alone
 from benchmarks.paper.tapeview import UNKNOWN, TapeView, Votes
-from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.sampling import NoisyImage
@@ -156,7 +155,7 @@ class Tape:
             "scheme": tapes.noise.scheme,
             "seed": tapes.seed,
             "image": self.index,
-            **arithmetic(tapes.ensemble.device),
+            **tapes.ensemble.arithmetic,
         }
 
     @property

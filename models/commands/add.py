@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,25 +14,37 @@ from smoothcert.engine.ensemble import MAX_CLASSES
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.figures import counted
 
-CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-
 
 def add(
     name: Annotated[str, typer.Argument(help="name of the new ensemble")],
-    files: Annotated[list[Path], typer.Argument(help="state dicts, .safetensors, TorchScript or exported programs")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="state dicts, .safetensors, TorchScript, exported programs, .onnx, hf://ORGANISATION/NAME@REVISION, "
+            "timm/NAME@REVISION, or folders in the hub's layout"
+        ),
+    ],
     architecture: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(ARCHITECTURES)}, torchvision/NAME, module:callable, torchscript, exported"),
+        typer.Option(help=f"{', '.join(ARCHITECTURES)}, torchvision/NAME, timm/NAME, module:callable, a program"),
     ] = None,
     classifier: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="the classifier behind the members, which are denoisers then; --architecture is its own"),
     ] = None,
     denoiser: Annotated[
         str | None, typer.Option(help=f"the architecture of the denoisers: {', '.join(DENOISERS)}, module:callable")
     ] = None,
-    classes: Annotated[str, typer.Option(help="cifar10, a number, or names like cat,dog")] = "cifar10",
-    input_shape: Annotated[str, typer.Option(help="channels, height, width")] = "3,32,32",
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="cifar10, a number, or names like cat,dog", show_default="by the model's configuration, or cifar10"
+        ),
+    ] = None,
+    input_shape: Annotated[
+        str | None,
+        typer.Option(help="channels, height, width", show_default="by the model's configuration, or 3,32,32"),
+    ] = None,
     sigma: Sigma = None,
     noise: NoiseText = None,
     method: Annotated[str | None, typer.Option(help="the method of training")] = None,
@@ -48,8 +59,8 @@ def add(
     The noise is that of training; without --sigma or --noise it is taken from the training records in the files.
     """
     properties = addition.Addition(
-        classes=_classes(classes),
-        input_shape=_shape(input_shape),
+        classes=None if classes is None else _classes(classes),
+        input_shape=None if input_shape is None else _shape(input_shape),
         architecture=architecture,
         noise=chosen_noise(noise, sigma),
         method=method,
@@ -64,7 +75,7 @@ def add(
 
 def _classes(text: str) -> tuple[str, ...]:
     if text == "cifar10":
-        return CIFAR10
+        return addition.CIFAR10
     if not text.isdecimal():
         return tuple(text.split(","))
     if len(text) > len(str(MAX_CLASSES)) or int(text) > MAX_CLASSES:  # Python refuses to read thousands of digits

@@ -77,7 +77,7 @@ def _check_against_official(path: Path, batch: Images, expected: str | None) -> 
 
 
 def _from_torchvision(folder: Path, *, train: bool) -> Images:
-    from models.vision import torchvision
+    from smoothcert.engine.vision import torchvision
 
     try:  # torchvision compares every file with its published digest before it reads it
         data = torchvision().datasets.CIFAR10(root=str(folder), train=train, download=False)

@@ -49,7 +49,7 @@ class Mnist:
 
 
 def _from_torchvision(folder: Path, *, train: bool) -> tuple[Pixels, Pixels]:
-    from models.vision import torchvision
+    from smoothcert.engine.vision import torchvision
 
     try:
         data = torchvision().datasets.MNIST(root=str(folder), train=train, download=False)

@@ -37,6 +37,8 @@ class FrozenClassifier:
                     "it has no training record that names its architecture: give the file of a member that "
                     "`models train` made, a TorchScript file or an exported program"
                 )
+            if architecture == "onnx":
+                raise TrainingError("onnxruntime computes no gradients: give the classifier in a form of torch")
             if architecture in PROGRAMS:
                 (refusal,) = try_out([Suspect(architecture, data, input_shape)])
                 if refusal is not None:

@@ -8,5 +8,7 @@ ERROR = 1
 """An error, or a certificate that is not consistent; a sentence on standard error says which."""
 ABSTAINED = 3
 """`certify` and `watch` had no error, and at least one image was abstained from."""
+WORSE = 3
+"""`compare` had no error, and the new certificates are worse than the old ones by more than the margin."""
 SIGNALED = 128
 """The base for the number of the signal that stopped the command: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from smoothcert.published import ServedEnsemble
     from smoothcert.report import Report
 
-CERTIFICATES = "certificates.jsonl"
+CERTIFICATES, IMAGES = "certificates.jsonl", "images.csv"
+"""The files of a report from which another command goes on."""
 
 
 def evaluate(
@@ -73,7 +74,8 @@ def evaluate(
 ) -> None:
     """Certify a whole data set and report ACR, certified accuracy and plots.
 
-    The report is report.md, curve.csv, images.csv, report.png, and certificates.jsonl, from which a second run goes on.
+    The report is report.html, report.md, curve.csv, images.csv, report.png, and certificates.jsonl, from which a
+    second run goes on.
 
     Labels are names of the ensemble's classes, or their numbers.
     """
@@ -103,7 +105,7 @@ def evaluate(
     if as_json:
         print(json.dumps(report.as_json()))
     else:
-        _print(report)
+        print_report(report)
 
 
 def _certified(
@@ -150,24 +152,26 @@ def _require_same(certificate: Certificate, served: ServedEnsemble, ledger: Path
 def _write(report: Report, folder: Path) -> None:
     from smoothcert.plot import plot_report, pyplot
 
-    write(folder / "report.md", report.markdown())
+    report.write(folder / "report.html")
+    report.write(folder / "report.md")
     write(folder / "curve.csv", report.curve_csv())
-    write(folder / "images.csv", report.images_csv())
+    write(folder / IMAGES, report.images_csv())
     try:
         pyplot()
     except SmoothcertError as missing:
         note(f"the report has no picture: {missing}")
     else:
         plot_report(report, folder / "report.png")
-    note(f"report: {folder / 'report.md'}")
+    note(f"report: {folder / 'report.html'}")
 
 
-def _print(report: Report) -> None:
+def print_report(report: Report) -> None:
+    """Print the figures and the curve."""
     from smoothcert.figures import radius_text
-    from smoothcert.report import show
+    from smoothcert.tables import show
 
-    figures, curve = table("figure", numbers=("",)), table(numbers=("radius", "certified accuracy, %"))
-    for name, value in report.figures.items():
+    figures, curve = table("figure", numbers=("",)), table(numbers=("radius", report.accuracy_name))
+    for name, value in report.rows:
         figures.add_row(name, show(value))
     for radius, accuracy in report.curve:
         curve.add_row(radius_text(radius), show(accuracy))

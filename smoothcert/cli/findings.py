@@ -37,7 +37,9 @@ class UnderNoise:
         A certificate of many classes does not name the rare ones, so a label that hardly occurs counts as never seen.
         """
         drawn = [(each.certificate.counts, each.label) for each in self.judged]
-        return sum(counts[label] for counts, label in drawn) / sum(counts.total for counts, _ in drawn)
+        return sum(counts[label] for counts, label in drawn if label is not None) / sum(
+            counts.total for counts, _ in drawn
+        )
 
 
 def diagnose_served(

@@ -95,6 +95,14 @@ Attest = Annotated[
         help="Also write the certificates into this file as the service has signed them, for verify --key.",
     ),
 ]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PUBLIC",
+        help="The public keys of the service, from its /.well-known/smoothcert-keys.json; everything must be signed by "
+        "one of them.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

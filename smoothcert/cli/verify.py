@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smoothcert.cli.codes import ERROR
-from smoothcert.cli.options import AsJson
+from smoothcert.cli.options import AsJson, Key
 from smoothcert.cli.screen import out, plain
 from smoothcert.errors import AttestationError, CertificateError
 
@@ -33,14 +33,7 @@ def verify(
             help="Certificates, attestations, certifications, lists or lines of them; - for standard input.",
         ),
     ],
-    key: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PUBLIC",
-            help="The public keys of the service, from its /.well-known/smoothcert-keys.json; everything must be "
-            "signed by one of them.",
-        ),
-    ] = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute everything that follows from a certificate's counts; the exit code is 1 if anything is wrong.
@@ -50,7 +43,7 @@ def verify(
     """
     from smoothcert.wrapper import Others
 
-    keys = None if key is None else _keys(key)
+    keys = None if key is None else read_keys(key)
     others, wrong = Others(), 0
     for file in files:
         found = _examined(file, keys, others)
@@ -63,7 +56,8 @@ def verify(
         raise typer.Exit(ERROR)
 
 
-def _keys(path: Path) -> KeySet:
+def read_keys(path: Path) -> KeySet:
+    """The public keys in a file; an error names --key."""
     import smoothcert.attestation.signing  # noqa: F401  # a missing extra is said before anything is verified
     from smoothcert.attestation.keys import KeySet
 

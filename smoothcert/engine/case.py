@@ -27,7 +27,9 @@ from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.run import Handle, Sampled
 from smoothcert.engine.sampling import Streams, require_seed
+from smoothcert.engine.successor import Successor
 from smoothcert.errors import DomainError
+from smoothcert.procedures import Procedure, Transfer
 from smoothcert.question import Question
 from smoothcert.seeds import bound_seed, new_seed
 
@@ -133,19 +135,22 @@ def start(
     nonce: str | None = None,
     bound: bool = True,
     streams: Streams = ((0, 0),),
+    procedure: Procedure | None = None,
 ) -> Case:
     """Submit one image [C, H, W] in [0, 1] to the engine, without waiting.
 
     `bound=False` draws the noise from the seed alone, which repeats a certificate of format 1; `streams` repeats one
-    whose run went on with fresh noise.
+    whose run went on with fresh noise. `procedure` stands in for that of the question, and gives no certificate.
     """
     require_seed(seed)
     chosen = ensemble or engine.ensemble
+    if isinstance(question.procedure, Transfer) and question.procedure.joint and not isinstance(chosen, Successor):
+        raise DomainError("a joint transfer counts where two ensembles agree: run it with smoothcert.engine.transfer")
     pixels = image if isinstance(image, Pixels) else Pixels.of(image, chosen.input_shape)
     own = bound_seed(seed, question, ensemble_record(chosen), pixels.sha256) if bound else seed
     began = datetime.now(UTC)
     handle = engine.submit(
-        question.start(),
+        procedure or question.start(),
         pixels,
         question.noise,
         own,

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 
 from smoothcert.canonical import digest
 from smoothcert.counts import SampleCounts
-from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import CheckpointError
 from smoothcert.engine.pixels import Pixels
@@ -43,7 +42,7 @@ class Machine:
 
     @classmethod
     def of(cls, ensemble: Ensemble) -> Machine:
-        return cls(ensemble.device.type, ensemble.precision, arithmetic(ensemble.device))
+        return cls(ensemble.device.type, ensemble.precision, ensemble.arithmetic)
 
 
 @dataclass(frozen=True)

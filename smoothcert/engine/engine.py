@@ -27,6 +27,7 @@ from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import ClosedError, DeviceError
 from smoothcert.engine.lane import Lane, Pending
+from smoothcert.engine.pace import Pace
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.run import UNDECIDED, Handle, Run, Segment
 from smoothcert.engine.sampling import Streams
@@ -47,19 +48,23 @@ class Workload:
     rest_slices: int = 0
     rest_rows: int = 0
     evaluations: int = 0
+    padded: int = 0
+    """The evaluations with those of rows that only pad a slice."""
 
-    def first(self, *, rows: int, capacity: int, members: int) -> None:
+    def first(self, *, rows: int, padded: int, capacity: int, members: int) -> None:
         """Add a batch of the first members."""
         self.batches += 1
         self.rows += rows
         self.capacity += capacity
         self.evaluations += members * rows
+        self.padded += members * padded
 
-    def rest(self, *, rows: int, slices: int, members: int) -> None:
+    def rest(self, *, rows: int, padded: int, slices: int, members: int) -> None:
         """Add slices of the other members."""
         self.rest_slices += slices
         self.rest_rows += rows
         self.evaluations += members * rows
+        self.padded += members * padded
 
     @property
     def fill(self) -> float:
@@ -74,6 +79,8 @@ class Engine:
         require_count("batch", batch)
         self.ensemble, self.batch = ensemble, batch
         self.workload = Workload()
+        self.paces: dict[str, Pace] = {}
+        """How fast each ensemble is evaluated, by its name."""
         self.last_step = time.monotonic()
         """When a batch last ended, for a watchdog."""
         self._lanes: dict[tuple[object, ...], Lane] = {}
@@ -169,8 +176,7 @@ class Engine:
         return True
 
     def _lane(self, ensemble: Ensemble) -> Lane:
-        members = tuple(id(member) for member in ensemble.members)  # the lane keeps them alive
-        key = (members, ensemble.voting, ensemble.consensus)
+        key = ensemble.view  # the lane keeps the members alive
         if key not in self._lanes:
             self._lanes[key] = Lane(ensemble, self.batch)
             self._turns.append(self._lanes[key])
@@ -178,6 +184,7 @@ class Engine:
 
     def _take_turn(self, lane: Lane) -> None:
         self._turns.rotate(-1)
+        begun, padded = time.monotonic(), self.workload.padded
         try:
             self._step(lane)
         except Exception as error:  # the device or a network failed
@@ -185,6 +192,9 @@ class Engine:
             self._find_the_cause(lane, error)
         else:
             self._keep_size(lane)
+            pace = self.paces.setdefault(lane.ensemble.name, Pace(lane.rows))
+            pace.rows = lane.rows
+            pace.see(self.workload.padded - padded, time.monotonic() - begun)
         self.last_step = time.monotonic()
         if lane.idle:
             self._turns.remove(lane)
@@ -226,7 +236,9 @@ class Engine:
         images = self._buffer(lane)[: ends[-1]]
         for segment, end in zip(segments, ends, strict=True):
             segment.run.sample(images[end - len(segment) : end], segment.start)
-        self.workload.first(rows=ends[-1], capacity=lane.batch, members=lane.ensemble.leading)
+        self.workload.first(
+            rows=ends[-1], padded=lane.padded(ends[-1]), capacity=lane.batch, members=lane.ensemble.leading
+        )
         firsts = lane.in_batches(len(images), lambda part: lane.ensemble.first(images[part]))
         decided = torch.cat([first.decided for first in firsts])
         classes = torch.where(decided, torch.cat([first.classes for first in firsts]), UNDECIDED).cpu().numpy()
@@ -239,7 +251,8 @@ class Engine:
         images, outputs = pending.images, pending.outputs
         classes = lane.in_batches(len(pending), lambda part: lane.ensemble.rest(images[part], outputs[:, part]))
         others = len(lane.ensemble.members) - lane.ensemble.leading
-        self.workload.rest(rows=len(pending), slices=-(-len(pending) // lane.rows), members=others)
+        padded = lane.padded(len(pending))
+        self.workload.rest(rows=len(pending), padded=padded, slices=padded // lane.rows, members=others)
         pending.count(torch.cat(classes).cpu().numpy(), members=others, rows=lane.rows)
 
     def _buffer(self, lane: Lane) -> Tensor:

@@ -19,8 +19,10 @@ import torch
 from torch import Tensor, fx, nn
 
 from smoothcert.canonical import digest
+from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
 from smoothcert.engine.form import Form, prepare, resize
+from smoothcert.engine.libraries import versions_of
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.voting import WEIGHTED, finite, lowest_argmax, rule, vote
 from smoothcert.noise import Noise
@@ -125,9 +127,32 @@ class Ensemble:
         return str(self.members[0].form.dtype).removeprefix("torch.")
 
     @property
+    def arithmetic(self) -> dict[str, str]:
+        """Everything besides the precision on which the last bits of the logits depend: the device and runtimes."""
+        found = arithmetic(self.device)
+        for member in self.members:
+            found |= member.form.versions
+        return found | self.libraries
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The versions of the libraries, beside torch, that compute the logits of members."""
+        return versions_of(network for member in self.members for network in (member.network, member.form.network))
+
+    @property
+    def runtime(self) -> str:
+        """What computes the members: torch, unless another runtime computes one of them."""
+        return next((name for member in self.members for name in member.form.versions), "torch")
+
+    @property
     def leading(self) -> int:
         """The number of members that see every image: K, or all of them."""
         return len(self.members) if self.consensus is None else self.consensus
+
+    @property
+    def view(self) -> tuple[object, ...]:
+        """What tells the networks of this view apart from those of another, as long as both are alive."""
+        return (tuple(id(member) for member in self.members), self.voting, self.consensus)
 
     @torch.inference_mode()
     def classify(self, batch: Tensor) -> Classified:
@@ -227,6 +252,7 @@ def assemble(
     device: str = "cpu",
     precision: str = "float32",
     optimise: bool = True,
+    runtime: str = "torch",
 ) -> Ensemble:
     """An ensemble of networks that are in memory, best first; a member's digest is its `network_digest`."""
     members = []
@@ -240,6 +266,7 @@ def assemble(
             device=device,
             precision=precision,
             optimise=optimise,
+            runtime=runtime,
         )
         identity = Identity(type(network).__qualname__, network_digest(network))
         members.append(Member(f"{name}/{place}", identity, network, form))

@@ -7,6 +7,7 @@ SmoothcertError
     ├── VotingError (also a ValueError)          an unknown rule, a K outside 1..k, weights that are not the members'
     ├── BatchError (also a ValueError)           a batch of another shape or dtype than the ensemble takes
     ├── PrecisionError (also a ValueError)       a precision that is unknown, or that the device does not survive
+    ├── RuntimeNameError (also a ValueError)     a runtime that is unknown, or that does not compute on the device
     ├── PixelsError (also a ValueError)          an image that cannot be certified as it is
     ├── StreamError (also a ValueError)          a seed or an image index that names no stream of noise
     ├── DeviceError (also a ValueError)          an ensemble on another device than the engine
@@ -43,6 +44,10 @@ class BatchError(EngineError, ValueError):
 
 class PrecisionError(EngineError, ValueError):
     """A precision that is unknown, or that the device does not survive."""
+
+
+class RuntimeNameError(EngineError, ValueError):
+    """A runtime that is unknown, or that does not compute on the device."""
 
 
 class PixelsError(EngineError, ValueError):

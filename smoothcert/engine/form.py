@@ -12,6 +12,8 @@ A slice is always a copy: a network may overwrite its input, which must not affe
 
 The optimised form is compared with the plain network on a probe before it is used. Where it cannot be made, or gives
 another class or other logits, a warning says so and the plain network runs.
+
+A runtime computes the form: torch, or another one where it is faster (`RUNTIMES`). Certificates name it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import math
 import operator
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -31,7 +34,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from smoothcert.engine import arithmetic
 from smoothcert.engine import precision as precisions
-from smoothcert.engine.errors import MemberError, reason
+from smoothcert.engine.errors import MemberError, RuntimeNameError, reason
 from smoothcert.engine.normalisation import Normalise
 from smoothcert.engine.voting import finite, lowest_argmax
 
@@ -40,11 +43,17 @@ logger = logging.getLogger(__name__)
 SLICE_VALUES = 64 * 3 * 32 * 32
 """The input values of a slice on the CPU: 64 CIFAR images, the fastest of 32, 64, 128 and 256 for ResNet20."""
 
+Optimiser = Callable[[nn.Module, torch.device, torch.dtype], tuple[nn.Module, str]]
+"""Makes a network's optimised form on a device, in a dtype, and names it."""
+
 CLOSE = 1e-3
 """How far the logits of an optimised form may be from the plain ones, as a share of the largest logit.
 
 It is far above the rounding of float32, so only a wrong form exceeds it.
 """
+
+CONTIGUOUS = ("plain", "openvino", "onnxruntime")
+"""The kinds of forms that take their images in torch's usual order and not channels-last."""
 
 _Convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _BatchNorm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -65,6 +74,12 @@ class Form:
     device: torch.device
     dtype: torch.dtype
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """The version of the runtime that computes it, by the runtime's name; empty where torch does."""
+        stated: dict[str, str] = getattr(self.network, "versions", {})
+        return stated
+
     @torch.inference_mode()
     def __call__(self, batch: Tensor) -> Tensor:
         """Logits, float32 [N, classes] on the device, for images [N, C, H, W] on any device."""
@@ -73,7 +88,7 @@ class Form:
 
     def _run(self, images: Tensor) -> Tensor:
         rows = len(images)
-        layout = torch.contiguous_format if self.kind == "plain" else torch.channels_last
+        layout = torch.contiguous_format if self.kind in CONTIGUOUS else torch.channels_last
         own = torch.empty(self.shape, device=self.device, dtype=self.dtype, memory_format=layout)
         own[:rows].copy_(images)
         own[rows:].zero_()
@@ -91,6 +106,7 @@ def prepare(
     device: str = "cpu",
     precision: str = "float32",
     optimise: bool = True,
+    runtime: str = "torch",
 ) -> Form:
     """The fastest form of a network that gives the same classes as the plain one.
 
@@ -109,17 +125,25 @@ def prepare(
     logits = _examine(plain, images, name=name, classes=classes)
     if not optimise:
         return plain
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns that its own copying and freezing are deprecated
-            form = Form(*optimised(network, where, dtype), shape, where, dtype)
-        _compare(logits, _settled(form, images), dtype)
-    except Exception as reason:  # whatever fails in an optimiser, the plain network is correct
-        if is_out_of_memory(reason):
-            raise
-        logger.warning("member %s runs in its plain, slower form: %s: %s", name, type(reason).__name__, reason)
-        return plain
-    return form
+    for chosen in dict.fromkeys((runtime, "torch")):
+        optimiser = optimiser_of(chosen, where)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch warns that its own copying, freezing, tracing are deprecated
+                form = Form(*optimiser(network, where, dtype), shape, where, dtype)
+                # Torch's kernels are those of the plain network; another runtime may mix rows in its own way.
+                again = (
+                    _settled(form, images) if chosen == "torch" else _examine(form, images, name=name, classes=classes)
+                )
+            _compare(logits, again, dtype)
+        except Exception as error:  # whatever fails in an optimiser, the plain network is correct
+            if is_out_of_memory(error):
+                raise
+            instead = "in its plain, slower form" if chosen == "torch" else "by torch"
+            logger.warning("member %s runs %s: %s: %s", name, instead, type(error).__name__, error)
+        else:
+            return form
+    return plain
 
 
 def resize(form: Form, batch: int, *, name: str, classes: int) -> Form:
@@ -212,6 +236,22 @@ def optimised(network: nn.Module, device: torch.device, dtype: torch.dtype) -> t
     if isinstance(network, torch.jit.ScriptModule):
         return torch.jit.freeze(placed(copy.deepcopy(network), device, dtype).eval()), "frozen"
     return placed(fold_batch_norm(network), device, dtype), "folded"
+
+
+RUNTIMES = ("torch", "openvino")
+"""What can compute the optimised form of a member."""
+
+
+def optimiser_of(runtime: str, device: torch.device) -> Optimiser:
+    """What makes the form for a runtime; raises where the runtime is unknown, not installed, or not for the device."""
+    match runtime:
+        case "torch":
+            return optimised
+        case "openvino":
+            from smoothcert.engine import openvino  # its extra is imported where somebody asks for it
+
+            return openvino.optimiser(device)
+    raise RuntimeNameError(f"runtime must be one of {', '.join(RUNTIMES)}; got {runtime!r}")
 
 
 @runtime_checkable

@@ -66,6 +66,10 @@ class Lane:
         """The rows that go through a network at once: every count is made in slices of this shape."""
         return self.ensemble.members[0].form.shape[0]
 
+    def padded(self, rows: int) -> int:
+        """As many rows, with those that fill the last slice."""
+        return -(-rows // self.rows) * self.rows
+
     @property
     def idle(self) -> bool:
         return not self._live

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,9 +28,11 @@ from smoothcert.engine.ensemble import (
     repeated,
 )
 from smoothcert.engine.errors import DeviceError, MemberError, NormalisationError, reason
-from smoothcert.engine.form import Form, prepare
+from smoothcert.engine.form import Form, optimiser_of, prepare
+from smoothcert.engine.named import Named
 from smoothcert.engine.normalisation import Normalisation, normalised
 from smoothcert.engine.outputs import LogitsOf, are_probabilities, count_classes, first_output
+from smoothcert.engine.precision import dtype_of
 from smoothcert.engine.voting import require_unweighted
 from smoothcert.engine.warning import warn
 from smoothcert.errors import require_count
@@ -45,6 +48,8 @@ PLAIN_ROWS = 64
 _D = TypeVar("_D")
 _C = TypeVar("_C")
 
+Model = nn.Module | str | Path
+"""A network, or a name of one (see `engine.named`)."""
 Classes = Sequence[str] | int | None
 PerChannel = float | Sequence[float] | None
 
@@ -54,6 +59,8 @@ class Networks:
     """Copies of the models on one device, and how they are to become an ensemble."""
 
     copies: tuple[nn.Module, ...]
+    normalisations: tuple[Normalisation | None, ...]
+    """For each copy, the normalisation that its configuration names; `mean` and `std` replace all of them."""
     denoisers: tuple[nn.Module, ...]
     """One for all copies, one for each copy, or several for one copy; none where the copies stand alone."""
     device: torch.device
@@ -66,11 +73,13 @@ class Networks:
     voting: str
     consensus: int | None
     batch: int
+    precision: str
+    runtime: str
 
     @classmethod
     def of(
         cls,
-        models: nn.Module | Sequence[nn.Module],
+        models: Model | Sequence[Model],
         noise: Noise,
         *,
         denoiser: nn.Module | Sequence[nn.Module] | None = None,
@@ -81,9 +90,12 @@ class Networks:
         consensus: int | None,
         device: str | torch.device | None,
         batch: int,
+        precision: str = "float32",
+        runtime: str = "torch",
     ) -> Networks:
         """Copies of these models; an EngineError or DomainError names the argument that is wrong."""
-        classifiers = _modules(models, "model")
+        opened = [_opened(model) for model in _several(models)]
+        classifiers = _modules([each.network for each in opened], "model")
         denoisers = [] if denoiser is None else _modules(denoiser, "denoiser")
         given = [*classifiers, *denoisers]
         require_count("batch", batch)
@@ -93,6 +105,8 @@ class Networks:
         if (mean is None) != (std is None):
             raise NormalisationError(f"mean and std belong together, got mean {mean!r} and std {std!r}")
         place = _device(given, device)
+        dtype_of(precision)
+        optimiser_of(runtime, place)
         in_train_mode = any(_in_train_mode(network) for network in given)
         copies = tuple(_copy(network, place) for network in given)
         if in_train_mode:
@@ -102,7 +116,10 @@ class Networks:
         if elsewhere:
             warn(f"a model is on {', '.join(elsewhere)}; Smoothed runs a copy of it on {place}")
         own, before = copies[: len(classifiers)], copies[len(classifiers) :]
-        return cls(own, before, place, in_train_mode, noise, classes, mean, std, voting, consensus, batch)
+        normalisations = tuple(each.normalisation for each in opened)
+        names = _agreed_names(opened) if classes is None else classes
+        return cls(own, normalisations, before, place, in_train_mode, noise, names, mean, std, voting, consensus, batch,
+                   precision, runtime)  # fmt: skip
 
     @property
     def names(self) -> list[str]:
@@ -126,6 +143,8 @@ class Networks:
                     input_shape=shape,
                     batch=self.batch,
                     device=str(self.device),
+                    precision=self.precision,
+                    runtime=self.runtime,
                 )
             )
             for network in readied
@@ -158,8 +177,11 @@ class Networks:
         return as_float(images[:PROBE]).to(self.device)
 
     def _readied(self, probe: Tensor) -> list[_Readied]:
-        normalisation = self._normalisation(probe.shape[1])
-        classifiers = [_Readied.of(network, normalisation, probe) for network in self.copies]
+        given = self._normalisation(probe.shape[1])
+        classifiers = [
+            _Readied.of(network, given or own, probe)
+            for network, own in zip(self.copies, self.normalisations, strict=True)
+        ]
         if not self.denoisers:
             return classifiers
         for denoiser in self.denoisers:
@@ -271,8 +293,22 @@ def _paired(denoisers: Sequence[_D], classifiers: Sequence[_C]) -> list[tuple[_D
     return [(denoisers[i % len(denoisers)], classifiers[i % len(classifiers)]) for i in range(count)]
 
 
+def _several(models: Any) -> list[Any]:
+    return [*models] if isinstance(models, list | tuple | nn.ModuleList) else [models]
+
+
+def _opened(model: Any) -> Named:
+    return Named.open(model) if isinstance(model, str | Path) else Named(model)
+
+
+def _agreed_names(models: Sequence[Named]) -> tuple[str, ...] | None:
+    """The names of the classes by the models' configurations; None where these have none, or different ones."""
+    names = {each.classes for each in models if each.classes is not None}
+    return names.pop() if len(names) == 1 else None
+
+
 def _modules(models: nn.Module | Sequence[nn.Module], what: str) -> list[nn.Module]:
-    networks: list[Any] = [*models] if isinstance(models, list | tuple | nn.ModuleList) else [models]
+    networks: list[Any] = _several(models)
     if not networks:
         raise MemberError(f"there are no {what}s: the list is empty")
     for network in networks:

@@ -39,6 +39,8 @@ class RunProgress:
     evaluations: int
     counts: SampleCounts
     """The samples of the draw under way."""
+    wanted: int = 0
+    """The samples that the draw under way is to have."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,7 @@ class Run:
 
     def _publish(self) -> None:
         partial = SampleCounts.occurring(self._counts)
-        self.handle._progress = RunProgress(len(self._draws), self._counted, self._evaluations, partial)
+        self.handle._progress = RunProgress(len(self._draws), self._counted, self._evaluations, partial, self._wanted)
         self.handle._checkpoint = Checkpoint(
             self._of, tuple(self._draws), partial, self._evaluations, tuple(self._shapes), tuple(self._parts)
         )

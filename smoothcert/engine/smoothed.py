@@ -26,7 +26,7 @@ from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import ForkedError, PixelsError
-from smoothcert.engine.networks import IN_MEMORY, Networks, image_shape
+from smoothcert.engine.networks import IN_MEMORY, Model, Networks, image_shape
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.study.samples import About
 from smoothcert.engine.study.study import SAMPLES, Study, study
@@ -65,13 +65,18 @@ class Smoothed:
     [0, 1], or what `mean` and `std` (a number, or one for each channel) make of them, and return logits [N, classes].
     Smoothed keeps copies in eval mode, so training a model further does not change it.
 
+    A model may also be a name: `hf://ORGANISATION/NAME@REVISION` or `timm/NAME@REVISION` of the hub, a folder in the
+    hub's layout, or an `.onnx` file. The configuration of a model of the hub gives its classes and its normalisation,
+    unless `classes`, `mean` and `std` are given.
+
     `denoiser` is an nn.Module that maps noisy images in [0, 1] to images of the same shape, for models that were not
     trained under noise. Several denoisers before one model are an ensemble of denoisers; several models take one
     denoiser, or one each. `mean` and `std` apply behind it.
 
     `classes` are names, or their number; without them the number is found by a forward pass, and certificates have no
     class names. `voting` is soft, softmax or hard. With `consensus` K, the other models are asked only where the
-    first K disagree. `device` is that of the first model by default. `batch` samples run at a time.
+    first K disagree. `device` is that of the first model by default. `batch` samples run at a time, in `precision`
+    (float32, bfloat16, float16), computed by `runtime` (torch, or openvino, which is faster on some CPUs).
 
     All images of one object have the same shape, that of the first. The sampling thread starts with the first call
     and ends with `close`, at the end of a `with` block, or when the object is garbage collected; a call after `close`
@@ -80,7 +85,7 @@ class Smoothed:
 
     def __init__(
         self,
-        models: nn.Module | Sequence[nn.Module],
+        models: Model | Sequence[Model],
         noise: Noise,
         *,
         denoiser: nn.Module | Sequence[nn.Module] | None = None,
@@ -91,6 +96,8 @@ class Smoothed:
         consensus: int | None = None,
         device: str | torch.device | None = None,
         batch: int = 256,
+        precision: str = "float32",
+        runtime: str = "torch",
     ) -> None:
         _require_noise(noise)
         self.noise, self.batch = noise, batch
@@ -105,6 +112,8 @@ class Smoothed:
             consensus=consensus,
             device=device,
             batch=batch,
+            precision=precision,
+            runtime=runtime,
         )
         self._idle()
 

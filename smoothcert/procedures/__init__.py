@@ -22,9 +22,10 @@ from smoothcert.procedures.parameters import Parameters
 from smoothcert.procedures.prediction import Predict, predict
 from smoothcert.procedures.protocol import Procedure, run
 from smoothcert.procedures.sequential import Sequential, certify_sequential
+from smoothcert.procedures.transfer import Transfer, certify_transferred
 
 PROCEDURES: Kinds[Parameters] = Kinds("procedure")
-for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Exact, Predict):
+for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Exact, Predict, Transfer):
     PROCEDURES.add(kind)
 
 AnyProcedure = Annotated[Parameters, PROCEDURES]
@@ -42,12 +43,14 @@ __all__ = [
     "Predict",
     "Procedure",
     "Sequential",
+    "Transfer",
     "certify",
     "certify_adaptive",
     "certify_exactly",
     "certify_largest",
     "certify_optimal",
     "certify_sequential",
+    "certify_transferred",
     "predict",
     "run",
 ]

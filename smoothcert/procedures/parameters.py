@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -14,6 +14,9 @@ from smoothcert.errors import MOST, DomainError
 from smoothcert.frozen import Frozen
 from smoothcert.noise import Noise
 from smoothcert.procedures.protocol import Procedure
+
+if TYPE_CHECKING:
+    from smoothcert.certificate import Certificate
 
 WholeNumber = Annotated[int, Field(strict=True, ge=1, le=MOST)]
 
@@ -44,6 +47,12 @@ class Parameters(Frozen, ABC):
     """Whether the proved radius may be larger than the target."""
     rivals: ClassVar[bool] = True
     """Whether a decision may depend on classes that never lead; if not, certificates count most of those together."""
+    numbered: ClassVar[bool] = False
+    """Whether it knows classes by their numbers, and not only by the counts that it is sent."""
+    local: ClassVar[bool] = False
+    """Whether it needs more than a request carries, so that a service does not take it."""
+    own: ClassVar[tuple[str, ...]] = ()
+    """The fields that differ between the images of one question."""
     limit: ClassVar[int] = MOST
     """The largest number of samples that a look may rest on."""
 
@@ -93,6 +102,10 @@ class Parameters(Frozen, ABC):
 
     def require_levels(self, *, alpha: float, beta: float) -> None:
         """Raise DomainError for an alpha or beta that this procedure cannot have."""
+
+    def objections(self, certificate: Certificate) -> Iterator[str]:
+        """What is wrong with the parameters of this certificate beyond its counts, each as a sentence."""
+        yield from ()
 
     @abstractmethod
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:

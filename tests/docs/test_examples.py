@@ -1,77 +1,26 @@
-"""Every command and every block of code in README and docs runs, in a clone, from the top of the page to its end.
+"""Every command and every block of code in README and docs is run by a test.
 
-A block that needs Docker or an hour is run by another test, which a comment above it names: <!-- run by FILE -->.
+The files beside this one follow the pages in a clone, each from its top to its end. They are several files so that they
+run side by side. A block that needs Docker or an hour is run by another test, which a comment above it names:
+<!-- run by FILE -->.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.blocks import Block, blocks
-from tests.support.clone import ROOT, SERVE, Clone
+from tests.docs import test_ensembles, test_guarantee, test_readme
+from tests.support.blocks import Block
+from tests.support.clone import ROOT
+from tests.support.walkthrough import BLOCKS, TYPED
 
-BLOCKS = [block for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) for block in blocks(page, ROOT)]
-SHOWN = {"", "text"}
-"""The languages of blocks that show output; they are not typed."""
-TYPED = [block for block in BLOCKS if block.language not in SHOWN and not block.note]
-
-
-def another_service(page: str) -> bool:
-    """Whether a page starts a service other than the one that every page expects."""
-    commands = [
-        command.partition("#")[0].strip() for block in TYPED if block.file == page for command in block.commands
-    ]
-    return any(SERVE in command and command != SERVE for command in commands)
+FOLLOWED = [*test_readme.PAGES, *test_guarantee.PAGES, *test_ensembles.PAGES]
 
 
-PAGES = sorted(dict.fromkeys(block.file for block in TYPED), key=another_service)
-"""The pages with blocks to run. Those that start another service come last, so that the others share one."""
-
-
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
-    clone = Clone(tmp_path_factory.mktemp("clone"))
-    yield clone
-    clone.close()
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_it_runs(page: str, clone: Clone) -> None:
-    clone.open_page()
-    for block in filter(lambda block: block.file == page, TYPED):
-        try:
-            printed = run(block, clone)
-            if (expected := output_of(block)) is not None and block.language == "python":
-                assert printed.split() == expected.split()
-        except Exception as error:
-            error.add_note(f"this is {block}")
-            raise
-
-
-def output_of(block: Block) -> str | None:
-    """The text of the block without a language that comes right after this one: what it prints."""
-    (place,) = (i for i, other in enumerate(BLOCKS) if other is block)
-    follower = BLOCKS[place + 1] if place + 1 < len(BLOCKS) else None
-    shows = follower is not None and follower.file == block.file and follower.language in SHOWN
-    return follower.text if follower and shows else None
-
-
-def run(block: Block, clone: Clone) -> str:
-    match block.language:
-        case "console":
-            assert block.commands, "a console block without a command"
-            return "".join(clone.run(command) for command in block.commands)
-        case "python":
-            return clone.python(block.text)
-        case "json":
-            json.loads(block.text)
-            return ""
-        case other:
-            raise AssertionError(f"a block must be console, python or json to be run, got {other!r}")
+def test_every_page_with_blocks_is_followed_once() -> None:
+    assert sorted(FOLLOWED) == sorted({block.file for block in TYPED})
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.note], ids=str)

@@ -14,6 +14,7 @@ from tests.faults import (
     partition,
     poison,
     redis_killed,
+    shard_killed,
     worker_killed,
     worker_stopped,
 )
@@ -41,6 +42,7 @@ FAULTS = (
     Fault("SIGKILL of the API, clients waiting and streaming", api_killed.attempt, 5, 1, small),
     Fault("SIGKILL of Redis, restart on its file", redis_killed.attempt, 20, 2, small),
     Fault("SIGKILL of a worker", worker_killed.attempt, 45, 4, small),
+    Fault("SIGKILL of a worker that has a shard", shard_killed.attempt, 10, 1, small),
     Fault("SIGKILL of a worker, shipped ensemble", worker_killed.attempt, 5, 1, shipped),
     Fault(
         "SIGKILL of every process at every step of the archive", archive_killed.attempt, 100, 3, archive_killed.stage

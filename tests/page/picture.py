@@ -23,9 +23,10 @@ def draw(path: Path) -> None:
     """Certify a sample on the page, and save a picture of the answer."""
     with tempfile.TemporaryDirectory() as folder, shipped(Path(folder)) as api, chromium() as browser:
         address = f"http://127.0.0.1:{api.port}/"
-        with Visit(browser, address, viewport={"width": 1200, "height": 1120}, color_scheme="light") as visit:
+        with Visit(browser, address, viewport={"width": 1200, "height": 1240}, color_scheme="light") as visit:
             visit.page.click(f".thumb:has-text('{SAMPLE}')")
-            visit.ask(radius=RADIUS, consensus="3")
+            visit.ask(radius=RADIUS, procedure="sequential, strict", consensus="3")
+            visit.page.click("#more summary")
             visit.page.wait_for_selector(f"#plan :text('adius {RADIUS} is proved')")
             visit.certify()
             visit.page.wait_for_selector(".claim", timeout=600_000)

@@ -24,8 +24,10 @@ def test_a_key_is_asked_for_and_kept_in_this_tab_alone(visit: Open, service: Pag
     opened.choose(LIGHT)
     opened.certify()
     assert "‘light’" in opened.text(".claim")
-    assert page.evaluate("Object.values(sessionStorage)") == [KEY]
+    assert page.evaluate("sessionStorage['smoothcert.key']") == KEY
+    assert sorted(page.evaluate("Object.keys(sessionStorage)")) == ["smoothcert.key", "smoothcert.pictures"]
     assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
     assert all(KEY not in each.url for each in opened.requests)
     page.click("text=Forget key")
     page.wait_for_selector("#key :text('A valid API key is needed')")
+    assert page.evaluate("sessionStorage.length") == 0

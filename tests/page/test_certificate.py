@@ -12,7 +12,7 @@ import pytest
 from smoothcert.certificate import Certificate
 from smoothcert.verification import verify
 from tests.page.service import PageService
-from tests.support.visit import CLOSE, DARK, LIGHT, Visit
+from tests.support.visit import CLOSE, DARK, LIGHT, Visit, grey
 from tests.support.worker_networks import SHAPE
 
 
@@ -143,6 +143,55 @@ def test_an_abstention_says_what_it_means_and_what_not(here: Visit) -> None:
     assert here.figure("answer") == "dark"
     assert "An abstention claims nothing" in here.text(".words")
     assert here.page.locator(".changes").count() == 0
+
+
+def test_an_abstention_says_what_its_samples_still_prove_and_offers_it(here: Visit, service: PageService) -> None:
+    here.ask(radius="0.04", procedure="adaptive", samples="400 800")
+    here.choose(CLOSE)
+    here.certify()
+    here.page.wait_for_selector(".remains p")
+    (certificate,) = service.get(here.certification)["certificates"]
+    left = service.client.post("/v1/verify", json=certificate).json()["remainder"]
+    assert 0 < left["radius"] < 0.04
+    assert (
+        f"Its samples still prove that no perturbation of Euclidean length below {left['radius']:g} changes the answer "
+        "‘dark’, with 99.8 % confidence: alpha counts twice there"
+    ) in here.text(".remains")
+    here.page.reload()  # the form has forgotten the question, and the page knows the image
+    here.page.click(f".remains button:text('Ask for radius {left['attempt']:g}')")
+    here.page.wait_for_selector("#plan .feasible")
+    assert here.page.locator("[name=radius]").input_value() == f"{left['attempt']:g}"
+    assert here.page.locator("[name=ensemble]").input_value() == "trivial"
+    assert here.page.locator("[name=samples]").input_value() == "400 800"
+    here.certify()
+    words = f"below {left['attempt']:g}, among 8-bit images, changes the answer ‘dark’"
+    here.page.locator(".claim", has_text=words).wait_for()
+
+
+def test_an_abstention_that_proves_nothing_says_so(here: Visit) -> None:
+    here.ask(radius="0.04", procedure="adaptive", samples="100 500")
+    here.choose(grey(127))
+    here.certify()
+    here.page.wait_for_selector(".remains p")
+    assert "Its samples prove no smaller radius either." in here.text(".remains")
+
+
+def test_changes_that_are_hard_to_see_are_shown_larger_beside_the_true_ones(here: Visit) -> None:
+    here.choose(grey(240))
+    here.certify()
+    here.page.wait_for_selector(".changes .amplified canvas")
+    assert here.page.locator(".changes li").count() == here.page.locator(".changes .amplified").count() == 3
+    here.page.wait_for_function("document.querySelectorAll('.changes .amplified canvas')[2].width > 100")
+    largest = here.page.evaluate(
+        """() => [...document.querySelectorAll(".changes li")].map((item) => {
+             const values = [...item.querySelectorAll("canvas")].map((canvas) => {
+               const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+               return Math.max(...data.filter((_, i) => i % 4 < 3).map((value) => Math.abs(value - 240)));
+             });
+             return values[1] - values[0];
+           })"""
+    )
+    assert min(largest) > 20, "levels that the eye can tell apart"
 
 
 def test_an_answer_is_shown_beside_the_image_that_was_sent(here: Visit) -> None:

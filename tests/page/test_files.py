@@ -15,17 +15,16 @@ from tests.support.visit import DARK, LIGHT, Visit
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"not an image", "image-0.png|images"),
-        (picture(size=(9, 8)), "is 9 x 8"),
-        (picture(mode="RGBA", size=(8, 8)), "convert"),
+        (b"not an image", "image-0.png: cannot be decoded as PNG, JPEG or WebP"),
+        (picture(mode="RGBA", size=(8, 8)), "image-0.png: is RGBA.*‘Images of another kind are converted to RGB’"),
     ],
-    ids=["text", "size", "alpha"],
+    ids=["text", "alpha"],
 )
 def test_a_file_that_cannot_be_certified_is_refused(here: Visit, data: bytes, words: str) -> None:
     here.choose(data)
     here.certify()
     here.page.wait_for_selector("#refused .problem")
-    assert "invalid_image" in here.text("#refused")
+    assert "An image cannot be certified as it is" in here.text("#refused")
     assert re.search(words, here.text("#refused"))
 
 
@@ -33,7 +32,7 @@ def test_of_a_batch_the_wrong_file_is_named_and_what_would_help_is_shown(here: V
     here.choose(LIGHT, picture(mode="RGBA", size=(8, 8)))
     assert not here.page.is_visible("[name=convert]")
     here.certify()
-    here.page.wait_for_selector("#refused :text('image-1.png (images.1): is RGBA')")
+    here.page.wait_for_selector("#refused :text('image-1.png: is RGBA')")
     here.page.locator("[name=convert]").select_option("rgb")
     here.certify()
     here.page.wait_for_selector(".batch")

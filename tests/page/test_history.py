@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.page.service import URL, PageService
-from tests.support.visit import LIGHT, Visit
+from tests.page.service import ENDLESS, URL, PageService
+from tests.support.visit import CLOSE, DARK, LIGHT, Visit
 
 
 def test_history_has_all_of_ones_own(here: Visit, service: PageService) -> None:
@@ -23,10 +23,58 @@ def test_history_has_all_of_ones_own(here: Visit, service: PageService) -> None:
     assert "‘light’" in here.text(".claim")
 
 
-def test_history_and_the_answer_have_one_word_for_a_status(here: Visit) -> None:
+def test_history_shows_what_came_out_and_when_it_is_forgotten(here: Visit) -> None:
     here.choose(LIGHT)
+    shown = here.page.locator("#chosen-images img").get_attribute("src")
     here.certify()
     here.page.wait_for_selector(".claim")
+    here.ask(radius="0.04")
+    here.choose(CLOSE)
+    here.certify()
+    here.page.wait_for_selector(".title.abstain")
+    here.page.click("nav >> text=History")
+    here.page.wait_for_selector(".batch tbody tr:nth-child(2) .decision")
+    here.page.wait_for_selector(".batch tbody tr:nth-child(1) .decision")
+    assert here.page.locator(".batch thead th").all_inner_texts() == [
+        "image", "result", "answer", "radius", "ensemble", "forgotten",
+    ]  # fmt: skip
+    second, first = (cells_of(here, row) for row in (1, 2))
+    assert first[1:] == ["certified", "light", "0.02", "trivial optimal", "in 24 hours"]
+    assert second[1:] == ["abstained", "dark", "–", "trivial optimal", "in 24 hours"]
+    assert first[0].startswith("image-0.png")
+    assert here.page.locator(".batch tbody tr:nth-child(2) img").get_attribute("src") == shown
+    here.page.reload()
+    here.page.wait_for_selector(".batch tbody tr:nth-child(2) .decision")
+    kept = here.page.locator(".batch tbody tr:nth-child(2) img")
+    assert (kept.get_attribute("src") or "").startswith("data:image/png"), "the browser has kept its picture"
+
+
+def cells_of(visit: Visit, row: int) -> list[str]:
+    cells = visit.page.locator(f".batch tbody tr:nth-child({row}) > *").all_inner_texts()
+    return [" ".join(each.split()) for each in cells]
+
+
+def test_history_counts_what_is_certified_of_a_batch(here: Visit) -> None:
+    here.ask(radius="0.04")
+    here.choose(DARK, CLOSE, LIGHT)
+    here.certify()
+    here.page.wait_for_selector(".status.succeeded")
+    here.page.click("nav >> text=History")
+    here.page.wait_for_selector(".batch tbody tr")
+    image, result, _, radius, *_ = cells_of(here, 1)
+    assert image.startswith("3 images")
+    assert result == "done 2 of 3 certified"
+    assert radius == "0.04"
+    assert here.page.locator(".batch tbody tr:nth-child(1) img").count() == 3
+
+
+def test_history_and_the_answer_have_one_word_for_a_status(here: Visit) -> None:
+    here.ask(**ENDLESS)
+    here.choose(CLOSE)
+    here.certify()
+    here.page.wait_for_selector(".status.running")
+    here.page.click("text=Cancel")
+    here.page.wait_for_selector(".status.canceled")
     word = here.text(".status")
     here.page.click("nav >> text=History")
     assert here.text(".batch .status") == word

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pytest
+from PIL import Image
 
 from smoothcert.boundaries import Boundaries
 from smoothcert.noise import Noise
 from smoothcert.procedures import Parameters, Procedure
 from smoothcert.published import ProcedureCard, ProcedureList
 from tests.page.service import Open, PageService
+from tests.support.api import encoded
 from tests.support.visit import LIGHT, Visit
+from tests.support.worker_networks import SHAPE
 from tests.support.zoo import SIGMA
 
 if TYPE_CHECKING:
@@ -19,12 +25,13 @@ if TYPE_CHECKING:
 
 
 def test_the_plan_comes_as_one_types(here: Visit, service: PageService) -> None:
-    for radius in (0.02, 0.5):
+    for radius, sentence in ((0.02, "Radius 0.02 is proved if p_A is shown to be at least 0.841345."), (0.5, "")):
         here.ask(radius=str(radius))
         question = {"ensemble": "trivial", "radius": radius, "procedure": "optimal"}
         answer = service.client.post("/v1/plan", json=question).json()
-        here.page.wait_for_selector(f"#plan :text('{answer['reason'][1:]}')")
+        here.page.wait_for_selector("#plan .feasible" if answer["feasible"] else "#plan .infeasible")
         assert ("Can be proved" in here.text("#plan")) == answer["feasible"]
+        assert sentence in here.text("#plan")
         assert str(answer["largest_radius"]) in here.text("#plan")
         assert f"{answer['most_samples']:,}" in here.text("#plan")
     assert [each for each in here.requests if each.url.endswith("/v1/plan")]
@@ -38,31 +45,117 @@ def test_the_plan_of_a_fixed_procedure_tells_its_reach_and_one_time(here: Visit,
     texts = here.page.evaluate(
         """async ([plan, procedure]) =>
              (await import("/page/plan.js")).planBox(plan, procedure).map(({ textContent }) => textContent)""",
-        [plan | {"seconds": {"best": 1440.0, "worst": 1441.0}}, procedure],
+        [plan | {"seconds": {"best": 1440.0, "expected": 1440.0, "worst": 1441.0}}, procedure],
     )
-    assert texts[-1] == "One image alone takes 24 min."
+    assert "24 min for one image alone." in texts
 
 
-def test_a_wrong_field_is_marked_and_the_problem_shown_as_it_is(here: Visit, service: PageService) -> None:
+def test_the_expected_time_comes_first_and_the_worst_case_small(here: Visit, service: PageService) -> None:
+    here.page.wait_for_selector("#plan .duration")
+    question = {"ensemble": "trivial", "radius": 0.02, "procedure": "optimal"}
+    plan = service.client.post("/v1/plan", json=question).json()
+    assert 0 < plan["seconds"]["best"] <= plan["seconds"]["expected"] < plan["seconds"]["worst"]
+    duration = here.page.evaluate(
+        """async (plan) => {
+             const box = (await import("/page/plan.js")).planBox(plan, { name: "optimal" });
+             const { children } = box.find(({ className }) => className === "duration");
+             return [...children].map((each) => [each.tagName, each.className, each.textContent]);
+           }""",
+        plan | {"seconds": {"best": 2.1, "expected": 2.5, "worst": 6120.0}},
+    )
+    assert duration == [
+        ["STRONG", "", "About 2.5 s for one clear image alone. "],
+        ["SPAN", "fine", "At best 2.1 s; never more than 1.7 h, if nothing decides it before the last sample."],
+    ]
+
+
+def test_a_wrong_field_is_marked_and_said_in_the_words_of_the_form(here: Visit) -> None:
     here.ask(alpha="two")
-    answer = service.client.post("/v1/plan", json={"ensemble": "trivial", "radius": 0.02, "alpha": "two"}).json()
-    for word in (answer["title"], answer["detail"], answer["code"]):
-        here.page.wait_for_selector(f"#plan :text({json.dumps(word)})")
+    here.page.wait_for_selector("#plan .problem")
+    assert here.text("#plan").split("\n\n") == ["Something in the form is wrong", "Alpha: must be a number, got 'two'"]
     assert here.page.locator("[name=alpha]").get_attribute("aria-invalid") == "true"
     here.ask(alpha="0.001")
     here.page.wait_for_selector("#plan .feasible")
     assert here.page.locator("[aria-invalid]").count() == 0
 
 
-def test_a_radius_out_of_reach_is_refused_as_the_server_says(here: Visit) -> None:
-    here.ask(radius="0.5")
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"alpha": "0"}, "Alpha: must be at least 10⁻²⁰, got 0"),
+        ({"alpha": "1"}, "Alpha: must be less than 1, got 1"),
+        ({"alpha": "1e-20"}, "Alpha: is 10⁻²⁰, of which a look at one of 1 images gets less than 10⁻²⁰"),
+        ({"procedure": "sequential, strict", "samples": "0"}, "Most samples: must be at least 1, got 0"),
+        (
+            {"procedure": "sequential, strict", "samples": "20000000"},
+            "Most samples: must be at most 10,000,000, got 20,000,000",
+        ),
+        ({"procedure": "adaptive", "samples": "10 many"}, "Stages: must be a whole number, got 'many'"),
+        ({"noise.sigma": "wide"}, "Sigma: must be a number, got 'wide'"),
+        ({"noise.sigma": "1"}, "tick ‘even though it was trained for another noise’ to allow it"),
+        ({"radius": "-1"}, "Radius: must be at least 0, got -1"),
+    ],
+)
+def test_messages_have_the_words_of_the_form(here: Visit, fields: dict[str, str], words: str) -> None:
+    here.ask(**fields)
+    here.page.wait_for_selector(f"#plan .problem :text({json.dumps(words, ensure_ascii=False)})")
+    said = here.text("#plan")
+    assert not re.search(r"_|`|procedure\.|Input should", said), said
+
+
+def test_an_image_of_another_kind_is_refused_in_the_words_of_the_form(here: Visit) -> None:
+    here.choose(encoded(Image.new("L", SHAPE[:0:-1])))
+    here.certify()
+    here.page.wait_for_selector("#refused .problem")
+    assert "‘Images of another kind are converted to RGB’ changes that" in here.text("#refused")
+    assert "convert`" not in here.text("#refused")
+    here.ask(convert="rgb")
+    here.certify()
+    here.page.wait_for_selector(".claim")
+
+
+def test_numbers_may_have_a_decimal_comma_and_thousands(here: Visit) -> None:
+    with here.page.expect_request(plan_with("100000")) as planned:
+        here.ask(radius="0,025", alpha="0,01", procedure="sequential, strict", samples="100,000")
+    posted = planned.value.post_data_json
+    assert (posted["radius"], posted["alpha"], posted["procedure"]["max_samples"]) == (0.025, 0.01, 100_000)
+    here.page.wait_for_selector("#plan :text('Radius 0.025 is proved')")
+
+
+def test_a_radius_out_of_reach_comes_with_what_could_be_asked_instead(here: Visit, service: PageService) -> None:
+    here.ask(radius="0.1", procedure="sequential, strict")
+    here.page.wait_for_selector("#plan .infeasible :text('Radius 0.1')")
+    question = {"ensemble": "trivial", "radius": 0.1, "procedure": "sequential"}
+    plan = service.client.post("/v1/plan", json=question).json()
+    said = here.text("#plan .infeasible p")
+    assert said == (
+        f"Not with this budget. Radius 0.1 needs p_A ≥ 1 − 2.9 · 10⁻⁷, which takes {plan['samples_needed']:,} samples "
+        "that all agree."
+    )
+    assert 1 - plan["p0"] == pytest.approx(2.9e-7, rel=0.02)
     here.choose(LIGHT)
     here.certify()
-    here.page.wait_for_selector("#refused :text('The radius can never be proved by this procedure')")
-    assert "radius_out_of_reach" in here.text("#refused")
-    assert "is 0.5; the largest that can be proved" in here.text("#refused")
+    here.page.wait_for_selector("#refused :text('Not with this budget.')")
     assert "#/certifications" not in here.page.url
     assert here.page.evaluate("document.activeElement.id") == "certify"
+    here.page.click(f"#refused button:text('Ask for radius {plan['largest_radius']}')")
+    here.page.wait_for_selector("#plan .feasible")
+    assert here.text("#refused") == ""
+    assert here.page.locator("[name=radius]").input_value() == str(plan["largest_radius"])
+
+
+def test_the_budget_that_a_radius_needs_is_a_click_away(here: Visit) -> None:
+    here.ask(radius="0.06", procedure="adaptive", samples="20 40")
+    here.page.click("#plan button:has-text('Allow')")
+    here.page.wait_for_selector("#plan .feasible")
+    assert here.page.locator("[name=samples]").input_value().startswith("20 ")
+
+
+def test_no_budget_is_offered_where_none_would_be_accepted(here: Visit) -> None:
+    here.ask(radius="0.13")
+    here.page.wait_for_selector("#plan .infeasible :text('Radius 0.13')")
+    assert here.page.locator("#plan button:has-text('Allow')").count() == 0
+    assert here.page.locator("#plan button:has-text('Ask for radius')").count() == 1
 
 
 def test_a_noise_of_another_training_is_allowed_by_a_tick(here: Visit) -> None:
@@ -139,6 +232,7 @@ def test_a_noise_has_an_input_for_each_parameter(visit: Open, service: PageServi
         each["noises"] = [each["noise"]]
     opened = visit(service.address, answers={"/v1/ensembles": ensembles})
     opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
+    opened.page.click("#more summary")
     assert opened.page.locator("#noise label").all_inner_texts() == ["Rate", "Alpha"]
     assert not opened.page.is_visible("#mismatch")
     with opened.page.expect_request(plan_with("0.75")) as planned:

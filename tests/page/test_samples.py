@@ -49,6 +49,16 @@ def test_a_sample_is_certified_and_its_label_is_known(here: Visit, api: Api) -> 
     assert here.page.locator(".face img").get_attribute("src") == f"/samples/cifar10-test-100/{SHIP}.png"
 
 
+def test_certify_is_above_the_fold(visit: Callable[..., Visit], api: Api) -> None:
+    opened = visit(f"http://127.0.0.1:{api.port}/", viewport={"width": 1280, "height": 900})
+    opened.page.click(".thumb:has-text('ship')")
+    opened.page.wait_for_selector("#plan .feasible")
+    box = opened.page.locator("#certify").bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 900
+    assert opened.page.evaluate("scrollY") == 0
+
+
 @pytest.mark.parametrize("width", [320, 500, 1200])
 def test_samples_stay_within_their_panel(visit: Callable[..., Visit], api: Api, width: int) -> None:
     opened = visit(f"http://127.0.0.1:{api.port}/", viewport={"width": width, "height": 740})
@@ -68,7 +78,7 @@ def test_a_batch_of_samples_has_its_certified_accuracy(here: Visit, api: Api) ->
     assert here.page.locator(".thumb[aria-pressed=true]").count() == 10
     for name in SHEET.classes[:7]:
         here.page.click(f".thumb:has-text('{name}')", modifiers=["Control"])
-    here.ask(procedure="adaptive", samples="50 60", radius="0.1")
+    here.ask(procedure="fixed", samples="100")
     here.certify()
     here.page.wait_for_selector(".status.succeeded")
     found = api.client.get(f"/v1/certifications/{here.certification}").json()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smoothcert import Client
 from tests.service import eventually
 from tests.support.command import (
     ENDLESSLY,
@@ -65,12 +66,29 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     for radius, accuracy in curve:
         assert accuracy == 100 * sum(each >= radius and each > 0 for each in radii) / 10
     markdown = Path("report/report.md").read_text()
-    assert markdown.startswith("# data by trivial\n\nprocedure fixed, n0 100, n 1000, ")
+    assert markdown.startswith("# data by trivial\n\n8 of 10 images are certified for the right class. The ACR is ")
+    assert "Procedure fixed, n0 100, n 1000, " in markdown
     assert "gaussian, sigma 0.02, alpha 0.001" in markdown
-    assert f"| ACR | {report['figures']['ACR']:.4g} |" in markdown
+    low, high = report["intervals"]["ACR"]
+    assert low < report["figures"]["ACR"] < high
+    assert f"| ACR | {report['figures']['ACR']:.3g} ({low:.3g} to {high:.3g}) |" in markdown
+    page = Path("report/report.html").read_text()
+    assert page.count("<svg") == 3
+    assert "agrees for 10 of 10 certificates" in page
     assert Path("report/report.png").read_bytes().startswith(b"\x89PNG")
     checked = smoothcert("verify", "report/certificates.jsonl")
     assert checked.stdout == "consistent  report/certificates.jsonl (10 certificates)\n"
+
+
+def test_a_certification_is_reported_by_its_id(service: str, folder: Path) -> None:
+    with Client(service) as client:
+        client.certify([*sorted(folder.rglob("*.png"))[:3]], ensemble="trivial", radius=0.02, procedure="sequential")
+        number = next(client.certifications.list()).id
+    done = smoothcert("report", number, "--json", url=service)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["figures"]["certified"] == 3
+    assert "agrees for 3 of 3 certificates" in Path("report.html").read_text()
+    one_sentence(smoothcert("report", "cert_00000000", url=service), "cert_00000000")
 
 
 def test_a_second_run_goes_on_where_the_first_was_cut(rogue: Rogue, folder: Path) -> None:

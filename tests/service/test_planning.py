@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ from smoothcert.published import NoiseList, PlanAnswer, ProcedureList, Verificat
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from tests.support.api import problem
-from tests.support.player import Player
+from tests.support.player import ROWS, Player
 
 JSON = {"Content-Type": "application/json"}
 
@@ -84,8 +85,11 @@ def test_seconds_follow_from_the_measured_rate(client: httpx2.Client, player: Pl
     answer = planned(client, player, consensus=1)
     assert answer.seconds is not None
     assert answer.fewest_samples is not None
-    assert answer.seconds.best == pytest.approx(answer.fewest_samples * 1 / 1000)
+    padded = sum(math.ceil(n / ROWS) * ROWS for n in (100, 100))  # the selection and the first stage
+    assert answer.seconds.best == pytest.approx(padded * 1 / 1000)
     assert answer.seconds.worst == pytest.approx(answer.most_samples * 2 / 1000)
+    assert answer.seconds.expected is not None
+    assert answer.seconds.best <= answer.seconds.expected < answer.seconds.worst / 100
 
 
 def test_where_alpha_is_shared_the_plan_knows(client: httpx2.Client, player: Player) -> None:

@@ -138,7 +138,7 @@ def test_the_first_final_status_wins(empty: Any) -> None:
     before = empty.hgetall(keys.record(record.id)), empty.hgetall(keys.STATISTICS)
     for late in (
         finishing(record, execution, "failed"),
-        transitions.save(record, execution, progress="late", certificates={1: "late"}, done=2),
+        transitions.save(record, execution, progress="late", certificates={1: "late"}),
         transitions.hand_back(record, execution, samples=1, checkpoints={0: SavedCheckpoint("late")}),
         transitions.bury(read(empty, record), blamed=True, now=1.0, ttl=1),
         transitions.cancel_running(read(empty, record)),
@@ -164,7 +164,7 @@ def test_only_the_execution_under_way_may_write(empty: Any) -> None:
 def test_a_call_that_comes_twice_changes_nothing_more(empty: Any) -> None:
     record = accepted(empty)
     execution = begun(empty, record)
-    saved = transitions.save(record, execution, progress="p", samples=7, certificates={1: "c"}, done=1)
+    saved = transitions.save(record, execution, progress="p", samples=7, certificates={1: "c"})
     call(empty, saved)
     once = {key: empty.dump(key) for key in empty.scan_iter()}
     call(empty, saved)

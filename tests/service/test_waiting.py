@@ -209,7 +209,7 @@ def test_many_certificates_are_written_in_pieces(empty: Any, monkeypatch: pytest
     record = accepted(empty, images=6)
     execution = begun(empty, record)
     texts = {index: f'"{index:08}"' for index in (3, 1, 5, 0, 2, 4)}
-    made = finishing(read(empty, record), execution, certificates=texts, done=6)
+    made = finishing(read(empty, record), execution, certificates=texts)
     assert len(made.first) == 2
     for part in (*made.first, made):
         assert call(empty, part) == (1, "running")
@@ -238,10 +238,10 @@ def test_a_draw_is_written_once_and_goes_with_its_image(empty: Any, monkeypatch:
     found = checkpoints.read(empty.hgetall(keys.checkpoints(record.id)), empty.hgetall(keys.draws(record.id)))
     assert found[0] == SavedCheckpoint(b"new", {n: f"0-{n}".encode() for n in range(4)})
     assert found[1] == SavedCheckpoint(b"r1", {n: f"1-{n}".encode() for n in range(3)})
-    call(empty, transitions.save(read(empty, record), execution, certificates={0: "{}"}, done=1))
+    call(empty, transitions.save(read(empty, record), execution, certificates={0: "{}"}))
     assert sorted(empty.hkeys(keys.draws(record.id))) == [b"1/0", b"1/1", b"1/2"]
     assert empty.hkeys(keys.checkpoints(record.id)) == [b"1"]
-    call(empty, finishing(read(empty, record), execution, certificates={1: "{}"}, done=2))
+    call(empty, finishing(read(empty, record), execution, certificates={1: "{}"}))
     assert not empty.exists(keys.checkpoints(record.id), keys.draws(record.id))
 
 
@@ -254,7 +254,7 @@ def test_a_text_that_is_too_large_fails_its_certification(
     execution, huge = begun(empty, record), {1: "x" * 101}
     large = {1: SavedCheckpoint("x", {7: "x" * 100})}
     made = {
-        "certificates": lambda: transitions.save(read(empty, record), execution, certificates=huge, done=1),
+        "certificates": lambda: transitions.save(read(empty, record), execution, certificates=huge),
         "checkpoints": lambda: transitions.save(read(empty, record), execution, checkpoints=large, samples=1),
         "end": lambda: finishing(read(empty, record), execution, certificates=huge),
         "handed back": lambda: transitions.hand_back(read(empty, record), execution, samples=1, checkpoints=large),

@@ -12,7 +12,8 @@ import torch
 from smoothcert.request import CertificationRequest
 from store import bookkeeping, keys
 from store.record import Record
-from store.scripts import TAKE
+from store.scripts import DIVIDE, TAKE
+from store.shards import parse_name, read_places
 from tests.simulation.engine import undisturbed
 from tests.simulation.scripts import PIXELS, Order
 from tests.simulation.server import Arguments
@@ -30,31 +31,51 @@ MOST_PASSED = 2
 """How many certifications of other owners may be taken while one that may be taken waits."""
 
 PLACES = """#!lua flags=no-writes
--- ARGV: names of keys, as JSON. Returns [id, status, number of places] of each certification that has not ended, and
--- how many entries the lists and sets of all places have together.
-local names, found, entries = cjson.decode(ARGV[1]), {}, 0
+-- ARGV: names of keys, as JSON. Returns [name, status, number of places] of each shard that has not ended, [id, images,
+-- number of shards that have not ended, number that is noted, images of each shard] of each certification that was
+-- divided, and how many entries the lists and sets of all places have together.
+local names, found, divided, entries = cjson.decode(ARGV[1]), {}, {}, 0
 local function copies(list, id)
   local n = 0
   for _, each in ipairs(redis.call('LRANGE', list, 0, -1)) do if each == id then n = n + 1 end end
   return n
 end
 for _, key in ipairs(redis.call('KEYS', names.records .. '*')) do
-  local fields = redis.call('HMGET', key, 'id', 'status', 'owner', 'queue', 'execution')
-  local id, status, owner, queue, execution = unpack(fields)
-  if status == 'queued' then
-    local places = 0
-    if redis.call('ZSCORE', names.lanes .. owner, id) then places = places + 1 end
-    if queue == names.quarantine then places = places + copies(names.suspects, id) end
-    for _, taken in ipairs(names.taken) do places = places + copies(taken, id) end
-    found[#found + 1] = {id, status, places}
-  elseif status == 'running' or status == 'canceling' then
-    found[#found + 1] = {id, status, redis.call('ZSCORE', names.executions .. queue, id .. ':' .. execution) and 1 or 0}
+  local shards, open, images = redis.call('HGET', key, 'shards'), 0, {}
+  local certification, final = unpack(redis.call('HMGET', key, 'id', 'status'))
+  local over = final == 'succeeded' or final == 'failed' or final == 'canceled'
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    local shard = string.match(field, '^status/?(.*)$')
+    local range = redis.call('HGET', key, (string.gsub(field, '^%l+', 'range', 1)))
+    range = range and range ~= ''
+    if string.find(field, '^places') and not range then images[#images + 1] = redis.call('HGET', key, field) end
+    if shard and not over then
+      local suffix, id = '', certification
+      if shard ~= '' then suffix, id = '/' .. shard, id .. '-' .. shard end
+      local fields = redis.call('HMGET', key, 'owner', field, 'queue' .. suffix, 'execution' .. suffix)
+      local owner, status, queue, execution = unpack(fields)
+      if status == 'queued' then
+        local places = 0
+        if redis.call('ZSCORE', names.lanes .. owner, id) then places = places + 1 end
+        if queue == names.quarantine then places = places + copies(names.suspects, id) end
+        for _, taken in ipairs(names.taken) do places = places + copies(taken, id) end
+        found[#found + 1] = {id, status, places}
+        if not range then open = open + 1 end
+      elseif shards == '0' or execution ~= '' then
+        local entry = id .. ':' .. execution
+        found[#found + 1] = {id, status, redis.call('ZSCORE', names.executions .. queue, entry) and 1 or 0}
+        if not range then open = open + 1 end
+      end
+    end
+  end
+  if shards ~= '0' and not over then
+    divided[#divided + 1] = {certification, redis.call('HGET', key, 'images'), open, shards, images}
   end
 end
 for _, list in ipairs(names.lists) do entries = entries + redis.call('LLEN', list) end
 for _, set in ipairs(names.sets) do entries = entries + redis.call('ZCARD', set) end
 for _, lane in ipairs(redis.call('KEYS', names.lanes .. '*')) do entries = entries + redis.call('ZCARD', lane) end
-return cjson.encode({found, entries})
+return cjson.encode({found, divided, entries})
 """
 MENTIONS = """#!lua flags=no-writes
 -- ARGV: ids, as JSON. Returns [key, id] of each key that has an id in its name or, in a list or set, among its entries.
@@ -100,12 +121,18 @@ class Audit:
     # --- while it lasts
 
     def look(self) -> None:
-        """No certification is nowhere, at any time."""
-        places, entries = json.loads(self._ask(("EVAL", PLACES, 0, NAMES)))
-        self.settled = not places and not entries
-        for certification, status, number in places:
+        """No shard is nowhere, and each image belongs to one of them, at any time."""
+        places, divided, entries = json.loads(self._ask(("EVAL", PLACES, 0, NAMES)))
+        self.settled = not places and not divided and not entries
+        for name, status, number in places:
             if number == 0:
-                self._see(f"{certification} is {status} and nowhere")
+                self._see(f"{name} is {status} and nowhere")
+        for certification, images, number, noted, shards in divided:
+            belonging = sorted(place for text in shards for place in read_places(text, int(images)))
+            if belonging != list(range(int(images))):
+                self._see(f"the shards of {certification} have the images {belonging}")
+            if number != int(noted):
+                self._see(f"{number} shards of {certification} have not ended, {noted} are noted")
 
     def _see(self, what: str) -> None:
         if what not in self.seen:
@@ -114,11 +141,14 @@ class Audit:
 
     def _watch(self, process: Process, command: Arguments, reply: Any) -> None:
         """No owner is passed over: of those that may be taken, the one that was served longest ago comes first."""
+        if command[0] == "EVAL" and command[1] == DIVIDE and reply[0]:
+            self._history.world.note(process.name, "divides a certification")
         if command[0] != "EVAL" or command[1] != TAKE or not reply[1]:
             return
         asked = json.loads(command[-1])
         held = Counter(asked["held"])
-        owners = [self._ask(("HGET", keys.record(each.decode()), "owner")) for each in reply[1]]
+        ids = [parse_name(each.decode())[0] for each in reply[1]]
+        owners = [self._ask(("HGET", keys.record(each), "owner")) for each in ids]
         taken = Counter(each.decode() for each in owners if each)
         for name in self._ask(("KEYS", keys.waiting(POOL, "*"))):
             owner = name.decode().rpartition(":")[2]

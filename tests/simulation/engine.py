@@ -57,7 +57,8 @@ class LookingUp(Engine):
         STAGE.world.sleep(BATCH_S * STAGE.world.chance.uniform(0.5, 1.5))
         for segment in segments:
             count(segment, rows=lane.rows)
-        self.workload.first(rows=sum(map(len, segments)), capacity=lane.batch, members=1)
+        rows = sum(map(len, segments))
+        self.workload.first(rows=rows, padded=rows, capacity=lane.batch, members=1)
 
 
 class AtOnce:

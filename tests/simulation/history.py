@@ -134,7 +134,10 @@ class History:
     def _ended(self) -> bool:
         if self.audit.seen:
             return True
-        return self.audit.settled and self.world.now > LAST_ARRIVAL_S and all(each.done for each in self._customers)
+        if not (self.audit.settled and self.world.now > LAST_ARRIVAL_S and all(each.done for each in self._customers)):
+            return False
+        self.audit.look()  # something may have come since the last look
+        return self.audit.settled
 
     def _end(self) -> None:
         self._calm()

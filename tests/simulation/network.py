@@ -23,7 +23,7 @@ USUAL_S = 0.002
 """The mean of the seconds that a list of commands or replies is under way."""
 LONGEST_S = 3.0
 """The most seconds that a slow one is under way."""
-BELL = keys.bell("")
+BELL, SUMMONS = keys.bell(""), keys.summons("")
 """What the commands mention that may wake a process which waits for an entry of a list."""
 INFO = b"used_memory:1\r\nmaxmemory:0\r\n"
 """What the server would otherwise tell about the machine of the simulator."""
@@ -95,7 +95,7 @@ class Network:
     def _execute(self, message: _Message) -> None:
         name, *arguments = message.commands[0]
         if name == "BLPOP":
-            blocked = _Blocked(message, arguments[0])
+            blocked = _Blocked(message, arguments[:-1])
             self._blocked.append(blocked)
             self._serve_blocked()
             if not blocked.served:
@@ -114,7 +114,8 @@ class Network:
             for watch in self.watchers:
                 watch(process, command, reply)
         self._publish()
-        if self._blocked and any(BELL in part for each in commands for part in each if isinstance(part, str)):
+        parts = (part for each in commands for part in each if isinstance(part, str))
+        if self._blocked and any(BELL in part or SUMMONS in part for part in parts):
             self._serve_blocked()
         return replies
 
@@ -154,8 +155,11 @@ class Network:
             if not blocked.message.process.alive:
                 blocked.served = True
                 self._blocked.remove(blocked)
-            elif (popped := self.database.execute([("LPOP", blocked.key)])[0]) is not None:
-                self._unblock(blocked, [blocked.key.encode(), popped])
+                continue
+            popped = self.database.execute([("LPOP", key) for key in blocked.keys])
+            for key, entry in zip(blocked.keys, popped, strict=True):
+                if entry is not None:
+                    self._unblock(blocked, [key.encode(), entry])
 
     def _unblock(self, blocked: _Blocked, reply: Any) -> None:
         if not blocked.served:
@@ -194,10 +198,10 @@ class _Message:
 
 @dataclass(eq=False)
 class _Blocked:
-    """A process that waits for an entry of a list."""
+    """A process that waits for an entry of one of some lists."""
 
     message: _Message
-    key: str
+    keys: Sequence[str]
     served: bool = False
 
 

@@ -34,6 +34,7 @@ PIXELS = tuple(np.full(SHAPE, value, np.float32) for value in LIGHT)
 IMAGES = tuple(encode_all([pixels])[0] for pixels in PIXELS)
 QUESTIONS = (
     {"procedure": {"name": "fixed", "n": 200}},
+    {"procedure": {"name": "fixed", "n": 1500}},
     {"procedure": {"name": "adaptive", "stages": [100, 400]}, "radius": 0.1},
     {"procedure": {"name": "sequential", "max_samples": 400}, "radius": 0.1, "family_wise": True},
 )
@@ -66,7 +67,7 @@ class Order:
 def place(customer: Customer) -> Order:
     """Draw an order."""
     chance = customer.world.chance
-    places = tuple(chance.randrange(len(IMAGES)) for _ in range(chance.choice((1, 1, 2, 3))))
+    places = tuple(chance.randrange(len(IMAGES)) for _ in range(chance.choice((1, 1, 2, 3, 6))))
     fields = {**chance.choice(QUESTIONS), "sigma": 0.25, "ensemble": "looked-up"}
     if chance.random() < 0.15:
         fields["deadline_s"] = round(chance.uniform(1.0, 10.0), 3)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from store import shards
 from tests.simulation.engine import LookingUp
 from tests.simulation.history import Outcome, play
 from tests.simulation.server import DATABASES, Database, private_server
@@ -22,8 +23,18 @@ def simulate(seeds: Iterable[str], tell: Callable[[Outcome], None], *, at_a_time
     def playing(seed: str) -> Callable[[Database], None]:
         return lambda database: tell(play(seed, database))
 
-    with quiet(), private_server() as server, staged(LookingUp):
+    with quiet(), private_server() as server, staged(LookingUp), small_ranges():
         server.each((playing(seed) for seed in collecting(seeds)), at_a_time=at_a_time)
+
+
+@contextmanager
+def small_ranges() -> Iterator[None]:
+    """A context in which samples of an image are given away although they are few."""
+    usual, shards.LEAST_RANGE = shards.LEAST_RANGE, 400
+    try:
+        yield
+    finally:
+        shards.LEAST_RANGE = usual
 
 
 def collecting(seeds: Iterable[str]) -> Iterator[str]:

@@ -9,14 +9,15 @@ import pytest
 
 from smoothcert.engine.run import Run
 from store import transitions, waiting
-from store.commands import Call
+from store.commands import Call, Command
+from store.record import Record
 from tests.simulation.history import Outcome
 from tests.simulation.simulator import simulate
 
 SHARE = 16
 """The histories in the test suite; `make simulate` plays any number."""
-FIRST, MOST = 34, 200
-"""The histories among which a mutant must be found. From the first of these on, each of them is found at once."""
+FIRST, MOST = 53, 200
+"""The histories among which a mutant must be found. From the first of these on, each of them is found soon."""
 FOUND = {
     "found-20": "a heartbeat came after the end and left keys of RQ behind",
     "found-63": "the same, while another worker had the certification",
@@ -36,6 +37,7 @@ def test_nothing_is_lost_or_wrong_in_a_share_of_the_histories() -> None:
     assert len(outcomes) == SHARE
     assert {each.seed: each.wrong for each in outcomes if each.wrong} == {}
     assert any("is killed" in str(what) for each in outcomes for _, _, what in each.notes)
+    assert any("divides" in str(what) for each in outcomes for _, _, what in each.notes)
 
 
 def test_histories_that_once_found_a_bug_find_none() -> None:
@@ -89,7 +91,33 @@ def repeat_samples(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Run, "_put_back", mutant)
 
 
-@pytest.mark.parametrize("mutate", [ignore_idempotency, forget_to_requeue, let_anybody_finish, repeat_samples])
+def keep_what_was_given(patch: pytest.MonkeyPatch) -> None:
+    """A shard that gave images away still has them."""
+    put = transitions.put
+
+    def mutant(record: Record, fields: dict[str, Any]) -> Command:
+        return put(record, {name: each for name, each in fields.items() if name != "places" or "status" in fields})
+
+    patch.setattr(transitions, "put", mutant)
+
+
+def end_with_the_first_shard(patch: pytest.MonkeyPatch) -> None:
+    """The first shard that ends ends the certification."""
+    patch.setattr(transitions, "FINISH", transitions.FINISH.replace("or 0) <= 1", "or 0) <= 9"))
+
+
+MUTANTS = (
+    ignore_idempotency,
+    forget_to_requeue,
+    let_anybody_finish,
+    repeat_samples,
+    keep_what_was_given,
+    end_with_the_first_shard,
+)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # customers end with their history
+@pytest.mark.parametrize("mutate", MUTANTS)
 def test_a_mutant_is_found(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
     wrong: list[Outcome] = []

@@ -21,13 +21,17 @@ else:
     MISSING = ""
 
 
+LEAN = ("--disable-gpu", "--in-process-gpu", "--renderer-process-limit=1", "--process-per-site")
+"""Options without a part in what a page may do; they save processes."""
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """The browser; while it runs no other event loop can run in this thread."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox", *LEAN])
         try:
             yield browser
         finally:

@@ -20,7 +20,7 @@ from smoothcert.published import EnsembleCard
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from store import bookkeeping, keys, presence, transitions, waiting
-from store.presence import Presence
+from store.presence import Presence, Speed
 from store.record import Record
 from store.statistics import bucket
 from tests.service import eventually
@@ -30,6 +30,8 @@ SHAPE = (3, 4, 5)
 """Channels, height and width all differ, so that no two can be mixed up unseen."""
 SIGMA = 0.25
 CLASSES = ("cat", "dog", "ship")
+ROWS = 64
+"""The rows of a slice that it announces."""
 
 
 class Player:
@@ -67,7 +69,7 @@ class Player:
             ensembles=(self.card,),
             live=0,
             fill=0.75,
-            evaluations_per_second=rate,
+            speeds={self.ensemble: Speed(evaluations_per_second=rate, rows=ROWS)} if rate else {},
             beat_at=now,
         )
         self._send(presence.announce(beat, ttl=ttl))
@@ -111,7 +113,7 @@ class Player:
     def save(self, record: Record, certificates: dict[int, str], **fields: Any) -> None:
         done = record.done + len(certificates)
         call = transitions.save(
-            record, record.execution, certificates=certificates, done=done, progress=progress(record, done), **fields
+            record, record.execution, certificates=certificates, progress=progress(record, done), **fields
         )
         assert self.redis.eval(*call.arguments)[0] == 1, "could not save"
 
@@ -136,7 +138,6 @@ class Player:
             now=now,
             ttl=ttl,
             certificates=certificates,
-            done=done,
             progress=progress(record, done),
             error=error,
             tally={f"certifications:{status}": 1, "samples": 10.0, **bucket("duration", 0.2), **bucket("wait", 0.02)},

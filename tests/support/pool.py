@@ -29,6 +29,9 @@ from tests.support.worker_networks import SHAPE
 from tests.support.zoo import ALLOWED, SIGMA
 
 ROOT = Path(__file__).parents[2]
+SEED = "0123456789abcdef"
+LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 20_000}, "radius": None}
+"""About two seconds of work."""
 wait_until = eventually
 
 
@@ -96,6 +99,7 @@ class Pool:
         seed: str = "",
         deadline_s: float = 0,
         owner: str = ANONYMOUS,
+        budget: int = 0,
         **fields: Any,
     ) -> str:
         """Put a certification into the queue."""
@@ -112,6 +116,7 @@ class Pool:
             digest=self.digest(ensemble),
             request=json.dumps(request),
             images=len(images),
+            budget=budget,
             seed=seed or secrets.token_hex(16),
             created_at=now,
             expires_at=now + 3600,
@@ -135,6 +140,13 @@ class Pool:
     def certificates(self, certification: str) -> list[Certificate]:
         found = self.redis.hgetall(keys.certificates(certification))
         return [Certificate.from_json(text) for _, text in sorted((int(k), v) for k, v in found.items())]
+
+
+def swept(pool: Pool) -> None:
+    """Wait for a whole sweep of the janitor."""
+    lock = f"{keys.JANITOR}:{pool.name}"
+    wait_until(lambda: pool.redis.exists(lock), "a sweep")
+    wait_until(lambda: not pool.redis.exists(lock), "its end")
 
 
 def without_times(certificate: Certificate) -> dict[str, Any]:

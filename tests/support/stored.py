@@ -73,5 +73,5 @@ def begun(client: Any, record: Record, worker: str = "w") -> str:
 
 
 def finishing(record: Record, execution: str, status: str = "succeeded", **other: Any) -> Call:
-    fields: dict[str, Any] = {"now": time.time(), "ttl": 60, "certificates": {0: "{}"}, "done": 1, "progress": "{}"}
+    fields: dict[str, Any] = {"now": time.time(), "ttl": 60, "certificates": {0: "{}"}, "progress": "{}"}
     return transitions.finish(record, execution, status, **{**fields, "tally": {"samples": 5}, **other})  # type: ignore[arg-type]

@@ -48,8 +48,17 @@ def test_samples_are_computed_and_written(logs: Path, tmp_path: Path) -> None:
     assert len(rows) == 17 * 6
     assert {row["procedure"] for row in rows} == set(samples.PROCEDURES)
     assert all(row["false at p0"] <= 0.001 for row in rows)
-    assert "| sequential strict, times fewer samples |" in (out / "samples.md").read_text()
+    assert "| Cohen et al.: sequential strict, times fewer samples |" in (out / "samples.md").read_text()
     assert (out / "samples.png").stat().st_size > 10_000
+
+
+def test_the_logs_of_the_methods_are_a_population_of_their_own(tmp_path: Path) -> None:
+    row = "0\t3\t3\t0.95286\t1\t0:00:01"  # every one of 100,000 samples, at alpha = .001
+    (tmp_path / "cifar10-macer-0.25.tsv").write_text(HEADER + row + "\n")
+    costs = samples.costs_of(tmp_path, "macer", 0.25, 0.25)
+    assert costs["CertifyAdp"].samples == pytest.approx(200, rel=1e-6)
+    found = samples.report({("macer", 0.25, 0.25): costs})
+    assert {figure.name.partition(":")[0] for figure in found.figures} == {"five methods"}
 
 
 def test_missing_logs_are_named(tmp_path: Path) -> None:

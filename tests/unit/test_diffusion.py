@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.vision import torchvision
 from smoothcert.engine.diffusion import DiffusionDenoiser
 from smoothcert.engine.errors import MemberError
 from smoothcert.engine.smoothed import Smoothed
+from smoothcert.engine.vision import torchvision
 from smoothcert.noise import Gaussian, RoundedGaussian, Uniform
 from smoothcert.verification import verify
 from tests.support.smoothed import QUICK, images, patches

@@ -45,6 +45,12 @@ EXTRAS = {
     "rich": ("smoothcert/cli", "smoothcert/client", "smoothcert/engine"),
     "matplotlib": ("smoothcert/plot.py",),
     "pandas": ("smoothcert/report.py",),
+    "huggingface_hub": ("smoothcert/engine/hub",),
+    "safetensors": ("smoothcert/engine/hub",),
+    "timm": ("smoothcert/engine/hub",),
+    "transformers": ("smoothcert/engine/hub",),
+    "onnx": ("smoothcert/engine/onnx",),
+    "onnxruntime": ("smoothcert/engine/onnx",),
     "cryptography": ("smoothcert/attestation",),
     "securesystemslib": ("smoothcert/attestation",),
 }
@@ -185,7 +191,10 @@ def test_the_wheel_names_its_dependencies_and_extras(wheel: Path) -> None:
         "client",
         "cli",
         "plot",
+        "openvino",
         "attest",
+        "hub",
+        "onnx",
     }
 
 

@@ -97,7 +97,7 @@ def test_all_images_end_in_certificates_and_sums(engine: Engine) -> None:
     progress = work.progress()
     assert (progress.images_done, progress.images_total) == (3, 3)
     assert progress.samples == sum(each["samples"] for each in certificates) == work.samples
-    tally = work.tally(time.time())
+    tally = {**work.tally(), **work.end_tally(time.time())}
     assert tally["certifications:succeeded"] == 1
     assert tally["certificates:certified"] + tally["certificates:abstain"] == 3
     assert tally["evaluations"] == sum(each["evaluations"] for each in certificates)

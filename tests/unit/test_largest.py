@@ -16,7 +16,7 @@ from smoothcert.bounds import lower_bound
 from smoothcert.errors import DomainError
 from smoothcert.largest import Thresholds, reach, thresholds
 from smoothcert.noise import Gaussian, Noise, Uniform
-from tests.unit.test_optimal import sha256
+from tests.support.optimal import sha256
 
 ALPHA = 0.001
 

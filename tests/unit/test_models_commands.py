@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import multiprocessing
 import queue
@@ -12,8 +11,6 @@ import subprocess
 import sys
 import threading
 import tomllib
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,33 +20,16 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from models.__main__ import run
 from models.data import DataError, load_images
 from models.registry import load
 from models.resnet import resnet20
 from models.training.checkpoint import write_safetensors
 from tests.support.blur import known_blur
 from tests.support.disk import full_disk
+from tests.support.models_command import models
 
 ROOT = Path(__file__).parents[2]
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def models(*arguments: object) -> Done:
-    """Run the command line in this process, since a new process would import torch again."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
-        run([*map(str, arguments)])
-    if isinstance(end.value.code, str):  # sys.exit with a sentence: Python prints it and exits with 1
-        return Done(1, out.getvalue(), end.value.code)
-    return Done(end.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

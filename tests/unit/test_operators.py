@@ -15,7 +15,7 @@ from models import operators
 from models.confinement import Suspect, try_out
 from models.programs import read_program
 from models.resnet import CifarResNet
-from models.vision import torchvision
+from smoothcert.engine.vision import torchvision
 
 WAYS = {"approximate", "equation", "indexing", "mode", "padding", "rounding_mode"}
 """The names of string arguments that select one of a few ways to compute."""

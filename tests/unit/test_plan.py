@@ -186,3 +186,13 @@ def test_bad_input_is_named(radius: float, alpha: float, beta: float, seen: str)
 def test_p_a_must_be_a_probability(p_a: float) -> None:
     with pytest.raises(DomainError, match=str(p_a)):
         plan(Adaptive(), NOISE, 0.25).expected(p_a)
+
+
+def test_samples_that_fill_a_part_of_a_slice_take_as_long_as_a_slice() -> None:
+    planned = plan(Adaptive(stages=(100, 1000), n0=50), Gaussian(0.25), 0.25)
+    assert planned.rows(0, 64) == 0
+    assert planned.rows(50, 64) == 64
+    assert planned.rows(150, 64) == 64 + 128
+    assert planned.rows(1150, 64) == 64 + 128 + 1024
+    assert planned.rows(650, 64) == pytest.approx(64 + 128 + 512)
+    assert planned.rows(1150, 1) == 1150

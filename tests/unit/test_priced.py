@@ -349,7 +349,7 @@ def test_the_radius_of_a_curve_is_not_rounded_in_an_evaluation() -> None:
     judged = [Judged(certificate, 1), Judged(certificate_of(Optimal(radii=exact), 0.75), 1)]
     assert [certified_accuracy(judged, radius) for radius in exact] == [100.0, 50.0]
     report = Report("curve", ["a", "b"], judged)
-    assert report.curve == [(exact[0], 100.0), (exact[1], 50.0)]
+    assert [(radius, share.value) for radius, share in report.curve] == [(exact[0], 100.0), (exact[1], 50.0)]
     assert "radii 0.100000001 0.2500003" in report.question
     alone: dict[str, Any] = {"name": "optimal"}
     assert "radii" not in Report("one", ["a"], [Judged(certificate_of(PROCEDURES.validate(alone), 0.95), 1)]).question

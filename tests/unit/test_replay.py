@@ -12,12 +12,13 @@ from models.data import load_images
 from models.registry import ZOO, load
 from smoothcert.attestation.envelope import Attestation
 from smoothcert.certificate import Certificate
-from smoothcert.engine.case import certify
+from smoothcert.engine.case import certify, start
 from smoothcert.engine.engine import Engine
+from smoothcert.engine.successor import Successor
 from smoothcert.errors import AttestationError
 from smoothcert.examination import examine
 from smoothcert.noise import Gaussian
-from smoothcert.procedures import Sequential
+from smoothcert.procedures import Fixed, Sequential, Transfer
 from smoothcert.question import Question
 from tests.support.attested import MADE, keyring, sealed
 from workers.errors import ReplayError
@@ -47,6 +48,17 @@ def test_the_second_time_gives_the_same_counts(certificate: Certificate) -> None
     assert again.remarks == ()
     assert again.certificate.stages == certificate.stages
     assert again.certificate.evaluations == certificate.evaluations
+
+
+def test_a_joint_transfer_is_repeated_with_both_ensembles() -> None:
+    old, image = load(NAME, batch=64), torch.from_numpy(IMAGES[6])
+    new = old.with_(consensus=1)
+    with Engine(old, batch=64) as engine:
+        (before,) = certify(engine, image[None], Question(Gaussian(0.25), Fixed(n=50, n0=14)))
+        question = Question(Gaussian(0.25), Transfer(basis=before.model_dump_json(), n=64))
+        made = start(engine, image, question, seed="x", ensemble=Successor.of(new, old)).result()
+    assert 0 < made.stages[0].counts.other < 64
+    assert replay(made, image).differences == ()
 
 
 def test_another_seed_is_found_out(certificate: Certificate) -> None:

@@ -13,7 +13,7 @@ from smoothcert.boundaries import Boundaries
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.sequential import Abandon, boundaries, looks_up_to
-from tests.unit.test_optimal import sha256
+from tests.support.optimal import sha256
 
 N_MAX = 131_100
 

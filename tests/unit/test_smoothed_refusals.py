@@ -26,7 +26,8 @@ from tests.support.smoothed import NOISE, QUICK, SHAPE, Constant, images, patche
     ("options", "error", "message"),
     [
         ({"noise": 0.25}, DomainError, "noise must be a noise such as Gaussian(0.25), got 0.25"),
-        ({"models": "resnet"}, MemberError, "a model must be a torch.nn.Module, got str"),
+        ({"models": "resnet"}, MemberError, "there is no model 'resnet'; accepted are a torch.nn.Module, hf://"),
+        ({"models": 7}, MemberError, "a model must be a torch.nn.Module, got int"),
         ({"models": []}, MemberError, "there are no models"),
         ({"consensus": 2}, VotingError, "consensus K = 2 is not in 1..1"),
         ({"consensus": 0}, VotingError, "consensus K = 0 is not in 1..1"),

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, betaincinv, ndtr
 
+from smoothcert.chapter import Chapter, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyTable
-from smoothcert.engine.study.estimate import Estimate
 from smoothcert.engine.study.samples import N0, Samples
 from smoothcert.engine.study.voters import Voter, best
+from smoothcert.estimate import Estimate
 from smoothcert.noise import Noise
 from smoothcert.procedures import Adaptive
 
@@ -66,7 +66,7 @@ def chapter(samples: Samples) -> Chapter:
             "are shown here with the headings exchanged.",
         ],
         [
-            StudyTable(
+            ChapterTable(
                 "adaptive",
                 "Schedules of stages.",
                 ("radius", "members", "stages", "acc_cert, %", *(f"ASC/ASA {j}" for j in range(1, 6)), "SampleRF"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
+from smoothcert.chapter import Chapter, ChapterTable
 from smoothcert.engine.study import paper
 from smoothcert.engine.study.adaptive import N, judge, play
-from smoothcert.engine.study.chapter import Chapter, StudyTable
 from smoothcert.engine.study.consensus import agreement, consensus, cost
-from smoothcert.engine.study.estimate import Estimate
 from smoothcert.engine.study.samples import N0, Samples
+from smoothcert.estimate import Estimate
 from smoothcert.procedures.adaptive import STAGES
 
 DEVIATIONS = (1.0, 2.0, 3.0)
@@ -56,7 +56,7 @@ def chapter(samples: Samples) -> Chapter:
             f"{N:,} and the full vote, divided by those that are needed.",
         ],
         [
-            StudyTable(
+            ChapterTable(
                 "adaptive-consensus",
                 "Adaptive sampling and consensus together.",
                 ("radius", "members", "acc_cert, %", *(f"ASR {j}, %" for j in range(1, 5)), *COSTS),

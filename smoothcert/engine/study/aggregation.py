@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from smoothcert.chapter import Chapter, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyTable
 from smoothcert.engine.study.samples import Samples
 from smoothcert.engine.study.size import paper_cells
 from smoothcert.engine.study.voters import Voter, best
@@ -33,7 +33,7 @@ def chapter(samples: Samples) -> Chapter:
         "Aggregation",
         [f"The votes of all {samples.members} members by four rules, on the same samples.", *missing],
         [
-            StudyTable(
+            ChapterTable(
                 "aggregation",
                 "ACR and certified accuracy in percent, by voting rule.",
                 ("voting", *samples.quality_columns, "ACR / soft"),

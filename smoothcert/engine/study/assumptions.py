@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import beta, ndtr
 
-from smoothcert.engine.study.chapter import Chapter, StudyPicture, StudyTable
-from smoothcert.engine.study.estimate import Estimate
+from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study.model import median_ratio
 from smoothcert.engine.study.moments import EDGES, Moments
 from smoothcert.engine.study.samples import Samples
+from smoothcert.estimate import Estimate
 from smoothcert.plot import COLOURS, blank, tidy
 
 if TYPE_CHECKING:
@@ -65,19 +65,19 @@ def chapter(samples: Samples) -> Chapter:
             f"About their own mean, the covariance of the clean logits of two members is -Sigma_c / (k - 1) on "
             f"average, whatever zeta_c is.",
         ],
-        [StudyTable("assumptions", "How well the assumptions hold.", ("measure", "ours"), rows)],
+        [ChapterTable("assumptions", "How well the assumptions hold.", ("measure", "ours"), rows)],
         [
-            StudyPicture(
+            ChapterPicture(
                 "assumptions-components",
                 "Clean logits, effect of the noise and mean effect of the noise, with the model's densities.",
                 _components(every, effects, histograms),
             ),
-            StudyPicture(
+            ChapterPicture(
                 "assumptions-independence",
                 "Covariance of (y_c, y_p), mean over images: the off-diagonal blocks are Cov(y_c, y_p).",
                 _independence(every),
             ),
-            StudyPicture(
+            ChapterPicture(
                 "assumptions-between",
                 "Covariance between different members, measured and modelled: clean logits (top), effect of the noise.",
                 _between(every, zeta),

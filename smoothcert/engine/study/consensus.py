@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from smoothcert.chapter import Chapter, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyTable
-from smoothcert.engine.study.estimate import Estimate
 from smoothcert.engine.study.samples import Samples
 from smoothcert.engine.study.voters import Voter, best
+from smoothcert.estimate import Estimate
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def chapter(samples: Samples) -> Chapter:
             "passes of the full vote divided by those that were needed; it is a count, not a time.",
         ],
         [
-            StudyTable(
+            ChapterTable(
                 "consensus",
                 "ACR, KCR and TimeRF over K.",
                 ("members", *samples.quality_columns, "KCR, %", "TimeRF", "ACR / full"),

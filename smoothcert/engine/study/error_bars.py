@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyPicture, StudyTable
 from smoothcert.engine.study.samples import Samples
 from smoothcert.engine.study.voters import sizes, subsets
 from smoothcert.plot import COLOURS, blank, tidy
@@ -45,7 +45,7 @@ def chapter(samples: Samples) -> Chapter:
             "makes their spread smaller than that of independent ensembles.",
         ],
         [
-            StudyTable(
+            ChapterTable(
                 "error-bars",
                 "Mean ± standard deviation over subsets of k members; p_A is the mean of the quantiles.",
                 ("k", "subsets", "ACR", *map(samples.radius_name, radii), "p_A at 10 %", "p_A at 50 %", "p_A at 90 %"),
@@ -53,7 +53,7 @@ def chapter(samples: Samples) -> Chapter:
             )
         ],
         [
-            StudyPicture(
+            ChapterPicture(
                 "error-bars",
                 "Mean and ± 3 sigma band of the certified accuracy over the radius, over subsets of the members.",
                 _figure(samples, [1, largest]),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smoothcert.bounds import lower_bound
+from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyPicture, StudyTable
 from smoothcert.engine.study.samples import Proofs, Samples
 from smoothcert.engine.study.voters import best, subsets
 from smoothcert.plot import COLOURS, blank, tidy
@@ -49,9 +49,9 @@ def chapter(samples: Samples) -> Chapter:
             f"the samples by {more}. At the same cost, the members have {direct} times the ACR of the samples, "
             f"and {within} times if no radius counts for more than {reach:.3f}.",
         ],
-        [StudyTable("inferences", "ACR and certified accuracy, %.", ("classifier", *samples.quality_columns), rows)],
+        [ChapterTable("inferences", "ACR and certified accuracy, %.", ("classifier", *samples.quality_columns), rows)],
         [
-            StudyPicture(
+            ChapterPicture(
                 "inferences",
                 "Certified accuracy over the radius at an equal number of inferences.",
                 _figure(samples, {f"one member, n = {few:,}": one, f"one member, n = {many:,}": longer,

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study.adaptive import at_least
-from smoothcert.engine.study.chapter import Chapter, StudyPicture, StudyTable
 from smoothcert.engine.study.samples import Samples
 from smoothcert.noise import Noise
 from smoothcert.plot import COLOURS, blank, tidy
@@ -46,7 +46,7 @@ def chapter(samples: Samples) -> Chapter:
             f"one half only for p_A from {band[0]:.3f} to {band[1]:.3f}.",
         ],
         [
-            StudyTable(
+            ChapterTable(
                 "levels",
                 "Probabilities after the first stage. The level that is not named is .001.",
                 ("p_A", *(f"certify, alpha = {a:g}" for a in LEVELS), *(f"abandon, beta = {b:g}" for b in LEVELS),
@@ -54,7 +54,7 @@ def chapter(samples: Samples) -> Chapter:
                 rows,
             )
         ],
-        [StudyPicture("levels", "What the first stage decides, over p_A.", _figure(noise, radius, axis))],
+        [ChapterPicture("levels", "What the first stage decides, over p_A.", _figure(noise, radius, axis))],
         [("p_A from which the first stage goes on", band[0]), ("p_A up to which the first stage goes on", band[1])],
     )  # fmt: skip
 

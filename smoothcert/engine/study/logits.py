@@ -21,7 +21,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels, floats
 from smoothcert.engine.sampling import NoisyImage
@@ -178,7 +177,7 @@ class LogitTape:
             "scheme": noise.scheme,
             "seed": self.tapes.seed,
             "image": self.index,
-            **arithmetic(ensemble.device),
+            **ensemble.arithmetic,
         }
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyPicture, StudyTable
 from smoothcert.engine.study.model import LogitModel
 from smoothcert.engine.study.radius import certified_radii, expected_radius, radius_distribution
 from smoothcert.engine.study.samples import Samples
@@ -68,19 +68,19 @@ def chapter(samples: Samples) -> Chapter:
             f"and that of one member with {k} times the samples {by_samples} times; members against samples {direct}.",
         ],
         [
-            StudyTable(
+            ChapterTable(
                 "radii",
                 f"Image {index}: k members with n = {N:,} against one member with k n samples.",
                 ("k", "p_A from", "p_A", "radius, k members", "radius, k n samples", "gain, %", "gain by samples, %"),
                 rows,
             ),
-            StudyTable("radii-n", "Expected certified radius over n.", ("p_A", *(f"n = {n:,}" for n in NS)), table),
+            ChapterTable("radii-n", "Expected certified radius over n.", ("p_A", *(f"n = {n:,}" for n in NS)), table),
         ],
         [
-            StudyPicture(
+            ChapterPicture(
                 "radii", f"Distribution of the certified radius of image {index} by k.", _spread(samples, rows)
             ),
-            StudyPicture("radii-n", "Expected certified radius over the number of samples.", _over_n(samples)),
+            ChapterPicture("radii-n", "Expected certified radius over the number of samples.", _over_n(samples)),
         ],
         [
             ("radius of k members / of one", by_members),

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from smoothcert.bounds import lower_bound
-from smoothcert.engine.study.estimate import Bootstrap, Estimate, share
 from smoothcert.engine.study.logits import Recording
 from smoothcert.engine.study.moments import Moments, moments
 from smoothcert.engine.study.voters import Ballot, ClassIndices, Voter, ballots, best, mixtures, sizes, subsets
 from smoothcert.errors import DomainError, require_count
+from smoothcert.estimate import Bootstrap, Estimate, share
 from smoothcert.noise import Noise
 from smoothcert.procedures import Fixed, Procedure, run
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyPicture, StudyTable
 from smoothcert.engine.study.samples import Samples
 from smoothcert.engine.study.voters import best, sizes, subsets
 from smoothcert.plot import COLOURS, blank, tidy
@@ -44,11 +44,11 @@ def chapter(samples: Samples) -> Chapter:
         "Ensemble size",
         sentences,
         [
-            StudyTable(
+            ChapterTable(
                 "size", "ACR and certified accuracy in percent, by k.", ("members", *samples.quality_columns), rows
             )
         ],
-        [StudyPicture("size", "ACR over k, certified accuracy over k and over the radius.", _figure(samples))],
+        [ChapterPicture("size", "ACR over k, certified accuracy over k and over the radius.", _figure(samples))],
         [
             ("ACR of the first member", samples.acr(alone[0])),
             ("ACR of all members", samples.acr(everyone)),

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from smoothcert.chapter import Chapter
 from smoothcert.engine.bar import counting
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.study import (
@@ -28,7 +29,6 @@ from smoothcert.engine.study import (
     trained,
     variance,
 )
-from smoothcert.engine.study.chapter import Chapter
 from smoothcert.engine.study.logits import MOST_BYTES, LogitTapes
 from smoothcert.engine.study.samples import About, Samples, require_studied
 from smoothcert.errors import DomainError, LedgerError, require_level

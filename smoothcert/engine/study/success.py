@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from smoothcert.engine.study.chapter import Chapter, StudyPicture, StudyTable
+from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study.model import LogitModel
 from smoothcert.engine.study.samples import Samples
 from smoothcert.engine.study.theory import EXTRAPOLATED
@@ -61,14 +61,14 @@ def chapter(samples: Samples) -> Chapter:
             f"the samples in {violated} of {int(applies.sum()) * len(ks)} cases.",
         ],
         [
-            StudyTable(
+            ChapterTable(
                 "success",
                 "Mean probability of class A over the images.",
                 ("k", "samples", "model, y_c = f(x)", "model, y_c = mean under noise", "Chebyshev"),
                 rows,
             )
         ],
-        [StudyPicture("success", "Success probability over the ensemble size.", figure)],
+        [ChapterPicture("success", "Success probability over the ensemble size.", figure)],
         [
             ("p_A of one member", mean(seen[:, 0])),
             ("p_A of all members", mean(seen[:, -1])),

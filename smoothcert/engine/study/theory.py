@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyPicture, StudyTable
 from smoothcert.engine.study.model import LogitModel, fitted_ratio, median_ratio
 from smoothcert.engine.study.moments import TOP
 from smoothcert.engine.study.samples import Samples
@@ -74,16 +74,16 @@ def chapter(samples: Samples) -> Chapter:
             *_limits(samples),
         ],
         [
-            StudyTable(
+            ChapterTable(
                 "theory-medians",
                 "Medians over the images.",
                 ("parameter", "ours", "the paper, ResNet20, sigma = .25"),
                 medians,
             ),
-            StudyTable("theory", "The parameters of each image.", ("image", *names, "rank of Sigma_c"), rows),
+            ChapterTable("theory", "The parameters of each image.", ("image", *names, "rank of Sigma_c"), rows),
         ],
         [
-            StudyPicture(
+            ChapterPicture(
                 "margin",
                 f"The margin to the runner-up of image {samples.indices[samples.example]}: the model's Gaussian for "
                 f"ensembles of different sizes, and what the samples show (histograms).",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from smoothcert.chapter import Chapter, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyTable
 from smoothcert.engine.study.samples import Samples
 from smoothcert.engine.study.voters import mixtures
 
@@ -36,7 +36,7 @@ def chapter(samples: Samples) -> Chapter:
         TITLE,
         ["Every training method by itself, and all combinations of them; the last column is relative to the best one."],
         [
-            StudyTable(
+            ChapterTable(
                 "trained",
                 "ACR and certified accuracy in percent, by training methods.",
                 ("methods", "members", *samples.quality_columns, "ACR / best method"),

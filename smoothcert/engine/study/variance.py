@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study import paper
-from smoothcert.engine.study.chapter import Chapter, StudyPicture, StudyTable
 from smoothcert.engine.study.model import median_ratio, variance_ratio
 from smoothcert.engine.study.moments import Moments
 from smoothcert.engine.study.samples import Samples
@@ -44,14 +44,14 @@ def chapter(samples: Samples) -> Chapter:
             "the mean variance of single members: the median over images, and the formula with the median zeta_p.",
         ],
         [
-            StudyTable(
+            ChapterTable(
                 "variance",
                 "Variance of the margin relative to one member.",
                 ("k", "samples", "(1 + zeta_p (k - 1)) / k", "with the paper's zeta_p"),
                 rows,
             )
         ],
-        [StudyPicture("variance", "Variance of the margin over the ensemble size.", figure)],
+        [ChapterPicture("variance", "Variance of the margin over the ensemble size.", figure)],
         [("variance ratio at k", rows[-1][1]), ("formula at k", rows[-1][2]), ("error of the formula, %", error)],
     )
 

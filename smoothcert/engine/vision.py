@@ -1,4 +1,4 @@
-"""The only place that imports torchvision.
+"""The only place that imports torchvision, and what has to be done before.
 
 With a CPU-only torch, PyPI's torchvision fails at import because its compiled operators are missing. Two of them
 (`nms` and `qnms`) are needed at import only to attach a fake kernel, so it suffices to declare their schemas.
@@ -11,6 +11,8 @@ from functools import cache
 from types import ModuleType
 
 import torch
+
+from smoothcert.extras import is_installed
 
 _MISSING = "operator torchvision::nms does not exist"
 _SCHEMAS = (
@@ -32,3 +34,9 @@ def torchvision() -> ModuleType:
         library.define(schema)  # type: ignore[no-untyped-call]
     _declared.append(library)
     return importlib.import_module("torchvision")
+
+
+def mend_torchvision() -> None:
+    """Import torchvision where it is installed, so that a library that imports it finds it."""
+    if is_installed("torchvision"):
+        torchvision()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,10 @@ LEVEL = 0.05
 """One minus the confidence of every interval."""
 DRAWS = 2000
 """The number of resamples of the images: the ends of a 95 % interval then rest on 50 resamples each."""
+BLOCK = 100
+"""The resamples that are drawn at a time."""
+MOST_KEPT = 2000
+"""The most images whose resamples are kept for the next figure: 32 MB."""
 
 
 @dataclass(frozen=True)
@@ -39,22 +44,31 @@ class Bootstrap:
 
     images: int
 
-    @cached_property
-    def _weights(self) -> Floats:
-        """[DRAWS, images]: how often each resample has each image, divided by the number of images."""
+    def _blocks(self) -> Iterator[Floats]:
+        """[BLOCK, images]: how often each resample has each image, divided by the number of images."""
         generator = np.random.default_rng(0)
-        drawn = generator.multinomial(self.images, np.full(self.images, 1 / self.images), size=DRAWS)
-        return drawn / self.images
+        for _ in range(DRAWS // BLOCK):
+            drawn = generator.multinomial(self.images, np.full(self.images, 1 / self.images), size=BLOCK)
+            yield drawn / self.images
+
+    @cached_property
+    def _kept(self) -> list[Floats]:
+        return list(self._blocks())
+
+    def _means(self, values: Floats) -> Floats:
+        """The mean of each resample."""
+        blocks = self._kept if self.images <= MOST_KEPT else self._blocks()
+        return np.concatenate([block @ values for block in blocks])
 
     def mean(self, values: npt.ArrayLike) -> Estimate:
         array = np.asarray(values, np.float64)
-        return _estimate(float(array.mean()), self._weights @ array)
+        return _estimate(float(array.mean()), self._means(array))
 
     def ratio(self, above: npt.ArrayLike, below: npt.ArrayLike) -> Estimate:
         """The ratio of two means over the same images."""
         one, other = np.asarray(above, np.float64), np.asarray(below, np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            drawn = (self._weights @ one) / (self._weights @ other)
+            drawn = self._means(one) / self._means(other)
             return _estimate(float(one.mean() / other.mean()), drawn)
 
     def median(self, values: npt.ArrayLike) -> Estimate:
@@ -94,4 +108,4 @@ def _estimate(value: float, drawn: Floats) -> Estimate:
 
 
 def _short(value: float) -> str:
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}" if abs(value) >= 0.1 else f"{value:.3g}"

@@ -1,29 +1,38 @@
-"""A chapter of a study: sentences, tables and pictures of one analysis."""
+"""A chapter of a report or a study: sentences, tables and pictures about one thing, as Markdown, HTML and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.engine.study.estimate import Estimate, plain
-from smoothcert.report import csv_text, markdown_table
+from smoothcert.estimate import Estimate, plain
+from smoothcert.tables import csv_text, html_table, markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
-class StudyTable:
+class ChapterTable:
     """A table; a cell may be an Estimate."""
 
     name: str
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    folded: bool = False
+    """Whether a page shows the caption alone until somebody opens the table."""
 
     def markdown(self) -> list[str]:
         return [self.caption, "", *markdown_table(self.columns, self.rows)]
+
+    def html(self) -> str:
+        """The table in a fold with its caption; it is printed if it is open."""
+        table = html_table(self.columns, self.rows)
+        opened = "" if self.folded else " open"
+        return f"<details{opened}><summary>{escape(self.caption)}</summary>{table}</details>"
 
     def csv(self) -> str:
         """The table with the ends of its intervals in columns of their own."""
@@ -42,10 +51,16 @@ class StudyTable:
 
 
 @dataclass(frozen=True)
-class StudyPicture:
+class ChapterPicture:
     name: str
     caption: str
     figure: Figure
+
+    def html(self) -> str:
+        from smoothcert.plot import inline_svg
+
+        caption = escape(self.caption)
+        return f"<figure>{inline_svg(self.figure, self.name, caption)}<figcaption>{caption}</figcaption></figure>"
 
 
 @dataclass(frozen=True)
@@ -55,8 +70,8 @@ class Chapter:
     name: str
     title: str
     sentences: Sequence[str]
-    tables: Sequence[StudyTable] = ()
-    pictures: Sequence[StudyPicture] = ()
+    tables: Sequence[ChapterTable] = ()
+    pictures: Sequence[ChapterPicture] = ()
     figures: Sequence[tuple[str, float | Estimate]] = ()
     attachments: Sequence[tuple[str, str]] = ()
     """Further files by name, with their text."""
@@ -70,6 +85,13 @@ class Chapter:
         for picture in self.pictures:
             lines += [f"![{picture.caption}]({picture.name}.png)", "", f"*{picture.caption}*", ""]
         return "\n".join(lines)
+
+    def html(self) -> str:
+        sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
+        pictures = "".join(picture.html() for picture in self.pictures)
+        tables = "".join(table.html() for table in self.tables)
+        beside = f"<div class=pictures>{pictures}</div>" if pictures else ""
+        return f"<section id={escape(self.name)}><h2>{escape(self.title)}</h2>{sentences}{beside}{tables}</section>"
 
     def as_json(self) -> dict[str, Any]:
         return {

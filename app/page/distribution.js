@@ -1,0 +1,85 @@
+// The images of a batch by their p_A, as their counts estimate it: what a procedure that proves one radius leaves to see.
+
+import { element, fill, svg } from "./dom.js";
+import { linear, rounds } from "./scale.js";
+import { percent, probability, short } from "./words.js";
+
+const LEFT = 46, RIGHT = 14, TOP = 26, HEIGHT = 190, BOTTOM = 38;
+const BINS = 20;
+
+// The share of the last count that fell on the class; null where there was none.
+export function share({ stages }) {
+  const last = stages.at(-1);
+  return last?.n ? last.count / last.n : null;
+}
+
+// Images in bins of [from, 1], those of each decision apart.
+export function binned(certificates, from) {
+  const bins = Array.from({ length: BINS }, () => ({ certified: 0, abstain: 0 }));
+  for (const each of certificates) {
+    const p = share(each);
+    if (p !== null) bins[Math.min(BINS - 1, Math.max(0, Math.floor(((p - from) / (1 - from)) * BINS)))][each.decision] += 1;
+  }
+  return bins;
+}
+
+export class Distribution {
+  constructor() {
+    this.drawing = svg("svg", { class: "chart distribution", role: "img" });
+    this.caption = element("figcaption", { class: "readout" });
+    this.figure = element("figure", {}, this.drawing, this.caption);
+    this.width = 0;
+    new ResizeObserver(([{ contentRect }]) => {
+      if (Math.abs(contentRect.width - this.width) > 1) this.draw((this.width = contentRect.width));
+    }).observe(this.figure);
+  }
+
+  // `p0` is the least p_A that proves the radius, or null before it is known.
+  show(certificates, total, { labels, target, p0 }) {
+    Object.assign(this, { certificates, total, labels, target, p0 });
+    this.draw();
+  }
+
+  draw() {
+    if (!this.width || !this.certificates) return;
+    const { width, certificates, target, p0 } = this;
+    const known = certificates.map(share).filter((each) => each !== null);
+    const from = Math.floor(20 * Math.min(0.9, p0 ?? 1, ...known)) / 20;
+    const bins = binned(certificates, from);
+    const most = Math.max(1, ...bins.map(({ certified, abstain }) => certified + abstain));
+    const x = linear(from, 1, LEFT, width - RIGHT), y = linear(0, most, TOP + HEIGHT, TOP);
+    const wide = (width - RIGHT - LEFT) / BINS;
+    const block = (i, low, high, kind) => high > low && svg("rect", { class: `block ${kind}`, x: LEFT + i * wide + 1,
+      width: wide - 2, y: y(high), height: y(low) - y(high) });
+    const words = this.words();
+    this.drawing.setAttribute("viewBox", `0 0 ${width} ${TOP + HEIGHT + BOTTOM}`);
+    this.drawing.setAttribute("height", TOP + HEIGHT + BOTTOM);
+    this.drawing.setAttribute("aria-label", words.join("; "));
+    fill(this.drawing,
+      svg("text", { class: "title", x: LEFT, y: TOP - 10 }, "Images by p_A",
+        svg("tspan", { class: "name" }, "  as their counts estimate it")),
+      rounds(0, most, 4).filter(Number.isInteger).map((tick) => [
+        svg("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
+        svg("text", { class: "tick", x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, tick),
+      ]),
+      rounds(from, 1, width < 480 ? 4 : 7).map((tick) =>
+        svg("text", { class: "tick", x: x(tick), y: TOP + HEIGHT + 16, "text-anchor": "middle" }, short(tick))),
+      svg("text", { class: "name", x: width - RIGHT, y: TOP + HEIGHT + 32, "text-anchor": "end" }, "p_A"),
+      bins.flatMap(({ certified, abstain }, i) =>
+        [block(i, 0, certified, "certified"), block(i, certified, certified + abstain, "abstain")]).filter(Boolean),
+      p0 === null ? null : [svg("line", { class: "target", x1: x(p0), x2: x(p0), y1: TOP, y2: TOP + HEIGHT }),
+        svg("text", { class: "word target", x: x(p0) + (p0 < (1 + from) / 2 ? 5 : -5), y: TOP + 12,
+          "text-anchor": p0 < (1 + from) / 2 ? "start" : "end" }, `radius ${target}: ${probability(p0)}`)]);
+    fill(this.caption, words.map((text, i) => element("span", { class: `box ${["certified", "abstain"][i] ?? ""}` }, text)));
+  }
+
+  words() {
+    const { certificates, total, labels, target } = this;
+    const certified = certificates.filter(({ decision }) => decision === "certified");
+    const of = (found) => `${found.length} of ${total} images, ${percent(found.length / total, 3)}`;
+    const right = labels && certified.filter(({ index, class_index }) => class_index === labels[index]);
+    return [`certified at radius ${target}: ${of(certified)}`,
+      `abstained: ${of(certificates.filter(({ decision }) => decision === "abstain"))}`,
+      ...(right ? [`certified accuracy: ${of(right)}`] : [])];
+  }
+}

@@ -1,0 +1,57 @@
+"""An ensemble beside the one that it replaces, on common noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from smoothcert.engine.ensemble import Ensemble, First
+from smoothcert.engine.errors import MemberError
+
+
+@dataclass(frozen=True)
+class Successor(Ensemble):
+    """An ensemble that runs beside an older one: a sample has a class where both agree on it, and none elsewhere.
+
+    Its members, digest and evaluations are those of the new ensemble.
+    """
+
+    old: Ensemble | None = None
+
+    @classmethod
+    def of(cls, new: Ensemble, old: Ensemble) -> Successor:
+        if (new.classes, new.input_shape) != (old.classes, old.input_shape):
+            raise MemberError(f"{new.name} has other classes or other images than {old.name}")
+        if new.device != old.device:
+            raise MemberError(f"{new.name} is on {new.device}, and {old.name} on {old.device}")
+        fields = {name: getattr(new, name) for name in Ensemble.__dataclass_fields__}
+        return cls(**fields, old=old)
+
+    @property
+    def predecessor(self) -> Ensemble:
+        if self.old is None:
+            raise MemberError(f"{self.name} has no older ensemble beside it")
+        return self.old
+
+    @property
+    def view(self) -> tuple[object, ...]:
+        return (*super().view, *self.predecessor.view)
+
+    @torch.inference_mode()
+    def first(self, batch: Tensor) -> First:
+        found = super().first(batch)
+        return replace(found, classes=self._agreed(batch, found.classes))
+
+    @torch.inference_mode()
+    def rest(self, batch: Tensor, outputs: Tensor) -> Tensor:
+        return self._agreed(batch, super().rest(batch, outputs))
+
+    def _agreed(self, batch: Tensor, classes: Tensor) -> Tensor:
+        """The classes where the older ensemble gives the same; no class elsewhere, also where it gives none."""
+        return torch.where(self.predecessor.classify(batch).classes == classes, classes, len(self.classes))
+
+    def resized(self, batch: int) -> Successor:
+        members = tuple(self._resize(member, batch) for member in self.members)
+        return replace(self, members=members, old=self.predecessor.resized(batch))

@@ -1,0 +1,104 @@
+"""What the page says while nobody works on a certification, and after a start with another zoo."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.local.embedded import EmbeddedServer
+from smoothcert.noise import Gaussian
+from tests.page.service import ENDLESS, Open
+from tests.service import eventually
+from tests.support.api import Api
+from tests.support.pool import Pool
+from tests.support.visit import CLOSE, LIGHT, Visit
+from tests.support.zoo import SIGMA, add_small, make_zoo
+
+
+class Staffed:
+    """A service whose workers a test starts and kills."""
+
+    def __init__(self, server: EmbeddedServer, folder: Path, client: httpx2.Client) -> None:
+        self.address, self.folder = str(client.base_url), folder
+        self.pool = Pool(server, make_zoo(folder / "zoo"), "default", dead_after_s=6, heartbeat_s=1)
+        self.client = client
+
+    def end(self) -> None:
+        """Kill the workers, and wait until the service knows it."""
+        self.pool.end()
+        self.pool.processes.clear()
+        eventually(lambda: self.client.get("/readyz").status_code == 503, "a service without workers")
+
+
+@pytest.fixture(scope="module")
+def staffed(browser: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staffed]:
+    folder = tmp_path_factory.mktemp("lost")
+    with EmbeddedServer(folder / "valkey") as server, Api(server.url, folder) as api:
+        running = Staffed(server, folder, api.client)
+        running.pool.start()
+        try:
+            yield running
+        finally:
+            running.pool.end()
+
+
+def opened_with(visit: Open, staffed: Staffed, **question: str) -> Visit:
+    opened = visit(staffed.address)
+    opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
+    opened.ask(**question)
+    return opened
+
+
+def test_a_lost_worker_is_told_and_when_the_work_goes_on(visit: Open, staffed: Staffed) -> None:
+    opened = opened_with(visit, staffed, **ENDLESS)
+    opened.choose(CLOSE)
+    opened.certify()
+    opened.page.wait_for_selector("#answer path.count")
+    assert opened.page.locator(".stall").count() == 0
+    staffed.pool.end()
+    lost = time.monotonic()
+    opened.page.wait_for_selector(".stall")
+    print(f"told after {time.monotonic() - lost:.1f} s")
+    assert "The worker has given no sign of life for" in opened.text(".stall")
+    assert "the work goes on from the last checkpoint as soon as a worker starts" in opened.text(".stall")
+    assert "no sign of life" in opened.text("#announcement")
+    opened.page.wait_for_selector(".stall:has-text('The worker is lost')")
+    staffed.pool.processes.clear()
+    staffed.pool.start()
+    opened.page.wait_for_selector(".stall", state="detached")
+    opened.page.wait_for_selector(".status.running")
+    opened.page.click("text=Cancel")
+    opened.page.wait_for_selector(".status.canceled")
+
+
+def test_while_no_worker_lives_requests_wait_and_the_page_says_so(visit: Open, staffed: Staffed) -> None:
+    staffed.end()
+    opened = visit(staffed.address)
+    opened.page.wait_for_selector("[name=ensemble] option:has-text('not ready: requests wait')", state="attached")
+    opened.ask(ensemble="trivial", radius="0.02")
+    opened.choose(LIGHT)
+    opened.certify()
+    opened.page.wait_for_selector(".stall:has-text('No worker is alive. The work goes on as soon as one starts')")
+    staffed.pool.start()
+    assert "‘light’" in opened.text(".claim"), "they really wait"
+
+
+def test_after_a_start_with_another_zoo_an_ensemble_that_is_ready_is_chosen(visit: Open, staffed: Staffed) -> None:
+    staffed.end()
+    other = staffed.folder / "other"
+    add_small(other, "zebra", Gaussian(SIGMA))
+    early = visit(staffed.address)
+    early.page.wait_for_selector("[name=ensemble] option:has-text('not ready')", state="attached")
+    staffed.pool.zoo = other
+    staffed.pool.start()
+    early.page.wait_for_selector("[name=ensemble] option:has-text('zebra')", state="attached")
+    assert early.page.locator("[name=ensemble]").input_value() == "zebra"
+    assert early.page.locator("[name=ensemble] option").all_inner_texts() == ["zebra"], "the others are forgotten"
+    early.ask(radius="0.02")
+    early.choose(LIGHT)
+    early.certify()
+    assert "‘light’" in early.text(".claim")

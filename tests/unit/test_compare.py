@@ -1,0 +1,140 @@
+"""`smoothcert compare`: is the new ensemble worse than the old one on the same images?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from smoothcert.certificate import Certificate
+from smoothcert.errors import DomainError
+from smoothcert.noise import RoundedGaussian
+from smoothcert.paired import difference_interval, mcnemar
+from smoothcert.procedures import Fixed
+from tests.support.certificates import altered
+from tests.support.command import one_sentence, smoothcert
+from tests.support.ledgers import certified, write_ledger
+
+OLD = [certified(place, p_a) for place, p_a in enumerate([0.9] * 30 + [0.45] * 10)]
+WORSE = [certified(place, p_a, ensemble="two") for place, p_a in enumerate([0.9] * 12 + [0.45] * 28)]
+SAME = [certified(place, p_a, ensemble="two") for place, p_a in enumerate([0.9] * 29 + [0.45] * 10 + [0.9])]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_ledger(tmp_path / "old.jsonl", OLD, [1] * 40)
+    write_ledger(tmp_path / "worse.jsonl", WORSE, [1] * 40)
+    write_ledger(tmp_path / "same.jsonl", SAME, [1] * 40)
+    return tmp_path
+
+
+def test_a_release_that_is_worse_ends_with_exit_code_3() -> None:
+    done = smoothcert("compare", "old.jsonl", "worse.jsonl", "--radius", 0.1, "--json", "--report", "page.html")
+    assert done.returncode == 3
+    assert "worse is worse than old by more than 0 points at 1 of 1 radii, with 95 % confidence" in done.stderr
+    (found,) = json.loads(done.stdout)["differences"]
+    assert (found["old"], found["new"], found["gained"], found["lost"]) == (75, 30, 0, 18)
+    assert found["p_value"] == pytest.approx(binomtest(0, 18).pvalue)
+    assert found["points"]["low"] < -45 < found["points"]["high"] < -20
+    text = Path("page.md").read_text()
+    assert "| 0.1 | 75 | 30 | 0 | 18 |" in text
+    assert text.count("within") == 18
+    assert "McNemar" in Path("page.html").read_text()
+
+
+def test_the_margin_and_the_confidence_decide() -> None:
+    def code(*options: object) -> int:
+        return smoothcert("compare", "old.jsonl", "worse.jsonl", "--radius", 0.1, *options).returncode
+
+    assert [code("--margin", margin) for margin in (0, 20, 30, 45)] == [3, 3, 0, 0]
+    assert code("--margin", 20, "--confidence", 0.9999999) == 0
+
+
+def test_a_release_that_is_as_good_passes() -> None:
+    done = smoothcert("compare", "old.jsonl", "same.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "same is not shown to be worse than old by more than 0 points, with 95 % confidence." in done.stderr
+
+
+def test_images_are_paired_by_their_pixels_and_not_by_their_order() -> None:
+    shuffled = [SAME[place] for place in np.random.default_rng(0).permutation(40)]
+    write_ledger(Path("shuffled.jsonl"), shuffled)
+    found = [
+        json.loads(smoothcert("compare", "old.jsonl", f"{name}.jsonl", "--json").stdout)
+        for name in ("same", "shuffled")
+    ]
+    assert found[0]["differences"] == found[1]["differences"]
+
+
+@pytest.mark.parametrize(
+    ("certificates", "words"),
+    [
+        ([*SAME[:-1]], "image 39 of OLD is not among those of NEW"),
+        ([*SAME, certified(40, 0.9, ensemble="two")], "1 image of NEW are not in OLD"),
+        ([*SAME[:-1], certified(39, 0.9, ensemble="two", image="f" * 64)], "image 39 of OLD is not among those of NEW"),
+        ([*SAME[:-1], certified(39, 0.9)], "mixes ensembles"),
+        ([*SAME[:-1], altered(SAME[-1], ["radius"], 0.9, signed=True)], "NEW is wrong, and a comparison would be, too"),
+        ([certified(place, 0.9, noise=RoundedGaussian(0.5)) for place in range(40)], "noise is"),
+        ([certified(place, 0.9, alpha=0.01) for place in range(40)], "alpha is 0.001 in OLD and 0.01 in NEW"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_a_sentence(certificates: list[Certificate], words: str) -> None:
+    write_ledger(Path("new.jsonl"), certificates)
+    one_sentence(smoothcert("compare", "old.jsonl", "new.jsonl"), words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--margin", -1), "--margin must be points from 0 to 100, got -1.0"),
+        (("--confidence", 95), "--confidence must be between 0 and 1, such as 0.95, got 95.0"),
+        (("--radius", -0.5), "a radius must be a number from 0 on, got -0.5"),
+    ],
+)
+def test_bad_options_are_a_sentence(options: tuple[object, ...], words: str) -> None:
+    one_sentence(smoothcert("compare", "old.jsonl", "same.jsonl", *options), words)
+
+
+def test_labels_must_agree() -> None:
+    write_ledger(Path("new.jsonl"), SAME, [1] * 39 + [0])
+    one_sentence(smoothcert("compare", "old.jsonl", "new.jsonl"), "image 39 has the label 1 in OLD and 0 in NEW")
+
+
+def test_procedures_may_differ() -> None:
+    write_ledger(Path("new.jsonl"), [certified(place, 0.9, procedure=Fixed(n=2000)) for place in range(40)])
+    assert smoothcert("compare", "old.jsonl", "new.jsonl", "--radius", 0.1).returncode == 0
+
+
+# --- the mathematics
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (3, 9), (9, 3), (20, 21), (0, 18)])
+def test_the_exact_test_is_that_of_mcnemar(gained: int, lost: int) -> None:
+    expected = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    assert mcnemar(gained, lost) == pytest.approx(expected)
+
+
+def test_the_interval_is_symmetric_and_contains_what_was_seen() -> None:
+    for gained, lost, n in [(0, 0, 5), (3, 1, 50), (7, 7, 20), (5, 0, 5)]:
+        low, high = difference_interval(gained, lost, n, level=0.05)
+        assert -1 <= low <= (gained - lost) / n <= high <= 1
+        assert difference_interval(lost, gained, n, level=0.05) == (-high, -low)
+
+
+def test_more_images_and_less_confidence_make_it_narrower() -> None:
+    def width(gained: int, lost: int, n: int, level: float) -> float:
+        low, high = difference_interval(gained, lost, n, level=level)
+        return high - low
+
+    assert width(30, 10, 400, 0.05) < width(3, 1, 40, 0.05)
+    assert width(3, 1, 40, 0.2) < width(3, 1, 40, 0.05)
+    assert width(30, 10, 400, 0.05) < 1.15 * 2 * 1.96 * np.sqrt((40 / 400 - 0.05**2) / 400)  # that of a normal law
+
+
+def test_counts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(DomainError, match="gained and lost must be at most n = 5 together, got 3 and 3"):
+        difference_interval(3, 3, 5, level=0.05)
