@@ -6,6 +6,7 @@
 # make lock    the packages of the images with their hashes, in deploy/lock; minutes, and it needs a network
 # make sbom    what the images are made of, in the form of CycloneDX, in dist
 # make simulate SEED=1 HISTORIES=1000   simulated histories of the service, disturbed in every way
+# make gpu     the tests and benchmarks of the engine on cuda:0, where there is one
 # make audit   known weaknesses of the pinned packages; asks the index of packages, so it needs a network
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +16,7 @@ READY := $(VENV)/.ready
 SEED ?= 1
 HISTORIES ?= 1000
 
-.PHONY: setup serve check test format faults simulate lock sbom audit clean
+.PHONY: setup serve check test format faults gpu simulate lock sbom audit clean
 
 setup: $(READY)
 
@@ -69,6 +70,13 @@ sbom:
 
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation --seed $(SEED) --histories $(HISTORIES)
+
+# SMOOTHCERT_TEST_DEVICE is read by tests/support/engines.py.
+gpu: $(READY)
+	@$(BIN)/python -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "make gpu: torch finds no CUDA device here, so nothing was run")'
+	SMOOTHCERT_TEST_DEVICE=cuda:0 $(BIN)/pytest tests/unit/test_engine.py tests/unit/test_engine_faults.py tests/unit/test_feed.py
+	$(BIN)/python -m benchmarks engine --device cuda:0
+	$(BIN)/python -m benchmarks feed --device cuda:0
 
 audit:
 	$(PYTHON) -m venv .audit

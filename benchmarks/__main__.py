@@ -17,6 +17,8 @@ BENCHMARKS = {
     "engine": "benchmarks.machine.engine",
     "estimates": "benchmarks.machine.estimates",
     "evaluate": "benchmarks.paper.evaluate",
+    "exits": "benchmarks.machine.exits",
+    "feed": "benchmarks.machine.feed",
     "largest": "benchmarks.paper.samples_largest",
     "linf": "benchmarks.paper.linf",
     "load": "benchmarks.machine.load",

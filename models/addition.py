@@ -21,20 +21,25 @@ from models.architectures import PROGRAMS
 from models.description import FILE, DenoiserDefaults, Description, MemberFile, read_noise, write
 from models.errors import EnsembleNameError, FileError, RegistryError
 from models.programs import is_exported, is_torchscript, whole_onnx
-from models.registry import ZOO, blaming, check_name, load, read_tensors, writing
+from models.registry import ASK_NOBODY, ZOO, blaming, check_name, load, read_tensors, writing
+from models.remote import take_in
 from models.toml import TomlTable, read_toml
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.hub.pretrained import Pretrained
 from smoothcert.engine.hub.reference import is_reference
 from smoothcert.engine.hub.stated import Stated
 from smoothcert.engine.normalisation import Normalisation
+from smoothcert.engine.remote.endpoint import RemotePolicy
+from smoothcert.engine.remote.member import discover
 from smoothcert.errors import SmoothcertError
 from smoothcert.noise import Noise, resolve
 
 DENOISED = "denoised"
 """The method of an ensemble of denoisers, which may have been trained by different ones."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-"""The classes where neither the user nor a configuration names any; the images are then 3 x 32 x 32."""
+"""The classes where neither the user nor a configuration names any."""
+CIFAR10_SHAPE = (3, 32, 32)
+"""The shape of images where neither the user nor a configuration names any."""
 _GIVE_NOISE = "give the noise under which the ensemble is to be certified, by --sigma or --noise"
 
 
@@ -66,24 +71,35 @@ def add(
     *,
     zoo: Path = ZOO,
     allowed_imports: frozenset[str] = frozenset(),
+    endpoints: Sequence[str] = (),
+    rows: int | None = None,
+    remote: RemotePolicy = ASK_NOBODY,
 ) -> Ensemble:
-    """Make the folder of an ensemble from state dicts, safetensors, TorchScript, exported programs or ONNX.
+    """Make the folder of an ensemble from state dicts, safetensors, TorchScript, exported programs, ONNX and endpoints.
+
+    `endpoints` are the URLs of models of the Open Inference Protocol, which follow the files in order. They are asked
+    for `rows` images at a time, if they do not say how many they take.
 
     A file may also be the name of a model on the hub, or a folder in the hub's layout (see `Pretrained.open`).
     The folder is built and loaded under another name, and renamed only if that succeeds.
     """
     require_free(name, zoo)
+    classes, input_shape = addition.classes or CIFAR10, addition.input_shape or CIFAR10_SHAPE
+    found = [
+        discover(url, classes=len(classes), input_shape=input_shape, policy=remote, rows=rows) for url in endpoints
+    ]
     with writing(zoo / name):
         zoo.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".adding-", dir=zoo) as temporary:
             folder = Path(temporary) / name
             folder.mkdir()
             taken = [_take_in(file, folder) for file in files]
+            taken += [Taken(take_in(endpoint, folder), endpoint.url) for endpoint in found]
             behind = None if addition.classifier is None else _take_in(addition.classifier, folder)
             (folder / FILE).write_text(write(_described(addition, taken, behind)))
             sources = {folder / each.member.file: each.source for each in (*taken, *([behind] if behind else []))}
             with _renaming({**sources, folder: zoo / name}):
-                ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports)
+                ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports, remote=remote)
             folder.rename(zoo / name)
     return ensemble
 
@@ -265,7 +281,7 @@ def _stated_shape(taken: Sequence[Taken]) -> tuple[int, int, int]:
     if len(shapes) > 1:
         listed = ", ".join(map(str, sorted(shapes)))
         raise RegistryError(f"the configurations of the members are for images {listed}: give one by --input-shape")
-    return shapes.pop() if shapes else (3, 32, 32)
+    return shapes.pop() if shapes else CIFAR10_SHAPE
 
 
 def _without(architecture: str, files: Sequence[MemberFile]) -> tuple[MemberFile, ...]:

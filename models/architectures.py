@@ -10,6 +10,7 @@
     transformers/<class>               one of transformers, whose configuration is in the header of its safetensors file
                                        (smoothcert/engine/hub)
     torchscript, exported, onnx        a file that is a program and brings its own network (models/programs.py)
+    remote                             a file that says at which endpoint the network runs (models/remote.py)
 
 Noise is added to pixels in [0, 1], so the normalisation is always the first layer of the network.
 """

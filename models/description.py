@@ -8,6 +8,7 @@ method = "gaussian"
 evaluation = "0::20"                       # test images kept for evaluation; no hold-out may overlap them
 voting = "soft"                            # optional defaults of a request
 consensus = 2
+limits = [-50.0, 50.0]                     # optional: the range of the logits, so that soft votes may end early
 normalisation = { mean = [...], std = [...] }        # optional
 
 [classifier]                               # only where the members are denoisers in front of one classifier, whose
@@ -56,6 +57,7 @@ from smoothcert.engine.ensemble import (
     check_weights,
     ensemble_digest,
 )
+from smoothcert.engine.exits import Limits, check_limits
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.errors import DomainError, SmoothcertError, explain
 from smoothcert.noise import Noise, resolve, stated
@@ -65,7 +67,7 @@ MAX_BYTES = 1 << 20
 """The largest `ensemble.toml` that is read, in bytes: room for thousands of members."""
 MAX_VALUES = 1 << 24
 """The most values of an image, which bounds the memory that a description can claim: 3 x 2048 x 2048 fits."""
-_MEMBER_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.(safetensors|pt|pt2|onnx)")
+_MEMBER_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.(safetensors|pt|pt2|onnx|json)")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class MemberFile:
     def __post_init__(self) -> None:
         if not _MEMBER_FILE.fullmatch(self.file):
             raise DescriptionError(
-                f"member file {self.file!r} is not a plain name of a .safetensors, .pt, .pt2 or .onnx file"
+                f"member file {self.file!r} is not a plain name of a .safetensors, .pt, .pt2, .onnx or .json file"
             )
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             raise DescriptionError(f"member {self.file}: sha256 {self.sha256!r} is not 64 hexadecimal digits")
@@ -133,6 +135,8 @@ class Description:
     denoiser: DenoiserDefaults | None = None
     ranking: Ranking | None = None
     weights: Mapping[str, float] | None = None
+    limits: Limits | None = None
+    """The range to which the logits of the members are limited."""
 
     def __post_init__(self) -> None:
         self._check_denoisers()
@@ -150,6 +154,7 @@ class Description:
         check_consensus(self.consensus, members=len(self.members))
         check_weights(self.weights, digests)
         check_voting(self.voting, self.weights)
+        check_limits(self.limits)
         if self.ranking and set(self.ranking.accuracies) != set(digests):
             raise DescriptionError(
                 f"the ranking is of other members: {sorted(self.ranking.accuracies)}, not {sorted(digests)}"
@@ -194,7 +199,7 @@ class Description:
     def digest(self) -> str:
         """The digest of the ensemble; see `smoothcert.engine.ensemble.ensemble_digest`."""
         identities = [self.identity(member) for member in self.members]
-        return ensemble_digest(identities, self.classes, self.input_shape, self.weights)
+        return ensemble_digest(identities, self.classes, self.input_shape, self.weights, self.limits)
 
     def ranked(self, ranking: Ranking, weights: Mapping[str, float]) -> Description:
         """The members in order of their accuracies, best first; ties are broken by digest, so the order is unique."""
@@ -259,6 +264,7 @@ def _description(table: TomlTable) -> Description:
         "denoiser": _denoiser(table),
         "ranking": _ranking(table),
         "weights": table.numbers("weights"),
+        "limits": _limits(table),
     }
     table.done()
     return Description(**{key: value for key, value in description.items() if value is not None})
@@ -300,6 +306,15 @@ def _normalisation(table: TomlTable) -> Normalisation | None:
     mean, std = inner.several("mean", float, int), inner.several("std", float, int)
     inner.done()
     return Normalisation(tuple(map(float, mean)), tuple(map(float, std)))
+
+
+def _limits(table: TomlTable) -> Limits | None:
+    found = table.find("limits", list)
+    if found is None:
+        return None
+    if len(found) != 2 or not all(type(end) in (int, float) for end in found):
+        raise DescriptionError(f"limits = {found!r} is not a list of two numbers")
+    return float(found[0]), float(found[1])
 
 
 def _ranking(table: TomlTable) -> Ranking | None:

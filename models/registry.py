@@ -27,17 +27,22 @@ from models.confinement import Suspect, try_out
 from models.description import FILE, MAX_BYTES, Description, MemberFile, parse, write
 from models.errors import DescriptionError, EnsembleNameError, FileError, MissingEnsembleError
 from models.programs import read_program
+from models.remote import REMOTE, connect
 from smoothcert.engine.denoised import Denoised, Shared, check_classifier, check_denoiser
 from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.form import prepare
 from smoothcert.engine.hub.pretrained import build as build_of_library
 from smoothcert.engine.hub.pretrained import config_of, is_of_library
+from smoothcert.engine.memory import fitting_batch
 from smoothcert.engine.normalisation import Normalisation, normalised
+from smoothcert.engine.remote.endpoint import RemotePolicy
 from smoothcert.errors import SmoothcertError
 
 ZOO = Path(__file__).parent / "zoo"
 """The folder of the ensembles that come with the project."""
 CARD = "README.md"
+ASK_NOBODY = RemotePolicy()
+"""No host is allowed."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -53,28 +58,31 @@ def load(
     optimise: bool = True,
     runtime: str = "torch",
     allowed_imports: frozenset[str] = frozenset(),
+    remote: RemotePolicy = ASK_NOBODY,
 ) -> Ensemble:
     """The ensemble of this name, checked, on its device and ready for `batch` images at a time.
 
-    `voting` and `consensus` replace those of ensemble.toml. Raises a SmoothcertError that names the file and what is
-    wrong with it: a RegistryError for the folder, an ArchitectureError, ProgramError or MemberError for a network.
+    `voting` and `consensus` replace those of ensemble.toml. `remote` says which endpoints may be asked. Raises a
+    SmoothcertError that names the file and what is wrong with it: a RegistryError for the folder, an ArchitectureError,
+    ProgramError, RemoteError or MemberError for a network.
     """
     folder = _folder(zoo, name)
     description = _describe(folder)
     contents = {file.file: _read_member(folder / file.file, file) for file in description.files}
     _try_out_programs(folder, description, contents)
-    classifier = _shared_classifier(folder, description, contents, allowed_imports)
+    classifier = _shared_classifier(folder, description, contents, allowed_imports, remote)
     members = []
     for file in description.members:
         with blaming(folder / file.file):
-            own = _read_stage(description, file, contents[file.file], allowed_imports)
+            # Its bytes are let go at once: those of large networks would double the memory that loading takes.
+            own = _read_stage(description, file, contents.pop(file.file), allowed_imports, remote)
             network = own if classifier is None else Denoised(own, classifier)
             form = prepare(
                 network,
                 name=f"{name}/{file.file}",
                 classes=len(description.classes),
                 input_shape=description.input_shape,
-                batch=batch,
+                batch=fitting_batch(batch, description.input_shape, torch.device(device)),
                 device=device,
                 precision=precision,
                 optimise=optimise,
@@ -90,6 +98,7 @@ def load(
         description.voting,
         description.consensus,
         description.weights,
+        limits=description.limits,
     )
     return ensemble.with_(voting=voting, consensus=consensus)
 
@@ -207,20 +216,26 @@ def _try_out_programs(folder: Path, description: Description, contents: Mapping[
 
 
 def _shared_classifier(
-    folder: Path, description: Description, contents: Mapping[str, bytes], allowed_imports: frozenset[str]
+    folder: Path,
+    description: Description,
+    contents: Mapping[str, bytes],
+    allowed_imports: frozenset[str],
+    remote: RemotePolicy,
 ) -> nn.Module | None:
     """The classifier behind the denoisers, for all of them; None where the members are classifiers themselves."""
     file = description.classifier
     if file is None:
         return None
     with blaming(folder / file.file):
-        classifier = _read_stage(description, file, contents[file.file], allowed_imports)
+        classifier = _read_stage(description, file, contents[file.file], allowed_imports, remote)
         probe, classes = torch.zeros(2, *description.input_shape), len(description.classes)
         check_classifier(classifier, probe, classes=classes, name=file.file)
     return Shared(classifier)
 
 
-def _read_stage(description: Description, file: MemberFile, data: bytes, allowed_imports: frozenset[str]) -> nn.Module:
+def _read_stage(
+    description: Description, file: MemberFile, data: bytes, allowed_imports: frozenset[str], remote: RemotePolicy
+) -> nn.Module:
     """The network of one file: a classifier, or a denoiser."""
     stage = description.stage(file)
     if description.classifier is None or file is description.classifier:
@@ -230,6 +245,7 @@ def _read_stage(description: Description, file: MemberFile, data: bytes, allowed
             classes=len(description.classes),
             normalisation=stage.normalisation,
             allowed_imports=allowed_imports,
+            remote=remote,
         )
     channels = description.input_shape[0]
     denoiser = build_denoiser(stage.architecture, channels=channels, allowed_imports=allowed_imports)
@@ -245,8 +261,11 @@ def read_network(
     classes: int,
     normalisation: Normalisation | None = None,
     allowed_imports: frozenset[str] = frozenset(),
+    remote: RemotePolicy = ASK_NOBODY,
 ) -> nn.Module:
     """The classifier in the bytes of a file. A program must have been tried out before."""
+    if architecture == REMOTE:
+        return normalised(connect(data, classes=classes, policy=remote), normalisation)
     if architecture in PROGRAMS:
         return normalised(read_program(architecture, data), normalisation)
     if is_of_library(architecture):

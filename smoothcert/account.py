@@ -120,7 +120,7 @@ def proved(report: Report, pictures: dict[str, ChapterPicture]) -> Chapter:
             ChapterTable("figures", "Figures.", ("figure", ""), report.rows),
             ChapterTable(
                 "curve",
-                f"{report.accuracy_name} at each radius, with its exact 95 % interval for the population.",
+                "The share at each radius, with its exact 95 % interval for the population.",
                 ("radius", report.accuracy_name),
                 [(radius_text(radius), estimate) for radius, estimate in report.curve],
             ),

@@ -20,6 +20,8 @@ from smoothcert.noise import AnyNoise
 from smoothcert.procedures import AnyProcedure
 from smoothcert.procedures.parameters import Parameters, WholeNumber
 from smoothcert.question import ALPHA, FamilyWise, Question
+from smoothcert.remarks import remarks
+from smoothcert.resizing import ResizeRecord
 from smoothcert.verdict import StageOutcome, StopReason, Verdict, floor_radius
 
 FORMATS = ("smoothcert/certificate/1", "smoothcert/certificate/2")
@@ -66,6 +68,22 @@ class StageRecord(Frozen):
     """The procedure abandons at this count or less; -1 for never."""
 
 
+class RemoteRecord(Frozen):
+    """A member that ran at an endpoint, in the words of that endpoint.
+
+    Its identity is not pinned: the digest of the member covers the address and the answer to one test image, and not
+    the weights. So such a certificate cannot be replayed.
+    """
+
+    member: Count
+    """Its place among the members."""
+    model: str
+    version: str | None
+    """The version that the operator asked for; null where the endpoint chooses one."""
+    platform: str
+    server: str
+
+
 class EnsembleRecord(Frozen):
     """The base classifier: these members in this order, voting by this rule."""
 
@@ -75,12 +93,14 @@ class EnsembleRecord(Frozen):
     """Digest of each member, best first: the sha256 of its file, or one over a denoiser and its classifier."""
     voting: str
     consensus: WholeNumber | None
+    remote: Annotated[tuple[RemoteRecord, ...] | None, Field(exclude_if=_is_none)] = None
+    """The members that ran at endpoints; absent where all of them ran in the worker."""
 
 
 class ShapeRecord(Frozen):
     """The samples start, ..., stop - 1 went through the first members in slices of `rows`.
 
-    Those of them without consensus went through the others in slices of `rest_rows`; it is null if there were none.
+    Those of them that these left undecided went through others in slices of `rest_rows`; it is null if there were none.
     """
 
     start: Count
@@ -125,6 +145,8 @@ class InputRecord(Frozen):
 
     sha256: str
     shape: tuple[Count, ...]
+    resized: Annotated[ResizeRecord | None, Field(exclude_if=_is_none)] = None
+    """How it was made of an image of another size; absent where it was sent as it was certified."""
 
 
 class Provenance(Frozen):
@@ -165,7 +187,7 @@ class Certificate(Frozen):
     samples: Count
     """The number of noise samples, those of the selection included."""
     evaluations: Count | None = None
-    """The number of forward passes of members: K for a sample with consensus, k for one without."""
+    """The number of forward passes of members: K for a sample with consensus, and at most k for one without."""
     stop_reason: StopReason
     selection: SampleCounts
     """The samples that chose the class, by class, in the form of the counts of a stage; empty where there were none."""
@@ -186,6 +208,11 @@ class Certificate(Frozen):
         `Client.certify(attest=True)` asks for it, and `smoothcert verify --key` checks it.
         """
         return self._seal.text
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What should be known beside the claim: a resized image, or members whose identity is not pinned."""
+        return tuple(remarks(self))
 
     @classmethod
     def of(cls, verdict: Verdict, **fields: Any) -> Certificate:

@@ -105,10 +105,15 @@ def sample_reduction(judged: Sequence[Judged], *, n0: int = 100, n: int = 100_00
     return (n0 + n) * _some(judged) / sum(each.certificate.samples for each in judged)
 
 
+ENDS_EARLY = frozenset({"hard", "softmax"})
+"""The voting rules under which members are left out once they cannot change the class."""
+
+
 def consensus_rate(judged: Sequence[Judged]) -> float | None:
     """KCR: the percentage of noise samples for which only K members were evaluated, those of the selection included.
 
-    None where the ensemble ran without consensus.
+    None where the ensemble ran without consensus, and where a vote may end early: then the evaluations do not tell how
+    many samples had a consensus.
     """
     samples = saved = 0
     for each in judged:
@@ -116,7 +121,7 @@ def consensus_rate(judged: Sequence[Judged]) -> float | None:
         if provenance is None or evaluations is None or provenance.ensemble.consensus is None:
             return None
         k, leading = len(provenance.ensemble.members), provenance.ensemble.consensus
-        if leading == k:
+        if leading == k or provenance.ensemble.voting in ENDS_EARLY:
             return None
         samples += each.certificate.samples
         saved += (k * each.certificate.samples - evaluations) // (k - leading)

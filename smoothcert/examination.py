@@ -32,6 +32,8 @@ UNBOUND = (
 )
 MOST_CLAIMS = 20
 """The number of claims that are told in words."""
+MOST_NOTES = 20
+"""The number of notes; images of one file may have been resized in as many ways."""
 UNSIGNED = "A digest alone does not tell who computed it."
 
 
@@ -204,8 +206,8 @@ class Examiner:
             self.object("follows", entry.place, repetition)
         if document.wrapper.one_ensemble and (objection := self.ensemble.objection(certificate)) is not None:
             self.object("follows", entry.place, objection)
-        if certificate.format == FORMATS[0] and UNBOUND not in self.notes:
-            self.notes.append(UNBOUND)
+        noted = [*([UNBOUND] if certificate.format == FORMATS[0] else ()), *certificate.remarks]
+        self.notes += [note for note in noted if note not in self.notes and len(self.notes) < MOST_NOTES]
 
     def finish(self, document: Document) -> None:
         """Add what is wrong with the file as a whole."""

@@ -51,6 +51,7 @@ def html(certificate: Certificate, image: bytes | None = None) -> str:
     return (
         f"<div style='display:flex;gap:1em;align-items:flex-start'>{Picture(image).html()}<div>"
         f"<p><b>{escape(sentence(certificate))}</b></p>{_consequence(certificate)}"
+        f"{''.join(f'<p>{escape(remark)}</p>' for remark in certificate.remarks)}"
         f"<table>{rows}</table>{_stages(certificate)}</div></div>"
     )
 

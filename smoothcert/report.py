@@ -67,7 +67,7 @@ class Report:
     @property
     def accuracy_name(self) -> str:
         """What the curve shows; without labels nobody can tell whether a class is right."""
-        return "Certified accuracy, %" if self.labelled else "Certified, %"
+        return "certified accuracy, %" if self.labelled else "certified, %"
 
     @property
     def largest_radius(self) -> float:

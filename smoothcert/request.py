@@ -10,6 +10,7 @@ from smoothcert.errors import LEAST_LEVEL
 from smoothcert.noise import AnyNoise, resolve
 from smoothcert.procedures import Adaptive, AnyProcedure
 from smoothcert.procedures.parameters import WholeNumber
+from smoothcert.resizing import AnyResize
 
 MOST_METADATA = 16
 """The most entries of `metadata`."""
@@ -61,6 +62,9 @@ class CertificationRequest(BaseModel):
     """Share alpha among the images of the request."""
     convert: Literal["none", "rgb", "grey"] = "none"
     """How to convert an image with a palette, transparency or other channels than the ensemble accepts."""
+    resize: AnyResize | None = None
+    """How to make files of another size fit: `cover`, `stretch` or `center`, or an object. What is certified is the
+    resized image, and the certificate says so. Images of another size are refused if this is left out."""
     labels: (
         Annotated[
             tuple[Annotated[int, Field(strict=True, ge=0, le=10**6)], ...], Field(max_length=10**6, fail_fast=True)

@@ -15,6 +15,7 @@ from smoothcert.certificate import (
     BOUND,
     FORMATS,
     Certificate,
+    EnsembleRecord,
     PartRecord,
     Provenance,
     SamplingRecord,
@@ -107,17 +108,33 @@ def _provenance_mismatches(certificate: Certificate) -> Iterator[Mismatch]:
         return
     ensemble, shapes = certificate.provenance.ensemble, certificate.provenance.sampling.shapes
     k, samples, evaluations = len(ensemble.members), certificate.samples, certificate.evaluations
-    leading = k if ensemble.consensus is None else ensemble.consensus
-    if leading > k:
-        yield Mismatch("provenance.ensemble.consensus", f"is {leading}, the ensemble has {k} members")
-    elif evaluations is None or not leading * samples <= evaluations <= k * samples:
-        bounds = f"{leading * samples} to {k * samples}"
+    fewest = _fewest_members(ensemble)
+    if ensemble.consensus is not None and ensemble.consensus > k:
+        yield Mismatch("provenance.ensemble.consensus", f"is {ensemble.consensus}, the ensemble has {k} members")
+    elif evaluations is None or not fewest * samples <= evaluations <= k * samples:
+        bounds = f"{fewest * samples} to {k * samples}"
         yield Mismatch("evaluations", f"is {evaluations!r}, {samples} samples of {k} members take {bounds}")
+    places = [each.member for each in ensemble.remote or ()]
+    if ensemble.remote is not None and not (places and places == sorted(set(places)) and places[-1] < k):
+        yield Mismatch("provenance.ensemble.remote", f"names the members {places} of {k}, in order and each once")
+    resized = certificate.provenance.input.resized
+    if resized is not None and (objection := resized.objection(certificate.provenance.input.shape)):
+        yield Mismatch("provenance.input.resized", objection)
     yield from _noise_mismatches(certificate, certificate.provenance)
     if not _cover([(shape.start, shape.stop) for shape in shapes], samples):
         yield Mismatch("provenance.sampling.shapes", f"do not cover the samples 0 to {samples} without gap or overlap")
     if certificate.provenance.sampling.parts is not None:
         yield from _part_mismatches(certificate, certificate.provenance.sampling)
+
+
+def _fewest_members(ensemble: EnsembleRecord) -> int:
+    """The members that see every sample: a vote may end once those to come weigh less, or the first K agree.
+
+    Weights are not in a certificate; one member may outweigh all others.
+    """
+    k = len(ensemble.members)
+    majority = 1 if ensemble.voting == "weighted" else k // 2 + 1
+    return min(majority, k if ensemble.consensus is None else ensemble.consensus)
 
 
 def _part_mismatches(certificate: Certificate, sampling: SamplingRecord) -> Iterator[Mismatch]:

@@ -11,7 +11,9 @@ import torch
 
 from models.registry import load, names
 from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.memory import peak_bytes
 from smoothcert.engine.pace import Pace
+from smoothcert.engine.remote.member import remotes
 from smoothcert.engine.voting import RULES
 from smoothcert.procedures import PROCEDURES
 from smoothcert.published import EnsembleCard
@@ -20,6 +22,8 @@ from workers.errors import HoldingsError
 from workers.settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
+
+MEGABYTE = 1_000_000
 
 
 class Holdings:
@@ -30,6 +34,8 @@ class Holdings:
         self.paces: dict[str, Pace] = {}
         """How fast each ensemble was evaluated when it was loaded."""
         self._views: dict[tuple[str, str, int | None], Ensemble] = {}  # kept, because a view caches its digest
+        members = [member for held in self._ensembles.values() for member in held.members]
+        self._remotes = [each for member in members for each in remotes(member.network)]
         if not self._ensembles:
             raise HoldingsError("a worker needs at least one ensemble")
 
@@ -49,9 +55,11 @@ class Holdings:
                 runtime=settings.runtime,
                 batch=settings.batch,
                 allowed_imports=settings.import_list,
+                remote=settings.remote,
             )
             paces[name] = warm(held[name])
-            logger.info("holding %s: %d members on %s", name, len(held[name].members), device)
+            told = (name, len(held[name].members), device, peak_bytes() // MEGABYTE)
+            logger.info("holding %s: %d members on %s; the process has taken %d MB at most", *told)
         holdings = cls(held)
         holdings.paces = paces
         return holdings
@@ -60,6 +68,16 @@ class Holdings:
     def any(self) -> Ensemble:
         """One of the ensembles, which names the device to the engine."""
         return next(iter(self._ensembles.values()))
+
+    @property
+    def tries(self) -> int:
+        """How often endpoints have been asked, by which a watchdog sees that the engine does not hang."""
+        return sum(each.tries for each in self._remotes)
+
+    def close(self) -> None:
+        """Wait for no endpoint any longer."""
+        for each in self._remotes:
+            each.close()
 
     @property
     def cards(self) -> tuple[EnsembleCard, ...]:

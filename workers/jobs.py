@@ -64,6 +64,7 @@ def certify(
         work.finished = {index: FinishedImage.read(text.decode()) for index, text in done.items()}
         request, images = CertificationRequest.model_validate_json(record.request), _images(stored.images)
         ensemble, question = holdings.view(request, record.digest), Question.of(request, images=record.images)
+        _, height, width = ensemble.input_shape
         for index in places:
             if index not in work.finished:
                 begin = partial(
@@ -75,6 +76,7 @@ def certify(
                     nonce=request.nonce,
                     index=index,
                     ensemble=ensemble,
+                    resized=request.resize.record(index, (width, height)) if request.resize else None,
                 )
                 work.begins[index] = begin
                 if record.range:

@@ -24,8 +24,11 @@ from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.successor import Successor
 from smoothcert.errors import SmoothcertError
+from smoothcert.evaluation import ENDS_EARLY
 from smoothcert.figures import radius_text
 from smoothcert.procedures import Transfer
+from smoothcert.remarks import unpinned
+from smoothcert.resizing import ResizeRecord
 from smoothcert.verification import verify
 from workers.errors import ReplayError
 from workers.witness import Witness
@@ -51,6 +54,8 @@ def replay(
     """Certify the image again with the seed, the slices and the arithmetic of the certificate."""
     provenance = _provenance(certificate)
     ensemble = _ensemble(provenance, zoo, allowed_imports)
+    if (resized := provenance.input.resized) is not None and tuple(image.shape[-2:]) == resized.source[::-1]:
+        image = _resized(image, resized)
     channels, height, width = ensemble.input_shape
     if tuple(image.shape) == (height, width, channels) != ensemble.input_shape:  # the service accepts this order, too
         image = image.permute(2, 0, 1)
@@ -77,7 +82,9 @@ def replay(
                 continue
         again = begun.result()
     return Replay(
-        again, tuple(_differences(certificate, again)), tuple(_remarks(provenance, versions(Machine.of(ensemble))))
+        again,
+        tuple(_differences(certificate, again)),
+        (*_remarks(provenance, versions(Machine.of(ensemble))), *_left_out(certificate, again)),
     )
 
 
@@ -86,7 +93,23 @@ def _provenance(certificate: Certificate) -> Provenance:
         raise ReplayError("the certificate does not say how its counts came about (provenance is null)")
     if problems := verify(certificate).problems:
         raise ReplayError(f"the certificate is not consistent in itself: {problems[0]}")
+    if remote := certificate.provenance.ensemble.remote:
+        raise ReplayError(unpinned(remote, members=len(certificate.provenance.ensemble.members)))
     return certificate.provenance
+
+
+def _resized(image: Tensor, record: ResizeRecord) -> Tensor:
+    """The image that was certified, from its source [C, H, W] of bytes."""
+    if image.dtype != torch.uint8 or len(image) not in (1, 3):
+        raise ReplayError(
+            f"only 8-bit images of 1 or 3 channels are resized, got {image.dtype} of {tuple(image.shape)}"
+        )
+    picture = Image.fromarray(image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy())
+    return _channels_first(np.asarray(record.apply(picture)))
+
+
+def _channels_first(array: Any) -> Tensor:
+    return torch.from_numpy(np.array(array[None] if array.ndim == 2 else array.transpose(2, 0, 1), order="C"))
 
 
 def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]) -> Ensemble:
@@ -140,6 +163,8 @@ def _check_image(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> N
 def _differences(first: Certificate, again: Certificate) -> list[str]:
     before, after = first.model_dump(exclude=EXCEPT), again.model_dump(exclude=EXCEPT)
     before["index"] = after["index"]  # the place in the request is not part of the question
+    if _asked_more(first, again):
+        before["evaluations"] = after["evaluations"]
     return [f"{name}: {before[name]!r} then, {after[name]!r} now" for name in before if before[name] != after[name]]
 
 
@@ -155,15 +180,26 @@ def _remarks(provenance: Provenance, here: dict[str, str]) -> list[str]:
     ]
 
 
+def _left_out(first: Certificate, again: Certificate) -> list[str]:
+    """What a version that asks every member of a hard or softmax vote has evaluated more; see `engine.exits`."""
+    if not _asked_more(first, again):
+        return []
+    then, now = first.evaluations, again.evaluations
+    return [f"evaluations were {then}, here they are {now}: members that cannot change a class are left out"]
+
+
+def _asked_more(first: Certificate, again: Certificate) -> bool:
+    then, now = first.evaluations or 0, again.evaluations or 0
+    return then > now and first.provenance is not None and first.provenance.ensemble.voting in ENDS_EARLY
+
+
 def read_image(path: Path) -> Tensor:
     """[C, H, W] from an image file, or the array of an npy file as it is; uint8 or floating-point."""
     try:
         array: Any = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.asarray(Image.open(path))
     except (OSError, ValueError, UnidentifiedImageError) as error:
         raise ReplayError(f"{path}: {error}") from error
-    if path.suffix != ".npy":
-        array = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.ascontiguousarray(array)) if path.suffix == ".npy" else _channels_first(array)
 
 
 def command(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from models.registry import ZOO
+from smoothcert.engine.remote.endpoint import RemotePolicy
 from store.settings import RedisSettings, listed
 
 
@@ -21,6 +22,14 @@ class WorkerSettings(RedisSettings):
     """The names of ensembles, separated by commas; all of the zoo if empty."""
     allowed_imports: str = ""
     """`module:callable` of networks that ensembles may name, separated by commas: the operator's own code."""
+    remote_hosts: str = ""
+    """The hosts, or HOST:PORT, at which members of ensembles may run, separated by commas; none if empty."""
+    remote_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds that one try of a request to an endpoint may take; fewer than `watchdog_s`."""
+    remote_patience_s: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds for which an endpoint that is away is tried again; then the certifications that wait for it fail."""
+    remote_connections: Annotated[int, Field(ge=1, le=256)] = 4
+    """The most requests to an endpoint at a time."""
     devices: str = "cpu"
     """Devices, separated by commas; each gets a process."""
     precision: str = "float32"
@@ -62,6 +71,20 @@ class WorkerSettings(RedisSettings):
     @property
     def ensemble_list(self) -> list[str]:
         return listed(self.ensembles)
+
+    @property
+    def remote(self) -> RemotePolicy:
+        return RemotePolicy(
+            frozenset(listed(self.remote_hosts)), self.remote_timeout_s, self.remote_patience_s, self.remote_connections
+        )
+
+    @model_validator(mode="after")
+    def _check_watchdog(self) -> Self:
+        if self.remote_hosts and self.remote_timeout_s >= self.watchdog_s:
+            raise ValueError(
+                f"remote_timeout_s is {self.remote_timeout_s:g}, and must be less than watchdog_s, {self.watchdog_s:g}"
+            )
+        return self
 
     @property
     def import_list(self) -> frozenset[str]:

@@ -306,9 +306,9 @@ class CertificationWorker(SimpleWorker):
         too. Looks at an idle worker do not count. New work does not reset the count, because it may keep coming while
         the device hangs.
         """
-        pause, still, last = min(1.0, self.settings.watchdog_s / 4), 0.0, 0.0
+        pause, still, last = min(1.0, self.settings.watchdog_s / 4), 0.0, (0.0, 0)
         while not self.done.wait(pause):
-            moved = self.engine.last_step
+            moved = (self.engine.last_step, self.holdings.tries)
             waiting = any(work.wants_samples for work in self.clerk.works)
             still = still + pause if waiting and moved == last else 0.0
             last = moved
@@ -341,6 +341,7 @@ class CertificationWorker(SimpleWorker):
                 self.unsubscribe()  # type: ignore[no-untyped-call]
         except AWAY:
             logger.warning("Redis is away: the worker leaves without signing off")
+        self.holdings.close()
         self.engine.close()
 
     def _escape(self) -> None:

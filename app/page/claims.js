@@ -4,6 +4,7 @@ import { element } from "./dom.js";
 import { isEightBit, provisoOf } from "./noise.js";
 import { exactly, withinWords } from "./norms.js";
 import { variantOf } from "./procedures.js";
+import { remarks } from "./remarks.js";
 import { noiseLabel, sureness, whole } from "./words.js";
 
 const strong = (text) => element("strong", {}, text);
@@ -59,8 +60,9 @@ export function still({ radius, alpha, name, norm }) {
 
 // What a decision does and does not mean, one sentence or two in each entry.
 export function meaning(certificate, label, classes) {
-  return certificate.decision === "abstain" ? meaningOfAbstention(certificate)
+  const own = certificate.decision === "abstain" ? meaningOfAbstention(certificate)
     : meaningOfCertificate(certificate, label, classes);
+  return [...own, ...remarks(certificate)];
 }
 
 function meaningOfAbstention({ beta, procedure, stop_reason }) {

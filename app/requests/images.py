@@ -2,7 +2,7 @@
 
 Nothing is changed silently. An image is refused if its size or channels differ from what the ensemble takes, or if it
 has transparency, a palette, sixteen bits or an orientation tag; the error says what was seen and what is accepted. The
-field `convert` of a request allows changes of colours. No field allows changes that move pixels.
+field `convert` of a request allows changes of colours, and `resize` another size; a certificate states the latter.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import binascii
 import io
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
+import PIL
 
 # The plugins are imported so that they are registered: Pillow then tries no other format.
 from PIL import Image, JpegImagePlugin, PngImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401
 
 from app.http.errors import invalid
 from app.http.npy import Pixels
-from smoothcert.errors import shown
+from smoothcert.errors import DomainError, shown
 from smoothcert.request import TensorImage
+from smoothcert.resizing import Resize, ResizeRecord
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MODES = {1: "L", 3: "RGB"}
@@ -56,6 +58,7 @@ class ImageSpec:
     convert: Literal["none", "rgb", "grey"]
     most_pixels: int
     """The size up to which the header of a file is believed at all."""
+    resize: Resize | None = None
 
 
 class UnusableImageError(ValueError):
@@ -70,11 +73,66 @@ def decode(images: Sequence[SentImage] | Pixels, spec: ImageSpec) -> Pixels:
     decoded = np.empty((len(images), spec.channels, spec.height, spec.width), _dtype(images))
     for index, image in enumerate(images):
         try:
-            pixels = _decoded(image, spec)
+            pixels = _decoded(image, spec, index)
         except UnusableImageError as error:
             raise invalid(f"images.{index}", str(error), code="invalid_image") from None
         decoded[index] = pixels if decoded.dtype == np.uint8 else _as_float32(pixels)
     return decoded
+
+
+def with_sources(images: Sequence[SentImage] | Pixels, spec: ImageSpec) -> ImageSpec:
+    """The specification with the size of every image, by the header of its file, where images are to be resized.
+
+    ProblemError names the image that cannot be.
+    """
+    if spec.resize is None:
+        return spec
+    sources = []
+    for index, image in enumerate(images):
+        try:
+            sources.append(_source(image, spec))
+        except UnusableImageError as error:
+            raise invalid(f"images.{index}", str(error), code="invalid_image") from None
+    by = f"Pillow {PIL.__version__}"
+    return replace(spec, resize=spec.resize.model_copy(update={"sources": tuple(sources), "by": by}))
+
+
+def source_bytes(spec: ImageSpec) -> int:
+    """The bytes that the largest image takes before it is resized; they are decoded one by one."""
+    sources = spec.resize.sources if spec.resize else None
+    return 2 * spec.channels * max((width * height for width, height in sources or ()), default=0)
+
+
+def _source(image: SentImage, spec: ImageSpec) -> tuple[int, int]:
+    """Width and height of a file, which must not be too large to be decoded or too small to be cut."""
+    if not isinstance(image, str | bytes):
+        raise UnusableImageError("is an array, and only files are resized: send a file, or an array of the right shape")
+    try:
+        with Image.open(io.BytesIO(_from_base64(image) if isinstance(image, str) else image), formats=FORMATS) as file:
+            size = file.size
+    except UnusableImageError:
+        raise
+    except Exception as error:  # `_from_file` finds better words for a damaged file
+        raise UnusableImageError(f"cannot be decoded as PNG, JPEG or WebP: {f'{error}'[:200]}") from None
+    _require_size(size, spec)
+    return size
+
+
+def _require_size(size: tuple[int, int], spec: ImageSpec) -> None:
+    """Refuse a file that is too large to be decoded, or of a size that cannot be used."""
+    width, height = size
+    if width * height > spec.most_pixels:
+        raise UnusableImageError(f"has {width:,} x {height:,} pixels, which is more than {spec.most_pixels:,}")
+    if spec.resize is not None:
+        try:
+            spec.resize.box(size, (spec.width, spec.height))
+        except DomainError as error:
+            raise UnusableImageError(str(error)) from None
+    elif size != (spec.width, spec.height):
+        raise UnusableImageError(
+            f"is {width} x {height} (width x height), wanted {spec.width} x {spec.height}; `resize`: 'cover' allows to "
+            f"change that"
+        )
 
 
 def decoded_bytes(images: Sequence[SentImage] | Pixels, spec: ImageSpec) -> int:
@@ -94,12 +152,12 @@ def _dtype(images: Sequence[SentImage] | Pixels) -> np.dtype[Any]:
     return np.dtype(np.uint8 if are_eight_bit(images) else np.float32)
 
 
-def _decoded(image: SentImage, spec: ImageSpec) -> Pixels:
+def _decoded(image: SentImage, spec: ImageSpec, index: int) -> Pixels:
     match image:
         case str():
-            return _from_file(_from_base64(image), spec)
+            return _from_file(_from_base64(image), spec, index)
         case bytes():
-            return _from_file(image, spec)
+            return _from_file(image, spec, index)
         case TensorImage():
             return _from_array(_from_tensor(image), spec)
         case _:
@@ -160,14 +218,15 @@ def _channels_first(array: Pixels, spec: ImageSpec) -> Pixels:
 # --- files
 
 
-def _from_file(data: bytes, spec: ImageSpec) -> Pixels:
-    """The pixels of a file; it is decoded only after its header has passed every check."""
+def _from_file(data: bytes, spec: ImageSpec, index: int) -> Pixels:
+    """The pixels of a file, the `index`th; it is decoded only after its header has passed every check."""
     _require_few_pieces(data)
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             mode = _mode(image, data, spec)
             _require_whole(image, data)
-            return _pixels(image, mode)
+            record = spec.resize.record(index, (spec.width, spec.height)) if spec.resize else None
+            return _pixels(image, mode, record)
     except UnusableImageError:
         raise
     except UnidentifiedImageError:
@@ -209,15 +268,7 @@ def _mode(image: Image.Image, data: bytes, spec: ImageSpec) -> str:
     """The mode in which to read the pixels; UnusableImageError if the header shows that the image cannot be used."""
     if getattr(image, "n_frames", 1) > 1:
         raise UnusableImageError(f"has {getattr(image, 'n_frames', 2)} frames, wanted one still image")
-    if image.width * image.height > spec.most_pixels:
-        raise UnusableImageError(
-            f"has {image.width:,} x {image.height:,} pixels, which is more than {spec.most_pixels:,}"
-        )
-    if image.size != (spec.width, spec.height):
-        size = f"{spec.width} x {spec.height}"
-        raise UnusableImageError(
-            f"is {image.width} x {image.height} (width x height), wanted {size}; the service resizes nothing"
-        )
+    _require_size(image.size, spec)
     if (turned := image.getexif().get(ORIENTATION, UPRIGHT)) != UPRIGHT:
         raise UnusableImageError(f"has EXIF orientation {turned!r}; rotate its pixels and remove the tag")
     if (own := MODES.get(spec.channels)) is None:
@@ -251,11 +302,11 @@ def _sixteen_bit(image: Image.Image, data: bytes) -> bool:
     return image.mode.startswith("I") or (image.format == "PNG" and data[PNG_BIT_DEPTH] == 16)
 
 
-def _pixels(image: Image.Image, mode: str) -> Pixels:
-    """The pixels [C, H, W]; of sixteen bits the high byte, as Pillow does for colours."""
+def _pixels(image: Image.Image, mode: str, resized: ResizeRecord | None) -> Pixels:
+    """The pixels [C, H, W], resized last; of sixteen bits the high byte, as Pillow does for colours."""
     if image.mode.startswith("I"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode != mode:
         image = image.convert("RGB").convert(mode)  # by way of RGB, to which every mode can be converted
-    pixels = np.asarray(image)
+    pixels = np.asarray(image if resized is None else resized.apply(image))
     return pixels[np.newaxis] if mode == "L" else np.ascontiguousarray(pixels.transpose(2, 0, 1))

@@ -17,7 +17,7 @@ from app.redis.queue import Queue, Receipt, Snapshot
 from app.redis.retry_after import pace, retry_after
 from app.requests import admission, submission
 from app.requests.admission import Settled
-from app.requests.images import ImageSpec, are_eight_bit, decode, decoded_bytes
+from app.requests.images import ImageSpec, are_eight_bit, decode, decoded_bytes, source_bytes, with_sources
 from app.requests.seeding import Seeding
 from app.requests.submission import Submission
 from app.settings import ApiSettings
@@ -70,7 +70,9 @@ class Intake:
             admission.require_receiver(posted.request.webhook, self._receivers)
             offer = await self._queue.offer(posted.request.ensemble)
             settled = self._settle(posted, offer.card)
-            images = await self._decode(posted, settled, offer.card, share)
+            spec = await self._spec(posted, settled, offer.card, share)
+            images = await self._decode(posted, settled, spec, share)
+            settled = replace(settled, request=settled.request.model_copy(update={"resize": spec.resize}))
             drawn, seed = await share.run(lambda: self.seeding.draw(settled.request, images))
             settled = replace(settled, request=drawn)
             pixels = await share.run(lambda: npy.write(images))
@@ -95,17 +97,21 @@ class Intake:
         admission.require_provable(settled)
         return settled
 
-    async def _decode(self, posted: Submission, settled: Settled, card: EnsembleCard, share: Share) -> npy.Pixels:
-        """The images as one array; ProblemError if one of them is not such as the ensemble takes."""
-        channels, height, width = card.input_shape
-        spec = ImageSpec(channels, height, width, settled.request.convert, self._settings.image_pixels)
+    async def _spec(self, posted: Submission, settled: Settled, card: EnsembleCard, share: Share) -> ImageSpec:
+        """What the images must be; where they are to be resized, this includes their sizes."""
+        request = settled.request
+        spec = ImageSpec(*card.input_shape, request.convert, self._settings.image_pixels, request.resize)
         self._require_room(len(posted.images), spec)
+        return await share.run(lambda: with_sources(posted.images, spec))
+
+    async def _decode(self, posted: Submission, settled: Settled, spec: ImageSpec, share: Share) -> npy.Pixels:
+        """The images as one array; ProblemError if one of them is not such as the ensemble takes."""
         size = decoded_bytes(posted.images, spec)
         held = size + npy.HEADER + CERTIFICATE_BYTES * len(posted.images)
         if held > (most := self._limits.owner_bytes):
             detail = f"the images and their certificates take {held:,} bytes, a key may have {most:,} at a time"
             raise ProblemError("too_large", detail)
-        share.take(size)
+        share.take(size + source_bytes(spec))
         noise = settled.question.noise
 
         def decoded() -> npy.Pixels:

@@ -275,7 +275,7 @@ def agreement(ensemble: Ensemble, images: int, samples: int) -> float:
     for i, image in enumerate(fixed_images(ensemble, images)):
         noisy = torch.empty(samples, *SHAPE, device=ensemble.device)
         NoisyImage(NOISE, image.to(ensemble.device), "seed", i).sample(noisy, 0)
-        outputs = ensemble.logits(noisy)[: ensemble.leading]
+        outputs = ensemble.logits(noisy)[: ensemble.consensus]
         classes = outputs.argmax(-1)
         agreed += int((classes == classes[0]).all(0).sum())
     return agreed / (images * samples)

@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass
-class Tally:
+class Toll:
     """What certifying all images took, and the classes that were certified, None for an abstention."""
 
     seconds: float = 0.0
@@ -109,20 +109,20 @@ def run(options: argparse.Namespace) -> Result:
     )
 
 
-def _means(tally: Tally) -> tuple[int, int]:
+def _means(tally: Toll) -> tuple[int, int]:
     return round(tally.samples / len(tally.classes)), round(tally.evaluations / len(tally.classes))
 
 
-def _certified(tally: Tally) -> int:
+def _certified(tally: Toll) -> int:
     return sum(found is not None for found in tally.classes)
 
 
-def through_engine(ensemble: Ensemble, pixels: Tensor, question: Question) -> Tally:
+def through_engine(ensemble: Ensemble, pixels: Tensor, question: Question) -> Toll:
     """All images at once through our engine; boundaries are computed within the time."""
     began = time.perf_counter()
     with Engine(ensemble) as engine:
         certificates = certify(engine, pixels.float() / 255, question)
-    return Tally(
+    return Toll(
         time.perf_counter() - began,
         sum(each.samples for each in certificates),
         sum(each.evaluations or 0 for each in certificates),
@@ -131,10 +131,10 @@ def through_engine(ensemble: Ensemble, pixels: Tensor, question: Question) -> Ta
 
 
 @torch.no_grad()
-def transcribed(ensemble: Ensemble, pixels: Tensor, radius: float, stages: Sequence[int]) -> Tally:
+def transcribed(ensemble: Ensemble, pixels: Tensor, radius: float, stages: Sequence[int]) -> Toll:
     """CertifyAdp of every image with K-consensus, as the paper's algorithms say it."""
     members = [member.network.eval() for member in ensemble.members]
-    tally = Tally()
+    tally = Toll()
     generator = torch.Generator(ensemble.device).manual_seed(0)
     began = time.perf_counter()
     with bar() as progress:
@@ -161,7 +161,7 @@ def _certify_adaptive(sample: Callable[[int], Tensor], radius: float, stages: Se
 
 
 def _sampler(
-    members: Sequence[nn.Module], image: Tensor, tally: Tally, generator: torch.Generator
+    members: Sequence[nn.Module], image: Tensor, tally: Toll, generator: torch.Generator
 ) -> Callable[[int], Tensor]:
     """The paper's SampleUnderNoise for the soft vote of the members with K-consensus: class counts of n samples."""
 

@@ -96,7 +96,7 @@ def noisy(images: Images, noise: Noise, *, seed: str, device: torch.device) -> T
 def answers(ensemble: Ensemble, batch: Tensor) -> Tensor:
     """Classes [2k - 1, N]: of each member alone, then of the 2, 3, ..., k best."""
     logits = ensemble.logits(batch)
-    votes = [ensemble.first_k(size).rest(batch, logits[:size]) for size in range(2, len(logits) + 1)]
+    votes = [ensemble.first_k(size).vote(logits[:size]) for size in range(2, len(logits) + 1)]
     return torch.cat([lowest_argmax(logits), *(vote.unsqueeze(0) for vote in votes)]).cpu()
 
 

@@ -29,7 +29,9 @@ from smoothcert.question import Question
 def certify(tape: Tape, question: Question, ensemble: Ensemble) -> Certificate:
     """The certificate that the engine gives for the same image, seed and index, except for the times.
 
-    All questions read the same tape, so the noise is not bound to the question, and the certificate has format 1.
+    A tape holds classes and no scores, so a vote on it never ends early: the evaluations are those of all members that
+    K-consensus leaves. All questions read the same tape, so the noise is not bound to the question, and the certificate
+    has format 1.
     """
     if question.noise != tape.tapes.noise:
         raise DomainError(

@@ -227,8 +227,8 @@ class Tape:
         for place in range(len(outputs)):
             by_itself, best = self.tapes.voters[place], self.tapes.voters[n + place]
             for row, votes in (
-                (place, by_itself.rest(samples.images, outputs[place : place + 1])),
-                (n + place, best.rest(samples.images, outputs[: place + 1])),
+                (place, by_itself.vote(outputs[place : place + 1])),
+                (n + place, best.vote(outputs[: place + 1])),
             ):
                 self._classes[row, samples.places] = votes.to(torch.uint8).cpu().numpy()
         self._changed = True

@@ -8,22 +8,24 @@ import typer
 
 from models import addition
 from models.architectures import ARCHITECTURES, DENOISERS
-from models.commands.options import AllowImport, NoiseText, Sigma, Zoo, chosen_noise
+from models.commands.options import AllowHost, AllowImport, NoiseText, Sigma, Zoo, chosen_noise, remote_policy
 from models.registry import ZOO
+from smoothcert.engine.case import ensemble_record
 from smoothcert.engine.ensemble import MAX_CLASSES
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.figures import counted
+from smoothcert.remarks import unpinned
 
 
 def add(
     name: Annotated[str, typer.Argument(help="name of the new ensemble")],
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="state dicts, .safetensors, TorchScript, exported programs, .onnx, hf://ORGANISATION/NAME@REVISION, "
             "timm/NAME@REVISION, or folders in the hub's layout"
         ),
-    ],
+    ] = None,
     architecture: Annotated[
         str | None,
         typer.Option(help=f"{', '.join(ARCHITECTURES)}, torchvision/NAME, timm/NAME, module:callable, a program"),
@@ -51,10 +53,20 @@ def add(
     mean: Annotated[str | None, typer.Option(help="normalisation in front, like .485,.456,.406")] = None,
     std: Annotated[str | None, typer.Option(help="normalisation in front, like .229,.224,.225")] = None,
     evaluation: Annotated[str, typer.Option(help="test images kept for evaluation")] = "0::20",
+    remote: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a member that runs elsewhere, like http://HOST:PORT/v2/models/NAME (Open Inference Protocol)"
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="the most images of a request to a remote member; 64 if left out")
+    ] = None,
     allow_import: AllowImport = None,
+    allow_host: AllowHost = None,
     zoo: Zoo = ZOO,
 ) -> None:
-    """Make an ensemble of the files of its members.
+    """Make an ensemble of the files of its members, and of members that run at endpoints.
 
     The noise is that of training; without --sigma or --noise it is taken from the training records in the files.
     """
@@ -69,8 +81,21 @@ def add(
         denoiser=denoiser,
         evaluation=evaluation,
     )
-    ensemble = addition.add(name, files, properties, zoo=zoo, allowed_imports=frozenset(allow_import or ()))
+    if not (files or remote):
+        raise typer.BadParameter("an ensemble needs files of members, or --remote")
+    ensemble = addition.add(
+        name,
+        files or [],
+        properties,
+        zoo=zoo,
+        allowed_imports=frozenset(allow_import or ()),
+        endpoints=remote or [],
+        rows=rows,
+        remote=remote_policy(allow_host),
+    )
     typer.echo(f"{name}: {counted(len(ensemble.members), 'member')}, digest {ensemble.digest}")
+    if unnamed := ensemble_record(ensemble).remote:
+        typer.echo(unpinned(unnamed, members=len(ensemble.members)))
 
 
 def _classes(text: str) -> tuple[str, ...]:

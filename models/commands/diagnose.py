@@ -9,7 +9,7 @@ from typing import Annotated
 import torch
 import typer
 
-from models.commands.options import AllowImport, Device, NoiseText, Sigma, Zoo, chosen_noise
+from models.commands.options import AllowHost, AllowImport, Device, NoiseText, Sigma, Zoo, chosen_noise, remote_policy
 from models.data import load_images
 from models.errors import DataError
 from models.registry import ZOO, load
@@ -28,6 +28,7 @@ def diagnose(
     seed: Annotated[int, typer.Option(help="seed of the noise")] = 0,
     device: Device = "cpu",
     allow_import: AllowImport = None,
+    allow_host: AllowHost = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     zoo: Zoo = ZOO,
 ) -> None:
@@ -39,7 +40,13 @@ def diagnose(
     images = images.pick(Selection(select).places(len(images)))
     if not len(images):
         raise DataError(f"{data}: the selection {select!r} has no images")
-    ensemble = load(name, zoo=zoo, device=device, allowed_imports=frozenset(allow_import or ()))
+    ensemble = load(
+        name,
+        zoo=zoo,
+        device=device,
+        allowed_imports=frozenset(allow_import or ()),
+        remote=remote_policy(allow_host),
+    )
     if (shape := tuple(images.pixels.shape[1:])) != ensemble.input_shape:
         raise DataError(f"{data}: the images have shape {shape}, and {name} takes {ensemble.input_shape}")
     pixels, labels = torch.from_numpy(images.pixels).float() / 255, images.labels.tolist()

@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from models import ranking
-from models.commands.options import AllowImport, Data, Device, NoiseText, Sigma, Zoo, chosen_noise
+from models.commands.options import (
+    AllowHost,
+    AllowImport,
+    Data,
+    Device,
+    NoiseText,
+    Sigma,
+    Zoo,
+    chosen_noise,
+    remote_policy,
+)
 from models.commands.show import show
 from models.data import data_set
 from models.registry import ZOO, describe, load, rewrite
@@ -26,6 +36,7 @@ def rank(
     seed: Annotated[int, typer.Option(help="seed of the noise")] = 0,
     device: Device = "cpu",
     allow_import: AllowImport = None,
+    allow_host: AllowHost = None,
     zoo: Zoo = ZOO,
 ) -> None:
     """Order the members by their accuracy under noise on a hold-out, and fit the voting weights there.
@@ -38,6 +49,12 @@ def rank(
     selection = Selection(holdout) if holdout else chosen.holdout
     images = ranking.HoldOut(chosen.load(data, train=False), selection, ranked_under, draws, seed)
     images.refuse_overlap(Selection(description.evaluation))  # before the networks are loaded
-    ensemble = load(name, zoo=zoo, device=device, allowed_imports=frozenset(allow_import or ()))
+    ensemble = load(
+        name,
+        zoo=zoo,
+        device=device,
+        allowed_imports=frozenset(allow_import or ()),
+        remote=remote_policy(allow_host),
+    )
     rewrite(name, ranking.rank(ensemble, description, images), zoo=zoo)
     show(name, zoo)

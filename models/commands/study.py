@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 import typer
 
-from models.commands.options import AllowImport, Device, NoiseText, Sigma, Zoo, chosen_noise
+from models.commands.options import AllowHost, AllowImport, Device, NoiseText, Sigma, Zoo, chosen_noise, remote_policy
 from models.data.choice import chosen_images
 from models.description import Description
 from models.errors import DataError
@@ -34,6 +34,7 @@ def study(
     most_bytes: Annotated[int, typer.Option(help="the most bytes of the recorded samples on disk")] = MOST_BYTES,
     device: Device = "cpu",
     allow_import: AllowImport = None,
+    allow_host: AllowHost = None,
     zoo: Zoo = ZOO,
 ) -> None:
     """Repeat the paper's experiments with an ensemble: its theory, every table and every figure, in one report.
@@ -49,7 +50,14 @@ def study(
     if chosen.shape != description.input_shape:
         raise DataError(f"{images}: the images have shape {chosen.shape}, and {name} takes {description.input_shape}")
     refuse_holdout(description.ranking, chosen)
-    ensemble = load(name, zoo=zoo, device=device, batch=batch, allowed_imports=frozenset(allow_import or ()))
+    ensemble = load(
+        name,
+        zoo=zoo,
+        device=device,
+        batch=batch,
+        allowed_imports=frozenset(allow_import or ()),
+        remote=remote_policy(allow_host),
+    )
     command = (
         f"python -m models study {name} --images {images} --samples {samples}{noise_words(noise, sigma)} --out FOLDER"
     )

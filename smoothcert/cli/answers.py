@@ -54,3 +54,5 @@ def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
     if len(found) == 1:
         for text in filter(None, (sentence(found[0]), consequence(found[0]))):
             out.print(plain(text), soft_wrap=True)
+    for remark in dict.fromkeys(remark for each in found for remark in each.remarks):
+        out.print(plain(f"note: {remark}"), soft_wrap=True)

@@ -24,6 +24,7 @@ from smoothcert.cli.options import (
     NoiseText,
     ProcedureText,
     Radius,
+    ResizeText,
     Sigma,
     Url,
     VotingName,
@@ -48,6 +49,7 @@ def certify(
         bool, typer.Option("--family-wise", help="Share alpha among the images.", rich_help_panel=QUESTION)
     ] = False,
     convert: Convert = "none",
+    resize: ResizeText = None,
     url: Url = None,
     api_key: ApiKey = None,
     wait_timeout: Annotated[
@@ -81,6 +83,7 @@ def certify(
         consensus=consensus,
         family_wise=family_wise,
         convert=convert,
+        resize=resize,
     )
     with connected(url, api_key) as client:
         found = client.certify(

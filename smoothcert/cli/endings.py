@@ -80,4 +80,4 @@ def _with_options(detail: str) -> str:
     def option(field: re.Match[str]) -> str:
         return " ".join(filter(None, ("--" + field[1].replace("_", "-"), field[2])))
 
-    return re.sub(r"`(allow_noise_mismatch|convert)`(?:: '(\w+)')?", option, detail)
+    return re.sub(r"`(allow_noise_mismatch|convert|resize)`(?:: '(\w+)')?", option, detail)

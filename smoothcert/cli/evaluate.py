@@ -27,6 +27,7 @@ from smoothcert.cli.options import (
     NoiseText,
     ProcedureText,
     Radius,
+    ResizeText,
     Sigma,
     Url,
     VotingName,
@@ -68,6 +69,7 @@ def evaluate(
     voting: VotingName = None,
     consensus: Consensus = None,
     convert: Convert = "none",
+    resize: ResizeText = None,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: AsJson = False,
@@ -91,6 +93,7 @@ def evaluate(
         voting=voting,
         consensus=consensus,
         convert=convert,
+        resize=resize,
     )
     from smoothcert.evaluation import Judged
     from smoothcert.report import Report

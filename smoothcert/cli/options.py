@@ -84,6 +84,14 @@ Convert = Annotated[
         help="rgb or grey: convert images that the ensemble does not accept as they are.", rich_help_panel=QUESTION
     ),
 ]
+ResizeText = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RESIZE",
+        help="cover, stretch or center, or a JSON object: resize images of another size. The certificate says so.",
+        rich_help_panel=QUESTION,
+    ),
+]
 Labels = Annotated[
     Path | None,
     typer.Option(help="For a FOLDER, a CSV file with lines of file,label; for an NPZ, a .npy file."),
@@ -113,12 +121,14 @@ def connected(url: str | None, api_key: str | None, **more: Any) -> Client:
     return Client(url, api_key, **more)
 
 
-def request_fields(*, procedure: str, noise: str | None, **others: Any) -> dict[str, Any]:
+def request_fields(*, procedure: str, noise: str | None, resize: str | None = None, **others: Any) -> dict[str, Any]:
     """The keywords of the client; options that are left out are left to the service."""
     fields = {name: value for name, value in others.items() if value is not None}
+    if resize is not None:
+        fields["resize"] = _name_or_object("resize", resize)
     if (named := named_noise(noise)) is not None:
         fields["noise"] = named
-    return {**fields, "procedure": _procedure(procedure)}
+    return {**fields, "procedure": _name_or_object("procedure", procedure)}
 
 
 def named_noise(text: str | None) -> Noise | None:
@@ -128,7 +138,7 @@ def named_noise(text: str | None) -> Noise | None:
     return None if text is None else parse_noise(text)
 
 
-def _procedure(text: str) -> Any:
+def _name_or_object(option: str, text: str) -> Any:
     from smoothcert.certificate import without_repetition
     from smoothcert.errors import DomainError
 
@@ -137,4 +147,4 @@ def _procedure(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=without_repetition)
     except ValueError as error:
-        raise DomainError(f"--procedure {text!r} is not valid JSON: {error}") from None
+        raise DomainError(f"--{option} {text!r} is not valid JSON: {error}") from None

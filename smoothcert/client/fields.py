@@ -14,6 +14,7 @@ from smoothcert.errors import explain
 from smoothcert.noise import NOISES, Noise
 from smoothcert.procedures import PROCEDURES, Parameters
 from smoothcert.request import CertificationRequest, Voting
+from smoothcert.resizing import Fit, Resize
 
 Request = TypeVar("Request", bound=CertificationRequest)
 
@@ -33,6 +34,7 @@ class RequestFields(TypedDict, total=False):
     consensus: SupportsIndex | None
     family_wise: bool
     convert: Literal["none", "rgb", "grey"]
+    resize: Fit | Resize | Mapping[str, Any] | None
     labels: Iterable[SupportsIndex] | None
     metadata: Mapping[str, str] | None
     nonce: str | None

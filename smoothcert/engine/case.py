@@ -18,6 +18,7 @@ from smoothcert.certificate import (
     InputRecord,
     PartRecord,
     Provenance,
+    RemoteRecord,
     SamplingRecord,
     ShapeRecord,
 )
@@ -25,12 +26,14 @@ from smoothcert.engine.checkpoint import Checkpoint, Machine
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.remote.member import remotes
 from smoothcert.engine.run import Handle, Sampled
 from smoothcert.engine.sampling import Streams, require_seed
 from smoothcert.engine.successor import Successor
 from smoothcert.errors import DomainError
 from smoothcert.procedures import Procedure, Transfer
 from smoothcert.question import Question
+from smoothcert.resizing import ResizeRecord
 from smoothcert.seeds import bound_seed, new_seed
 
 
@@ -100,6 +103,22 @@ def ensemble_record(ensemble: Ensemble) -> EnsembleRecord:
         members=tuple(member.digest for member in ensemble.members),
         voting=ensemble.voting,
         consensus=ensemble.consensus,
+        remote=_remote_records(ensemble) or None,
+    )
+
+
+def _remote_records(ensemble: Ensemble) -> tuple[RemoteRecord, ...]:
+    """What is known of the members that run at endpoints."""
+    return tuple(
+        RemoteRecord(
+            member=place,
+            model=remote.endpoint.address.model,
+            version=remote.endpoint.address.version,
+            platform=remote.endpoint.platform,
+            server=remote.endpoint.server,
+        )
+        for place, member in enumerate(ensemble.members)
+        for remote in remotes(member.network)
     )
 
 
@@ -136,11 +155,13 @@ def start(
     bound: bool = True,
     streams: Streams = ((0, 0),),
     procedure: Procedure | None = None,
+    resized: ResizeRecord | None = None,
 ) -> Case:
     """Submit one image [C, H, W] in [0, 1] to the engine, without waiting.
 
     `bound=False` draws the noise from the seed alone, which repeats a certificate of format 1; `streams` repeats one
     whose run went on with fresh noise. `procedure` stands in for that of the question, and gives no certificate.
+    `resized` says how the image was made of another one.
     """
     require_seed(seed)
     chosen = ensemble or engine.ensemble
@@ -159,7 +180,7 @@ def start(
         resume=resume,
         streams=streams,
     )
-    record = InputRecord(sha256=pixels.sha256, shape=pixels.shape)
+    record = InputRecord(sha256=pixels.sha256, shape=pixels.shape, resized=resized)
     return Case(question, chosen, record, seed, index, handle, began, nonce, bound)
 
 

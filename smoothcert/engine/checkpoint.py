@@ -23,7 +23,7 @@ from smoothcert.noise import Noise
 class Shape:
     """The samples start, ..., stop - 1 went through the first members in slices of `rows`.
 
-    Those of them without consensus went through the others in slices of `rest_rows`; None where there were none.
+    Those of them that these left undecided went through others in slices of `rest_rows`; None where there were none.
     """
 
     start: int

@@ -1,9 +1,10 @@
 """The engine: drives many procedures at once and packs what they ask for into full batches.
 
-One thread owns the device. Each step fills one batch of a fixed shape for the runs served longest ago, runs the first K
-members on it, gathers the rows without consensus across batches until they fill a slice of their own, runs the other
-members on those, and sends complete counts back to their procedures. No Python loop over samples; only class indices
-leave the device.
+One thread owns the device. Each step fills one batch of a fixed shape for the runs served longest ago, runs the first
+members on it, gathers the rows that they leave undecided across batches until they fill a slice of their own, runs the
+next members on those, and so on, and sends complete counts back to their procedures. No Python loop over samples; only
+class indices leave the device. On a device with a queue of its own, the next batch is drawn and enqueued before the
+classes of the last one are read (`engine.device`).
 
 The class of a sample depends on (ensemble, image, noise, seed, index) and, in its last bits, on the shape of the slices
 that go through a network. So counts, and with them verdicts, are the same for every packing, order, interruption and
@@ -16,21 +17,25 @@ import logging
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from smoothcert.engine.checkpoint import Checkpoint
+from smoothcert.engine.device import Arrival, Device, device_of
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import ClosedError, DeviceError
-from smoothcert.engine.lane import Lane, Pending
+from smoothcert.engine.lane import Lane
+from smoothcert.engine.memory import fitting_batch
 from smoothcert.engine.pace import Pace
 from smoothcert.engine.pixels import Pixels
-from smoothcert.engine.run import UNDECIDED, Handle, Run, Segment
+from smoothcert.engine.poll import joined
+from smoothcert.engine.run import Handle, Run, Segment
 from smoothcert.engine.sampling import Streams
+from smoothcert.engine.waiting import Pending, count
 from smoothcert.errors import require_count
 from smoothcert.noise import Noise
 from smoothcert.procedures import Procedure
@@ -60,7 +65,7 @@ class Workload:
         self.padded += members * padded
 
     def rest(self, *, rows: int, padded: int, slices: int, members: int) -> None:
-        """Add slices of the other members."""
+        """Add slices of further members."""
         self.rest_slices += slices
         self.rest_rows += rows
         self.evaluations += members * rows
@@ -72,10 +77,23 @@ class Workload:
         return self.rows / self.capacity if self.capacity else 0.0
 
 
+@dataclass(eq=False)
+class Flight:
+    """A batch that was enqueued and whose classes have not come back yet."""
+
+    lane: Lane
+    rows: Pending
+    transfer: Arrival
+    members: int
+    """The members that see it."""
+    first: bool = True
+    """Whether no member has seen its rows before."""
+
+
 class Engine:
     """Draws the samples of many procedures on one device; use it as a context manager, from any thread."""
 
-    def __init__(self, ensemble: Ensemble, *, batch: int = 256) -> None:
+    def __init__(self, ensemble: Ensemble, *, batch: int = 256, device: Device | None = None) -> None:
         require_count("batch", batch)
         self.ensemble, self.batch = ensemble, batch
         self.workload = Workload()
@@ -85,7 +103,9 @@ class Engine:
         """When a batch last ended, for a watchdog."""
         self._lanes: dict[tuple[object, ...], Lane] = {}
         self._turns: deque[Lane] = deque()
-        self._buffers: dict[tuple[int, ...], Tensor] = {}
+        self._buffers: dict[tuple[int, ...], deque[Tensor]] = {}
+        self._device = device or device_of(ensemble.device)
+        self._flights: deque[Flight] = deque()
         self._arrived: list[tuple[Run, Ensemble]] = []
         self._changed = threading.Condition()
         self._closed = False
@@ -178,7 +198,7 @@ class Engine:
     def _lane(self, ensemble: Ensemble) -> Lane:
         key = ensemble.view  # the lane keeps the members alive
         if key not in self._lanes:
-            self._lanes[key] = Lane(ensemble, self.batch)
+            self._lanes[key] = Lane(ensemble, fitting_batch(self.batch, ensemble.input_shape, ensemble.device))
             self._turns.append(self._lanes[key])
         return self._lanes[key]
 
@@ -188,8 +208,7 @@ class Engine:
         try:
             self._step(lane)
         except Exception as error:  # the device or a network failed
-            logger.exception("a batch of %s failed", lane.ensemble.name)
-            self._find_the_cause(lane, error)
+            self._fail(lane, error)
         else:
             self._keep_size(lane)
             pace = self.paces.setdefault(lane.ensemble.name, Pace(lane.rows))
@@ -199,6 +218,12 @@ class Engine:
         if lane.idle:
             self._turns.remove(lane)
             self._lanes = {key: other for key, other in self._lanes.items() if other is not lane}
+
+    def _fail(self, lane: Lane, error: Exception) -> None:
+        logger.error("a batch of %s failed", lane.ensemble.name, exc_info=error)
+        self._flights = deque(flight for flight in self._flights if flight.lane is not lane)
+        lane.flying = 0
+        self._find_the_cause(lane, error)
 
     def _find_the_cause(self, lane: Lane, error: Exception) -> None:
         """Find the image at fault by halving the lane: a run that fails alone ends, and all others go on."""
@@ -215,49 +240,79 @@ class Engine:
 
     def _keep_size(self, lane: Lane) -> None:
         """Keep a smaller batch size once a step has succeeded with it; later lanes begin with it."""
-        if lane.batch < self.batch:
+        if lane.batch < lane.first_batch:
             self.batch = lane.batch
             self._buffers.clear()
 
     def _step(self, lane: Lane) -> None:
-        """Run one batch, and those of the rows that wait for the other members that are ready."""
+        """Enqueue one batch and the rows that are ready for further members, and count what came back."""
         segments = lane.fill()
         if segments:
-            self._run_first(lane, segments)
-        pending = lane.ready()
-        if pending:
-            self._run_rest(lane, pending)
+            self._begin(lane, segments)
+        enqueued = bool(segments)
+        for pending in lane.ready():
+            self._go_on(lane, pending)
+            enqueued = True
+        if not enqueued:  # all that its runs want is on its way
+            self._land(lane)
         lane.settle()
 
-    def _run_first(self, lane: Lane, segments: list[Segment]) -> None:
-        """Run the first K members on the segments' samples and count the rows that they decide."""
-        # Segment i occupies the rows ends[i] - len(segment) to ends[i] of the batch.
-        ends = np.cumsum([len(segment) for segment in segments]).tolist()
-        images = self._buffer(lane)[: ends[-1]]
-        for segment, end in zip(segments, ends, strict=True):
-            segment.run.sample(images[end - len(segment) : end], segment.start)
-        self.workload.first(
-            rows=ends[-1], padded=lane.padded(ends[-1]), capacity=lane.batch, members=lane.ensemble.leading
-        )
-        firsts = lane.in_batches(len(images), lambda part: lane.ensemble.first(images[part]))
-        decided = torch.cat([first.decided for first in firsts])
-        classes = torch.where(decided, torch.cat([first.classes for first in firsts]), UNDECIDED).cpu().numpy()
-        for segment, end in zip(segments, ends, strict=True):
-            segment.count_first(classes[end - len(segment) : end], members=lane.ensemble.leading, rows=lane.rows)
-        lane.undecided(segments, classes, images, torch.cat([first.outputs for first in firsts], dim=1))
+    def _begin(self, lane: Lane, segments: list[Segment]) -> None:
+        """Draw the segments' samples and enqueue the first members on them."""
+        shares = tuple((segment, len(segment)) for segment in segments)
+        images = self._buffer(lane)[: sum(share for _, share in shares)]
+        for (segment, _), own in zip(shares, torch.split(images, [share for _, share in shares]), strict=True):
+            segment.run.sample(own, segment.start)
+        members = lane.ensemble.stages[0]
+        self.workload.first(rows=len(images), padded=lane.padded(len(images)), capacity=lane.batch, members=members)
+        polled = joined(lane.in_batches(len(images), lambda part: lane.ensemble.ask(images[part])))
+        rows = Pending(shares, images, polled.outputs)
+        self._enqueue(Flight(lane, rows, self._device.fetch(polled.classes), members))
 
-    def _run_rest(self, lane: Lane, pending: Pending) -> None:
-        """Run the other members on rows without consensus and count the full vote."""
+    def _go_on(self, lane: Lane, pending: Pending) -> None:
+        """Enqueue the next members on undecided rows."""
         images, outputs = pending.images, pending.outputs
-        classes = lane.in_batches(len(pending), lambda part: lane.ensemble.rest(images[part], outputs[:, part]))
-        others = len(lane.ensemble.members) - lane.ensemble.leading
+        polled = joined(lane.in_batches(len(pending), lambda part: lane.ensemble.ask(images[part], outputs[:, part])))
+        members = len(polled.outputs) - len(outputs)
         padded = lane.padded(len(pending))
-        self.workload.rest(rows=len(pending), padded=padded, slices=padded // lane.rows, members=others)
-        pending.count(torch.cat(classes).cpu().numpy(), members=others, rows=lane.rows)
+        self.workload.rest(rows=len(pending), padded=padded, slices=padded // lane.rows, members=members)
+        rows = replace(pending, outputs=polled.outputs)
+        self._enqueue(Flight(lane, rows, self._device.fetch(polled.classes), members, first=False))
+
+    def _enqueue(self, flight: Flight) -> None:
+        """Let a batch fly; those before it come back while the device works on it."""
+        self._flights.append(flight)
+        flight.lane.flying += 1
+        while len(self._flights) >= self._device.depth:
+            self._land_one(self._flights[0])
+
+    def _land(self, lane: Lane) -> None:
+        """Wait for the batches of a lane."""
+        for flight in [flight for flight in self._flights if flight.lane is lane]:
+            if flight in self._flights:  # those of a lane that failed are forgotten
+                self._land_one(flight)
+
+    def _land_one(self, flight: Flight) -> None:
+        """Wait for the classes of a batch, count them, and queue the rows that they leave undecided."""
+        self._flights.remove(flight)
+        lane = flight.lane
+        lane.flying -= 1
+        try:
+            classes = flight.transfer.classes()
+            count(flight.rows.shares, classes, members=flight.members, rows=lane.rows, first=flight.first)
+            if (left := flight.rows.undecided(classes, self._device.place)) is not None:
+                lane.wait(left)
+        except Exception as error:  # the device failed; it may be the turn of another lane
+            self._fail(lane, error)
 
     def _buffer(self, lane: Lane) -> Tensor:
-        """The memory in which a batch is put together; lanes take turns, so those of one image shape share it."""
+        """The memory in which a batch is put together.
+
+        Lanes take turns, so those of one image shape share it; batches that are on their way at once do not.
+        """
         shape = (lane.batch, *lane.ensemble.input_shape)
         if shape not in self._buffers:
-            self._buffers[shape] = torch.empty(shape, device=lane.ensemble.device, dtype=torch.float32)
-        return self._buffers[shape]
+            empty = partial(torch.empty, shape, device=lane.ensemble.device, dtype=torch.float32)
+            self._buffers[shape] = deque(empty() for _ in range(self._device.depth))
+        self._buffers[shape].rotate(1)
+        return self._buffers[shape][0]

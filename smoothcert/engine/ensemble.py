@@ -3,7 +3,10 @@
 Without consensus, the class of an image is the full vote of all k members. With K-consensus, it is the class of the
 first K members where these agree, and the full vote elsewhere. This is another base classifier, so K belongs in the
 certificate. Ties break to the lowest class index. An image has no class, which is the index `len(classes)`, where a
-member that was evaluated gave a logit that is not finite.
+member of the vote gave a logit that is not finite.
+
+Members are asked in ranked order, and an image is left out as soon as those to come cannot change its class; see
+`engine.poll`.
 """
 
 from __future__ import annotations
@@ -21,10 +24,13 @@ from torch import Tensor, fx, nn
 from smoothcert.canonical import digest
 from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
+from smoothcert.engine.exits import Limits, check_limits
 from smoothcert.engine.form import Form, prepare, resize
 from smoothcert.engine.libraries import versions_of
+from smoothcert.engine.magnitude import is_finite, within_reach
 from smoothcert.engine.normalisation import Normalisation
-from smoothcert.engine.voting import WEIGHTED, finite, lowest_argmax, rule, vote
+from smoothcert.engine.poll import UNDECIDED, Poll, Polled
+from smoothcert.engine.voting import WEIGHTED, rule, vote
 from smoothcert.noise import Noise
 
 MAX_CLASSES = 100_000
@@ -57,26 +63,15 @@ class Member:
         """The digest of its identity."""
         return self.identity.digest
 
-
-@dataclass(frozen=True)
-class First:
-    """The result of the first K members on N images.
-
-    `classes` is int64 [N] and final where `decided` [N] is true (elsewhere it is the index of no class); `outputs` is
-    float32 [K, N, C].
-    """
-
-    classes: Tensor
-    decided: Tensor
-    outputs: Tensor
+    @cached_property
+    def finite(self) -> bool:
+        """Whether its logits are known to be finite for every image `within_reach`."""
+        return is_finite(self.network, self.form.dtype, self.form.shape[1:])
 
 
 @dataclass(frozen=True)
 class Classified:
-    """Classes, int64 [N], and the number of evaluations of a member on an image.
-
-    Of N images, (k N - evaluations) / (k - K) were decided by the first K members alone.
-    """
+    """Classes, int64 [N], and the number of evaluations of a member on an image."""
 
     classes: Tensor
     evaluations: int
@@ -100,6 +95,8 @@ class Ensemble:
     weights: Mapping[str, float] | None = None
     named: bool = True
     """Whether the classes have names; otherwise `classes` are their numbers, and certificates give no names."""
+    limits: Limits | None = None
+    """The range to which all logits are limited, NaN to its lower end; then every vote may end early."""
 
     def __post_init__(self) -> None:
         digests = [member.digest for member in self.members]
@@ -108,11 +105,13 @@ class Ensemble:
         check_consensus(self.consensus, members=len(self.members))
         check_weights(self.weights, digests)
         check_voting(self.voting, self.weights)
+        check_limits(self.limits)
 
     @cached_property
     def digest(self) -> str:
         """sha256 of all that defines the members' logits and their meaning; see `ensemble_digest`."""
-        return ensemble_digest([m.identity for m in self.members], self.classes, self.input_shape, self.weights)
+        identities = [member.identity for member in self.members]
+        return ensemble_digest(identities, self.classes, self.input_shape, self.weights, self.limits)
 
     def class_name(self, index: int) -> str | None:
         return self.classes[index] if self.named else None
@@ -145,60 +144,57 @@ class Ensemble:
         return next((name for member in self.members for name in member.form.versions), "torch")
 
     @property
-    def leading(self) -> int:
-        """The number of members that see every image: K, or all of them."""
-        return len(self.members) if self.consensus is None else self.consensus
+    def stages(self) -> tuple[int, ...]:
+        """The numbers of members after which images may be decided; the first see every image, the last is k."""
+        return self._poll.stages
 
     @property
     def view(self) -> tuple[object, ...]:
         """What tells the networks of this view apart from those of another, as long as both are alive."""
-        return (tuple(id(member) for member in self.members), self.voting, self.consensus)
+        return (tuple(id(member) for member in self.members), self.voting, self.consensus, self.limits)
 
     @torch.inference_mode()
     def classify(self, batch: Tensor) -> Classified:
-        """The class of each image of a batch [N, C, H, W]: `first`, then `rest` where the first K disagree.
+        """The class of each image of a batch [N, C, H, W]: `ask`, until all are decided.
 
-        This reads one number back from the device: how many images are left. An engine that packs those images across
-        batches calls the two phases itself.
+        This reads one number back from the device for each stage: how many images are left. An engine that packs those
+        images across batches asks stage by stage itself.
         """
-        first = self.first(batch)
-        left = (~first.decided).nonzero().squeeze(1)
-        evaluations = self.leading * len(batch) + (len(self.members) - self.leading) * len(left)
-        if not len(left):
-            return Classified(first.classes, evaluations)
-        late = self.rest(batch.to(left.device)[left], first.outputs[:, left])
-        return Classified(first.classes.index_copy(0, left, late), evaluations)
+        asked = self.ask(batch)
+        classes, outputs, evaluations = asked.classes, asked.outputs, self.stages[0] * len(batch)
+        left = torch.arange(len(batch), device=classes.device)
+        while len(still := (asked.classes == UNDECIDED).nonzero().squeeze(1)):
+            left, outputs = left[still], outputs[:, still]
+            before = len(outputs)
+            asked = self.ask(batch.to(left.device)[left], outputs)
+            outputs = asked.outputs
+            evaluations += (len(outputs) - before) * len(left)
+            classes = classes.index_copy(0, left, asked.classes)
+        return Classified(classes, evaluations)
 
     @torch.inference_mode()
-    def first(self, batch: Tensor) -> First:
-        """Run the first K members on every image, or all k where there is no consensus."""
+    def ask(self, batch: Tensor, outputs: Tensor | None = None) -> Polled:
+        """Run the members up to the next stage on images, of which those before gave the logits [m, N, C]."""
         self._check(batch)
-        outputs = _outputs(self.members[: self.leading], batch)
-        if self.consensus is None:
-            return First(self._vote(outputs), torch.ones_like(outputs[0, :, 0], dtype=torch.bool), outputs)
-        sound, each = finite(outputs), lowest_argmax(outputs)
-        agreed = (each == each[0]).all(0)
-        classes = torch.where(sound & agreed, each[0], len(self.classes))
-        decided = agreed | ~sound
-        if self.leading == len(self.members):
-            return First(torch.where(decided, classes, self._vote(outputs)), torch.ones_like(decided), outputs)
-        return First(classes, decided, outputs)
+        before = 0 if outputs is None else self._check_outputs(outputs, len(batch))
+        after = next(stage for stage in self.stages if stage > before)
+        new = self._outputs(self.members[before:after], batch)
+        outputs = new if outputs is None else torch.cat([outputs, new])
+        reached = within_reach(batch).to(outputs.device) if self._poll.cautious and after < len(self.members) else None
+        return Polled(self._poll.decide(outputs, reached), outputs)
 
     @torch.inference_mode()
-    def rest(self, batch: Tensor, outputs: Tensor) -> Tensor:
-        """The full vote, int64 [N], on images whose first K logits [K, N, C] are `outputs`; runs the other members."""
-        self._check(batch)
-        seen, expected = tuple(outputs.shape), (self.leading, len(batch), len(self.classes))
-        if seen != expected:
-            raise BatchError(f"outputs of the first members must have shape {expected}; got {seen}")
-        others = self.members[self.leading :]
-        return self._vote(torch.cat([outputs, _outputs(others, batch)]) if others else outputs)
+    def vote(self, outputs: Tensor) -> Tensor:
+        """The full vote, int64 [N], of members whose logits [k, N, C] are known."""
+        if len(outputs) != len(self.members):
+            raise BatchError(f"a full vote takes the logits of {len(self.members)} members; got {len(outputs)}")
+        return vote(self.voting, outputs, self._weights)
 
     @torch.inference_mode()
     def logits(self, batch: Tensor) -> Tensor:
         """The logits of every member, float32 [k, N, C]."""
         self._check(batch)
-        return _outputs(self.members, batch)
+        return self._outputs(self.members, batch)
 
     def with_(self, *, voting: str | None = None, consensus: int | EllipsisType | None = ...) -> Ensemble:
         """The same members under another voting rule or another K; `consensus=None` is the full vote."""
@@ -230,13 +226,30 @@ class Ensemble:
     def _shape_text(self) -> str:
         return ", ".join(map(str, self.input_shape))
 
-    def _vote(self, outputs: Tensor) -> Tensor:
-        return vote(self.voting, outputs, self._weights)
+    def _check_outputs(self, outputs: Tensor, rows: int) -> int:
+        """The number of members whose logits these are."""
+        seen, tail = tuple(outputs.shape), (rows, len(self.classes))
+        if outputs.dim() != 3 or seen[1:] != tail or seen[0] not in self.stages[:-1]:
+            stages = " or ".join(map(str, self.stages[:-1])) or "no"
+            raise BatchError(f"outputs must be those of {stages} members, of shape {tail}; got {seen}")
+        return len(outputs)
+
+    def _outputs(self, members: Sequence[Member], batch: Tensor) -> Tensor:
+        outputs = torch.stack([member.form(batch) for member in members])
+        if self.limits is None:
+            return outputs
+        low, high = torch.tensor(self.limits, dtype=torch.float32).tolist()  # the same numbers as in `exits.bounds`
+        return outputs.nan_to_num(nan=low).clamp(low, high)
+
+    @cached_property
+    def _poll(self) -> Poll:
+        sure = lambda place: self.members[place].finite  # noqa: E731
+        return Poll(self.voting, self.consensus, self._weights, self.limits, sure)
 
     @cached_property
     def _weights(self) -> Tensor:
         weights = self.weights or {}
-        return torch.tensor([weights.get(member.digest, 1.0) for member in self.members], device=self.device)
+        return torch.tensor([weights.get(member.digest, 1.0) for member in self.members]).to(self.device)
 
 
 def assemble(
@@ -278,12 +291,14 @@ def ensemble_digest(
     classes: Sequence[str],
     input_shape: Sequence[int],
     weights: Mapping[str, float] | None,
+    limits: Limits | None = None,
 ) -> str:
     """sha256 over the canonical JSON (RFC 8785) of
 
         {"format": 1, "classes": [...], "input_shape": [C, H, W],
          "members": [{"architecture", "digest", "normalisation": null or {"mean", "std"}}, ...] in ranked order,
-         "weights": null or {member digest: weight}}
+         "weights": null or {member digest: weight},
+         "limits": [low, high], absent where there are none}
 
     Voting rule, K, precision and device are not in it: a certificate records them on their own, and they may differ
     between two requests to the same ensemble. Names, training records, the noise of training and the ranking's
@@ -304,7 +319,7 @@ def ensemble_digest(
         ],
         "weights": None if weights is None else dict(weights),
     }
-    return digest(stated)
+    return digest(stated if limits is None else stated | {"limits": list(limits)})
 
 
 def network_digest(network: nn.Module) -> str:
@@ -400,7 +415,3 @@ def check_voting(voting: str, weights: Mapping[str, float] | None) -> None:
     rule(voting)
     if voting in WEIGHTED and weights is None:
         raise VotingError("weighted voting needs weights, and this ensemble has none; fit them with `models rank`")
-
-
-def _outputs(members: Sequence[Member], batch: Tensor) -> Tensor:
-    return torch.stack([member.form(batch) for member in members])

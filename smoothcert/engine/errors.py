@@ -11,6 +11,7 @@ SmoothcertError
     ├── PixelsError (also a ValueError)          an image that cannot be certified as it is
     ├── StreamError (also a ValueError)          a seed or an image index that names no stream of noise
     ├── DeviceError (also a ValueError)          an ensemble on another device than the engine
+    ├── RemoteError                              an endpoint that is away, not allowed, or answers otherwise than asked
     ├── CheckpointError                          a checkpoint that does not belong to this run
     ├── RunCanceledError                         somebody canceled the run
     ├── ClosedError                              the engine was closed
@@ -60,6 +61,10 @@ class StreamError(EngineError, ValueError):
 
 class DeviceError(EngineError, ValueError):
     """An ensemble on another device than the engine."""
+
+
+class RemoteError(EngineError):
+    """An endpoint that is away, not allowed, or answers otherwise than it was asked."""
 
 
 class CheckpointError(EngineError):

@@ -35,7 +35,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from smoothcert.engine import arithmetic
 from smoothcert.engine import precision as precisions
 from smoothcert.engine.errors import MemberError, RuntimeNameError, reason
-from smoothcert.engine.normalisation import Normalise
+from smoothcert.engine.normalisation import Normalise, Normalised
 from smoothcert.engine.voting import finite, lowest_argmax
 
 logger = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ def prepare(
     dtype = precisions.require(precision, device)
     where = torch.device(device)
     arithmetic.settle(where)
-    shape = (_slice_rows(batch, input_shape, where), *input_shape)
+    shape = (_slice_rows(network, batch, input_shape, where), *input_shape)
     own = network if dtype is torch.float32 else copy.deepcopy(network)
     plain = Form(own.to(where, dtype), "plain", shape, where, dtype)
     images = probe_images(shape)
@@ -149,7 +149,7 @@ def prepare(
 def resize(form: Form, batch: int, *, name: str, classes: int) -> Form:
     """The same network, not a copy, for another number of images at a time; examined again if the slices change."""
     input_shape = form.shape[1:]
-    resized = replace(form, shape=(_slice_rows(batch, input_shape, form.device), *input_shape))
+    resized = replace(form, shape=(_slice_rows(form.network, batch, input_shape, form.device), *input_shape))
     if resized.shape != form.shape:
         _examine(resized, probe_images(resized.shape), name=name, classes=classes)
     return resized
@@ -218,9 +218,13 @@ def _called(traced: fx.GraphModule, node: fx.Node) -> nn.Module | None:
     return traced.get_submodule(str(node.target)) if node.op == "call_module" else None
 
 
-def _slice_rows(batch: int, input_shape: tuple[int, int, int], device: torch.device) -> int:
-    """The rows of a slice: as many as fit SLICE_VALUES, shared evenly, so that a full batch has hardly any padding."""
-    if device.type != "cpu":
+def _slice_rows(network: nn.Module, batch: int, input_shape: tuple[int, int, int], device: torch.device) -> int:
+    """The rows of a slice: as many as fit SLICE_VALUES, shared evenly, so that a full batch has hardly any padding.
+
+    A GPU gets whole batches, and so does a network that runs elsewhere and says `whole_batches`.
+    """
+    inner = network.network if isinstance(network, Normalised) else network
+    if device.type != "cpu" or getattr(inner, "whole_batches", False):
         return batch
     slices = -(-batch // max(8, SLICE_VALUES // math.prod(input_shape)))
     return -(-batch // slices)

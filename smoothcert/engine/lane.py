@@ -4,62 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import RunCanceledError
 from smoothcert.engine.form import is_out_of_memory
-from smoothcert.engine.run import UNDECIDED, ClassCounts, Run, Segment
+from smoothcert.engine.run import Run, Segment
+from smoothcert.engine.waiting import Pending, Waiting
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = 8
-"""The batches for which a row without consensus waits until others fill a slice with it."""
-
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Pending:
-    """Rows without consensus on their way to the other members."""
-
-    shares: tuple[tuple[Segment, int], ...]
-    """Whose rows they are, in order, and how many belong to each."""
-    images: Tensor
-    """The noisy images [N, C, H, W]."""
-    outputs: Tensor
-    """The logits [K, N, classes] of the first K members."""
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def count(self, classes: ClassCounts, *, members: int, rows: int) -> None:
-        """Give every segment the classes [N] of its own rows."""
-        end = 0
-        for segment, share in self.shares:
-            segment.count_rest(classes[end : end + share], members=members, rows=rows)
-            end += share
 
 
 class Lane:
     """The live runs of one view of an ensemble: those that want samples, and the rows that wait for other members."""
 
     def __init__(self, ensemble: Ensemble, batch: int, runs: Sequence[Run] = ()) -> None:
-        self.batch = batch
+        self.batch = self.first_batch = batch
         self.ensemble = ensemble if ensemble.members[0].form.shape[0] <= batch else ensemble.resized(batch)
         self._given = ensemble
+        self.flying = 0
+        """Its batches that were enqueued and whose classes have not come back yet."""
         self._live: dict[Run, None] = dict.fromkeys(runs)  # in the order of arrival
         self._hungry: deque[Run] = deque(runs)  # those that want samples, the one served longest ago first
-        self._shares: deque[tuple[Segment, int]] = deque()  # the owners of the rows that wait, in order
-        self._images: list[Tensor] = []
-        self._outputs: list[Tensor] = []
-        self._waited = 0  # batches since the oldest of the rows that wait came
+        self._waiting = {members: Waiting() for members in self.ensemble.stages[:-1]}  # by the members that they asked
 
     @property
     def rows(self) -> int:
@@ -92,39 +64,15 @@ class Lane:
                 self._hungry.append(run)
         return segments
 
-    def undecided(self, segments: Sequence[Segment], classes: ClassCounts, images: Tensor, outputs: Tensor) -> None:
-        """Queue the rows of a batch whose class is UNDECIDED, until `ready` hands them on."""
-        rows = torch.from_numpy(np.flatnonzero(classes == UNDECIDED)).to(images.device)
-        if not len(rows):
-            return
-        self._shares.extend((segment, segment.undecided) for segment in segments if segment.undecided)
-        self._images.append(images[rows])
-        self._outputs.append(outputs[:, rows])
+    def wait(self, rows: Pending) -> None:
+        """Queue undecided rows, until `ready` hands them on."""
+        self._waiting[len(rows.outputs)].add(rows)
 
-    def ready(self) -> Pending | None:
-        """The queued rows that fill whole slices; all of them where no run wants samples or the oldest waited long."""
-        waiting = sum(share for _, share in self._shares)
-        self._waited = self._waited + 1 if waiting else 0
-        hurry = not self._hungry or self._waited >= PATIENCE
-        count = waiting if hurry else waiting - waiting % self.rows
-        if not count:
-            return None
-        self._waited = 0
-        images, outputs = torch.cat(self._images), torch.cat(self._outputs, dim=1)
-        self._images, self._outputs = [images[count:]], [outputs[:, count:]]
-        return Pending(tuple(self._take_shares(count)), images[:count], outputs[:, :count])
-
-    def _take_shares(self, count: int) -> list[tuple[Segment, int]]:
-        """The owners of the first `count` queued rows; a share that does not fit whole is split."""
-        taken = []
-        while count:
-            segment, share = self._shares.popleft()
-            if share > count:
-                self._shares.appendleft((segment, share - count))
-                share = count
-            taken.append((segment, share))
-            count -= share
-        return taken
+    def ready(self) -> Iterator[Pending]:
+        """The queued rows of each stage that fill whole slices; all of them where no more are to come."""
+        for waiting in self._waiting.values():
+            if (rows := waiting.ready(self.rows, hurry=not self._hungry and not self.flying)) is not None:
+                yield rows
 
     def settle(self) -> None:
         """Count what is complete; runs that want more samples queue for them, runs that ended leave."""
@@ -168,7 +116,8 @@ class Lane:
         for run in runs:
             run.rewind()
         middle = len(runs) // 2
-        return [Lane(self._given, batch, part) for part in (runs[:middle], runs[middle:])]
+        size = min(batch, self.first_batch)
+        return [Lane(self._given, size, part) for part in (runs[:middle], runs[middle:])]
 
     def end(self, error: Exception) -> None:
         """End every run of the lane with this error."""
@@ -178,8 +127,10 @@ class Lane:
 
     def clear(self) -> None:
         """Let go of all runs."""
-        for queue in (self._live, self._hungry, self._shares, self._images, self._outputs):
-            queue.clear()
+        self._live.clear()
+        self._hungry.clear()
+        for waiting in self._waiting.values():
+            waiting.clear()
 
     def _drop_canceled(self) -> None:
         for run in [run for run in self._live if run.handle.canceled]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,8 @@ from smoothcert.procedures import Procedure
 from smoothcert.verdict import Verdict
 
 ClassCounts = npt.NDArray[np.int64]
-UNDECIDED = -1
-"""Stands for the class of a sample on which the first members disagree."""
+Spans = tuple[tuple[int, int, int, int | None], ...]
+"""The fields of shapes, which are made when somebody reads them."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,31 @@ class Sampled:
     ended_at: datetime = field(compare=False)
 
 
+class Standing(NamedTuple):
+    """Where a run stands. It is made after every batch and read seldom, so reading does the work."""
+
+    of: str
+    draws: tuple[ClassCounts, ...]
+    counts: ClassCounts
+    """Of the draw under way."""
+    samples: int
+    evaluations: int
+    shapes: Spans
+    parts: tuple[Part, ...]
+    wanted: int
+    """The samples that the draw under way is to have."""
+
+    @property
+    def progress(self) -> RunProgress:
+        counts = SampleCounts.occurring(self.counts)
+        return RunProgress(len(self.draws), self.samples, self.evaluations, counts, self.wanted)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        draws, partial = tuple(map(SampleCounts.occurring, self.draws)), SampleCounts.occurring(self.counts)
+        return Checkpoint(self.of, draws, partial, self.evaluations, _shapes(self.shapes), self.parts)
+
+
 class Handle:
     """The submitter's view of a run."""
 
@@ -61,8 +87,7 @@ class Handle:
         self._future: Future[Sampled] = Future()
         self._future.set_running_or_notify_cancel()  # it ends by `cancel` below, never by the future's own
         self._canceled = threading.Event()
-        self._checkpoint: Checkpoint | None = None
-        self._progress = RunProgress(0, 0, 0, SampleCounts())
+        self._standing: Standing | None = None
 
     def result(self, timeout: float | None = None) -> Sampled:
         """Wait for the end; raises the error that ended the run otherwise."""
@@ -76,12 +101,12 @@ class Handle:
     @property
     def progress(self) -> RunProgress:
         """As of the last batch."""
-        return self._progress
+        return RunProgress(0, 0, 0, SampleCounts()) if self._standing is None else self._standing.progress
 
     @property
     def checkpoint(self) -> Checkpoint | None:
         """As of the last batch; None before the first."""
-        return self._checkpoint
+        return None if self._standing is None else self._standing.checkpoint
 
     def cancel(self) -> None:
         """End the run before the next batch."""
@@ -100,31 +125,27 @@ class Segment:
     start: int
     stop: int
     counts: ClassCounts
+    """Of the samples that are decided."""
     evaluations: int = 0
     rows: int = 0
     """The slice shape of the first members."""
     rest_rows: int | None = None
     """The slice shape of the other members; None before they ran."""
     undecided: int = 0
-    """Samples that wait for the other members."""
+    """Samples that have no class yet, because a batch or further members have to come back."""
 
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def count_first(self, classes: ClassCounts, *, members: int, rows: int) -> None:
-        """Count what the first members decided; UNDECIDED samples stay open."""
-        decided = classes[classes != UNDECIDED]
-        self.rows = rows
-        self.undecided = len(classes) - len(decided)
-        self.evaluations += members * len(classes)
-        self.counts += np.bincount(decided, minlength=len(self.counts))
-
-    def count_rest(self, classes: ClassCounts, *, members: int, rows: int) -> None:
-        """Count samples that the full vote decided."""
-        self.rest_rows = rows
-        self.undecided -= len(classes)
-        self.evaluations += members * len(classes)
-        self.counts += np.bincount(classes, minlength=len(self.counts))
+    def count(self, counts: ClassCounts, *, left: int, evaluations: int, rows: int, first: bool) -> None:
+        """Add the classes that members decided, in slices of `rows`; `left` samples stay open."""
+        self.counts = counts if first else self.counts + counts
+        self.undecided = left if first else self.undecided - int(counts.sum())
+        self.evaluations += evaluations
+        if first:
+            self.rows = rows
+        else:
+            self.rest_rows = rows
 
 
 class Run:
@@ -146,15 +167,17 @@ class Run:
         streams: Streams = ((0, 0),),
     ) -> None:
         self.handle = Handle()
+        self._ended = False
         self._procedure = procedure
         self._noisy = NoisyImage(noise, pixels.stored.to(ensemble.device), seed, index, streams)
         self._machine = Machine.of(ensemble)
-        self._parts = [Part(start, stream, self._machine) for start, stream in streams]
+        self._parts = tuple(Part(start, stream, self._machine) for start, stream in streams)
         self._of = fingerprint(pixels, noise, seed, index, ensemble)
-        self._draws: list[SampleCounts] = []
-        self._counts: ClassCounts = np.zeros(len(ensemble.classes) + 1, np.int64)  # of the draw under way
+        self._draws: tuple[ClassCounts, ...] = ()
+        self._none: ClassCounts = np.zeros(len(ensemble.classes) + 1, np.int64)
+        self._counts = self._none  # of the draw under way; arrays are replaced and never written
         self._evaluations = 0
-        self._shapes: list[Shape] = []
+        self._shapes: Spans = ()
         self._begun = self._dispatched = self._counted = 0
         self._segments: deque[Segment] = deque()
         self._wanted = 0
@@ -168,7 +191,7 @@ class Run:
     @property
     def ended(self) -> bool:
         """Whether there is a verdict, or an error in its place."""
-        return self.handle.future.done()
+        return self._ended
 
     def sample(self, out: Tensor, start: int) -> None:
         """Write the noisy images of the samples from `start` on into the rows of `out`."""
@@ -176,7 +199,7 @@ class Run:
 
     def take(self, count: int) -> Segment:
         """Dispatch the next `count` samples."""
-        segment = Segment(self, self._dispatched, self._dispatched + count, np.zeros_like(self._counts))
+        segment = Segment(self, self._dispatched, self._dispatched + count, self._none, undecided=count)
         self._dispatched += count
         self._segments.append(segment)
         return segment
@@ -201,18 +224,19 @@ class Run:
 
     def fail(self, error: BaseException) -> None:
         """End without a verdict."""
-        if not self.ended:
+        if not self._ended:
+            self._ended = True
             self.handle.future.set_exception(error)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on where an earlier run of the same image and question stopped."""
         if checkpoint.of != self._of:
             raise CheckpointError(f"a checkpoint of another certification: {checkpoint.of}, this one is {self._of}")
-        self._evaluations, self._shapes = checkpoint.evaluations, list(checkpoint.shapes)
+        self._evaluations, self._shapes = checkpoint.evaluations, tuple(map(astuple, checkpoint.shapes))
         starts = [part.start for part in checkpoint.parts]
         if not (starts and starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] <= checkpoint.samples):
             raise CheckpointError(f"parts that begin at {starts} do not cover {checkpoint.samples} samples")
-        self._parts = list(checkpoint.parts)
+        self._parts = checkpoint.parts
         for draw in checkpoint.draws:
             self._put_back(draw, complete=True)
             self._complete_draw()
@@ -227,12 +251,12 @@ class Run:
         Its noise is that of a further stream, unless every machine draws the same noise from the seed. The rest of the
         stream would not do: two machines may make different noise of the same random bits.
         """
-        self._parts = [part for part in self._parts if part.start < self._counted]  # one may have counted nothing
+        self._parts = tuple(part for part in self._parts if part.start < self._counted)  # one may have counted nothing
         if not self._parts:
-            self._parts = [Part(0, 0, self._machine)]
+            self._parts = (Part(0, 0, self._machine),)
         elif (last := self._parts[-1]).machine != self._machine:
             stream = last.stream if self._noisy.noise.portable else last.stream + 1
-            self._parts.append(Part(self._counted, stream, self._machine))
+            self._parts = (*self._parts, Part(self._counted, stream, self._machine))
         self._noisy = replace(self._noisy, streams=tuple((part.start, part.stream) for part in self._parts))
 
     def _put_back(self, counts: SampleCounts, *, complete: bool) -> None:
@@ -241,25 +265,27 @@ class Run:
         classes = range(len(self._counts) - 1)
         if self.ended or not fits or any(each not in classes or count < 0 for each, count in counts.pairs):
             raise CheckpointError(f"counts {counts.written()} where the procedure asks for {self._wanted} samples")
-        self._counts[:] = counts.array(classes)
+        self._counts = counts.array(classes)
         self._dispatched = self._counted = self._begun + total
 
     def _add(self, segment: Segment) -> None:
-        self._counts += segment.counts
+        self._counts = self._counts + segment.counts
         self._counted = segment.stop
         self._evaluations += segment.evaluations
-        # A segment of the same slice shapes extends the last entry of the list; another shape begins a new one.
-        start, shape = segment.start, (segment.rows, segment.rest_rows)
-        if self._shapes and _joins(self._shapes[-1], segment):
-            last = self._shapes.pop()
-            start, shape = last.start, (segment.rows, segment.rest_rows or last.rest_rows)
-        self._shapes.append(Shape(start, segment.stop, *shape))
+        # A segment of the same slice shapes extends the last entry; without undecided rows it fits any rest of them.
+        start, rest = segment.start, segment.rest_rows
+        before = self._shapes
+        if before:
+            began, _, rows, rest_rows = before[-1]
+            if rows == segment.rows and (rest is None or rest_rows is None or rest == rest_rows):
+                start, rest, before = began, rest or rest_rows, before[:-1]
+        self._shapes = (*before, (start, segment.stop, segment.rows, rest))
 
     def _complete_draw(self) -> None:
-        counts, self._counts = self._counts, np.zeros_like(self._counts)
-        self._draws.append(SampleCounts.occurring(counts))
+        counts, self._counts = self._counts, self._none
+        self._draws = (*self._draws, counts)
         self._begun = self._counted
-        self._drive(counts)
+        self._drive(counts.copy())
 
     def _drive(self, counts: ClassCounts | None) -> None:
         """Send the procedure the counts it asked for (None at the start); it asks for more or ends."""
@@ -271,22 +297,26 @@ class Run:
             self._publish()
         except StopIteration as end:
             self._publish()
+            self._ended = True
             self.handle.future.set_result(self._sampled(end.value))
         except BaseException as error:  # whatever a procedure raises belongs to its own caller, even SystemExit
             self.fail(error)
 
     def _sampled(self, verdict: Verdict) -> Sampled:
-        return Sampled(verdict, self._evaluations, tuple(self._shapes), tuple(self._parts), datetime.now(UTC))
+        return Sampled(verdict, self._evaluations, _shapes(self._shapes), self._parts, datetime.now(UTC))
 
     def _publish(self) -> None:
-        partial = SampleCounts.occurring(self._counts)
-        self.handle._progress = RunProgress(len(self._draws), self._counted, self._evaluations, partial, self._wanted)
-        self.handle._checkpoint = Checkpoint(
-            self._of, tuple(self._draws), partial, self._evaluations, tuple(self._shapes), tuple(self._parts)
+        self.handle._standing = Standing(
+            self._of,
+            self._draws,
+            self._counts,
+            self._counted,
+            self._evaluations,
+            self._shapes,
+            self._parts,
+            self._wanted,
         )
 
 
-def _joins(shape: Shape, segment: Segment) -> bool:
-    """Whether a segment was evaluated in the shapes of the samples before it; without undecided rows it fits any."""
-    rest = {shape.rest_rows, segment.rest_rows} - {None}
-    return shape.rows == segment.rows and len(rest) <= 1
+def _shapes(spans: Spans) -> tuple[Shape, ...]:
+    return tuple(Shape(*span) for span in spans)

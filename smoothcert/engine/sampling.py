@@ -22,6 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from smoothcert.engine.device import placed
 from smoothcert.engine.errors import StreamError
 from smoothcert.engine.pixels import floats
 from smoothcert.noise import Noise
@@ -112,7 +113,7 @@ class BlockSource:
         return raw.astype(np.int64).reshape(BLOCK, *shape)
 
     def place(self, values: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values).to(self.device)
+        return placed(torch.from_numpy(values), self.device)
 
 
 class Kept:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from smoothcert.engine.ensemble import Ensemble, First
+from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import MemberError
+from smoothcert.engine.poll import UNDECIDED, Polled
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,10 @@ class Successor(Ensemble):
         return (*super().view, *self.predecessor.view)
 
     @torch.inference_mode()
-    def first(self, batch: Tensor) -> First:
-        found = super().first(batch)
-        return replace(found, classes=self._agreed(batch, found.classes))
-
-    @torch.inference_mode()
-    def rest(self, batch: Tensor, outputs: Tensor) -> Tensor:
-        return self._agreed(batch, super().rest(batch, outputs))
+    def ask(self, batch: Tensor, outputs: Tensor | None = None) -> Polled:
+        found = super().ask(batch, outputs)
+        decided = found.classes != UNDECIDED
+        return replace(found, classes=torch.where(decided, self._agreed(batch, found.classes), UNDECIDED))
 
     def _agreed(self, batch: Tensor, classes: Tensor) -> Tensor:
         """The classes where the older ensemble gives the same; no class elsewhere, also where it gives none."""

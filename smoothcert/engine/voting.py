@@ -1,8 +1,8 @@
 """Voting rules: how an ensemble derives one class from the logits of its members.
 
-A rule maps logits [k, N, C] and weights [k] to scores [N, C]; the class of a row is that of its highest score. Ties
-break to the lowest class index. A row in which any logit of any member is not finite has *no class*, which is written
-as the index C, the last entry of the class counts.
+A rule says what each member adds to the score of each class, given its logits. The class of a row is that of its
+highest score. Ties break to the lowest class index. A row in which any logit of any member is not finite has
+*no class*, which is written as the index C, the last entry of the class counts.
 
 Every operation here is element-wise in the rows or reduces the classes of one row. So the result of a row does not
 depend on the other rows or on its place among them, to the last bit.
@@ -11,37 +11,73 @@ depend on the other rows or on its place among them, to the last bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from smoothcert.engine.errors import VotingError
 
-Rule = Callable[[Tensor, Tensor], Tensor]
+
+@dataclass(frozen=True)
+class Rule:
+    """How the logits of the members become the scores of the classes: a sum over the members, or their mean."""
+
+    terms: Callable[[Tensor, Tensor], Tensor]
+    """What each member adds to the scores [m, N, C], given logits [m, N, C] and weights [m]."""
+    mean: bool
+    span: tuple[float, float] | None = None
+    """The least and the most that a member can add to a score, whatever its finite logits are. None where a term has no
+    bound of its own; it then grows with the logit of the same class and depends on no other."""
+
+    def __call__(self, outputs: Tensor, weights: Tensor) -> Tensor:
+        """The scores [N, C] for logits [k, N, C] and weights [k]."""
+        return self.scores(self.sum(outputs, weights), members=len(outputs))
+
+    def sum(self, outputs: Tensor, weights: Tensor) -> Tensor:
+        """What the first members add up to [N, C]."""
+        # They are added one after the other: a reduction may add in another order at another place in memory.
+        terms = self.terms(outputs, weights)
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+        return total
+
+    def scores(self, total: Tensor, *, members: int) -> Tensor:
+        """The scores, given what all members add up to."""
+        return total / members if self.mean else total
 
 
 def soft(outputs: Tensor, _weights: Tensor) -> Tensor:
-    """The mean logits."""
-    return _sum_members(outputs) / len(outputs)
+    """The logits."""
+    return outputs
 
 
 def softmax(outputs: Tensor, _weights: Tensor) -> Tensor:
-    """The mean of the members' softmax."""
-    return _sum_members(outputs.softmax(-1)) / len(outputs)
+    """The softmax of each member."""
+    return outputs.softmax(-1)
 
 
 def hard(outputs: Tensor, _weights: Tensor) -> Tensor:
-    """The number of members that vote for each class."""
+    """One for the class with the highest logit, and zero for the others."""
     classes = torch.arange(outputs.shape[-1], device=outputs.device)
-    return _sum_members((lowest_argmax(outputs).unsqueeze(-1) == classes).to(outputs.dtype))
+    return (lowest_argmax(outputs).unsqueeze(-1) == classes).to(outputs.dtype)
 
 
 def weighted(outputs: Tensor, weights: Tensor) -> Tensor:
-    """The weighted sum of the logits."""
-    return _sum_members(outputs * weights.to(outputs).view(-1, 1, 1))
+    """The logits times the weight of the member."""
+    return outputs * weights.to(outputs).view(-1, 1, 1)
 
 
-RULES: dict[str, Rule] = {"soft": soft, "softmax": softmax, "hard": hard, "weighted": weighted}
+ROUNDING = 2.0**-16
+"""More than rounding can move what softmax votes add up to: 2^-24 for each operation, some ten for each member."""
+
+RULES: dict[str, Rule] = {
+    "soft": Rule(soft, mean=True),
+    "softmax": Rule(softmax, mean=True, span=(-ROUNDING, 1 + ROUNDING)),
+    "hard": Rule(hard, mean=False, span=(0.0, 1.0)),
+    "weighted": Rule(weighted, mean=False),
+}
 """All rules by name. A further rule is a function above and its entry here."""
 
 
@@ -84,11 +120,3 @@ def lowest_argmax(scores: Tensor) -> Tensor:
 def finite(outputs: Tensor) -> Tensor:
     """Whether each row of [k, N, C] has finite logits only; bool [N]."""
     return outputs.isfinite().all(-1).all(0)
-
-
-def _sum_members(outputs: Tensor) -> Tensor:
-    # The members are added one after the other: a reduction may add in another order at another place in memory.
-    total = outputs[0]
-    for output in outputs[1:]:
-        total = total + output
-    return total

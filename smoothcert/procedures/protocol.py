@@ -36,13 +36,14 @@ def draw(n: int) -> Generator[int, ClassCounts, Drawn]:
     counts = np.asarray((yield n))
     if counts.ndim != 1 or len(counts) < 2:
         raise CountsError(f"counts need an entry per class and one for no class, got shape {counts.shape}")
-    if not np.issubdtype(counts.dtype, np.integer):
-        raise CountsError(f"counts must be whole numbers, got {counts.dtype}: {counts.tolist()}")
-    if counts.min() < 0:
-        raise CountsError(f"counts must not be negative, got {counts.tolist()}")
-    if (total := int(counts.sum(dtype=object))) != n:
-        raise CountsError(f"asked for {n} samples, got counts that add up to {total}: {counts.tolist()}")
-    return tuple(counts.tolist())
+    drawn = tuple(counts.tolist())
+    if counts.dtype.kind not in "iu":
+        raise CountsError(f"counts must be whole numbers, got {counts.dtype}: {list(drawn)}")
+    if min(drawn) < 0:
+        raise CountsError(f"counts must not be negative, got {list(drawn)}")
+    if (total := sum(drawn)) != n:
+        raise CountsError(f"asked for {n} samples, got counts that add up to {total}: {list(drawn)}")
+    return drawn
 
 
 def draw_more(n: int, earlier: Drawn) -> Generator[int, ClassCounts, Drawn]:

@@ -164,16 +164,15 @@ def test_an_abstention_says_what_its_samples_still_prove_and_offers_it(here: Vis
     assert here.page.locator("[name=ensemble]").input_value() == "trivial"
     assert here.page.locator("[name=samples]").input_value() == "400 800"
     here.certify()
-    words = f"below {left['attempt']:g}, among 8-bit images, changes the answer ‘dark’"
-    here.page.locator(".claim", has_text=words).wait_for()
+    here.page.wait_for_selector(".title.certified")
+    (smaller,) = service.get(here.certification)["certificates"]
+    assert (smaller["class_name"], smaller["radius"] >= left["attempt"]) == ("dark", True)
 
 
 def test_an_abstention_that_proves_nothing_says_so(here: Visit) -> None:
-    here.ask(radius="0.04", procedure="adaptive", samples="100 500")
-    here.choose(grey(127))
-    here.certify()
-    here.page.wait_for_selector(".remains p")
-    assert "Its samples prove no smaller radius either." in here.text(".remains")
+    nothing = {"radius": 0, "alpha": 0.002, "name": "dark", "norm": "l2"}
+    said = here.page.evaluate("""async (nothing) => (await import("/page/claims.js")).still(nothing)""", nothing)
+    assert said == "Its samples prove no smaller radius either."
 
 
 def test_changes_that_are_hard_to_see_are_shown_larger_beside_the_true_ones(here: Visit) -> None:

@@ -256,3 +256,40 @@ def test_an_array_needs_four_axes_and_some_images(client: httpx2.Client, player:
     problem(client.post(URL, params=request, content=npy(np.zeros((0, *SHAPE))), headers=NPY), "invalid_request")
     endless = header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 0, 4, 5)}")
     problem(client.post(URL, params=request, content=endless, headers=NPY), "malformed_npy")
+
+
+# --- resizing
+
+
+@pytest.mark.parametrize("size", [(WIDTH * 3, HEIGHT), (1, 50), (WIDTH, HEIGHT)])
+@pytest.mark.parametrize("resize", ["cover", "stretch", {"fit": "cover", "share": 0.5, "method": "nearest"}])
+def test_a_file_of_another_size_can_be_resized(
+    client: httpx2.Client, player: Player, size: tuple[int, int], resize: Any
+) -> None:
+    answer = client.post(URL, json=question(player.ensemble, images=[text(picture(size=size))], resize=resize))
+    assert answer.status_code == 202, answer.text
+    assert player.images(answer.json()["id"]).shape == (1, *SHAPE)
+    stated = answer.json()["request"]["resize"]
+    assert stated["sources"] == [[*size]]
+    assert stated["by"].startswith("Pillow ")
+    player.play()
+
+
+def test_what_a_client_says_of_the_sources_is_replaced(client: httpx2.Client, player: Player) -> None:
+    resize = {"fit": "cover", "sources": [[9999, 1]], "by": "me"}
+    answer = client.post(URL, json=question(player.ensemble, images=[text(picture(size=(30, 30)))], resize=resize))
+    assert answer.json()["request"]["resize"]["sources"] == [[30, 30]]
+    assert answer.json()["request"]["resize"]["by"] != "me"
+    player.play()
+
+
+def test_what_cannot_be_resized_is_refused(client: httpx2.Client, player: Player) -> None:
+    small = text(picture(size=(WIDTH - 1, HEIGHT)))
+    refused(client, player, "invalid_image", "images.0", "cuts", images=[small], resize="center")
+    array = tensor(np.zeros(SHAPE, np.uint8))
+    refused(client, player, "invalid_image", "only files are resized", images=[array], resize="cover")
+    vast = text(picture("L", size=(5000, 5000)))
+    refused(client, player, "invalid_image", "5,000 x 5,000", images=[vast], resize="cover")
+    refused(client, player, "invalid_image", "PNG, JPEG or WebP", images=[text(b"nothing")], resize="cover")
+    for wrong, word in (("fill", "fit"), ({"fit": "center", "share": 0.5}, "share"), ({"fit": "cover", "x": 1}, "x")):
+        refused(client, player, "invalid_request", word, images=[small], resize=wrong)

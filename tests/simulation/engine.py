@@ -6,6 +6,7 @@ counted for another image shows in the certificate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.lane import Lane
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.run import Handle, Run, Segment
+from smoothcert.engine.waiting import count
 from smoothcert.noise import Gaussian
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
@@ -46,17 +48,18 @@ def classes(run: Run, start: int, stop: int) -> npt.NDArray[np.int64]:
     return np.where(LOTS[start:stop] < value, 0, 1)
 
 
-def count(segment: Segment, *, rows: int) -> None:
-    segment.count_first(classes(segment.run, segment.start, segment.stop), members=1, rows=rows)
+def look_up(segments: Sequence[Segment], *, rows: int) -> None:
+    for each in segments:
+        found = classes(each.run, each.start, each.stop)
+        count(((each, len(each)),), found, members=1, rows=rows, first=True)
 
 
 class LookingUp(Engine):
     """An engine on the simulated clock."""
 
-    def _run_first(self, lane: Lane, segments: list[Segment]) -> None:
+    def _begin(self, lane: Lane, segments: list[Segment]) -> None:
         STAGE.world.sleep(BATCH_S * STAGE.world.chance.uniform(0.5, 1.5))
-        for segment in segments:
-            count(segment, rows=lane.rows)
+        look_up(segments, rows=lane.rows)
         rows = sum(map(len, segments))
         self.workload.first(rows=rows, padded=rows, capacity=lane.batch, members=1)
 
@@ -70,7 +73,7 @@ class AtOnce:
     def submit(self, procedure: Any, image: Pixels, noise: Any, seed: str, *, index: int, **_: object) -> Handle:
         run = Run(procedure, image, noise, seed, index, self.ensemble)
         while not run.ended:
-            count(run.take(min(BATCH, run.wanted)), rows=self.ensemble.members[0].form.shape[0])
+            look_up([run.take(min(BATCH, run.wanted))], rows=self.ensemble.members[0].form.shape[0])
             run.settle()
         return run.handle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -17,6 +18,8 @@ from smoothcert.procedures.protocol import draw
 
 SHAPE = (3, 4, 4)
 NOISE = Gaussian(0.25)
+DEVICE = os.environ.get("SMOOTHCERT_TEST_DEVICE", "cpu")
+"""Where the ensembles of these tests run; `make gpu` names a GPU."""
 
 
 class Patches(nn.Module):
@@ -36,7 +39,13 @@ class Patches(nn.Module):
 def ensemble(k: int = 3, consensus: int | None = None, batch: int = 32) -> Ensemble:
     networks = [Patches(seed) for seed in range(k)]
     return assemble(
-        networks, classes=("a", "b", "c", "d"), input_shape=SHAPE, consensus=consensus, batch=batch, name="patches"
+        networks,
+        classes=("a", "b", "c", "d"),
+        input_shape=SHAPE,
+        consensus=consensus,
+        batch=batch,
+        device=DEVICE,
+        name="patches",
     )
 
 
@@ -57,11 +66,11 @@ def counts_by_hand(
     voters: Ensemble, image: Tensor, seed: str, index: int, sizes: list[int], noise: Noise = NOISE
 ) -> list[tuple[int, ...]]:
     """The counts by the definition: draw all noise of a draw at once, then `classify`."""
-    noisy, found, start = NoisyImage(noise, image, seed, index), [], 0
+    noisy, found, start = NoisyImage(noise, image.to(voters.device), seed, index), [], 0
     for size in sizes:
-        out = torch.empty(size, *SHAPE)
+        out = torch.empty(size, *SHAPE, device=voters.device)
         noisy.sample(out, start)
-        found.append(tuple(np.bincount(voters.classify(out).classes.numpy(), minlength=5).tolist()))
+        found.append(tuple(np.bincount(voters.classify(out).classes.cpu().numpy(), minlength=5).tolist()))
         start += size
     return found
 

@@ -62,12 +62,12 @@ class Pool:
         }
         return {**os.environ, **{f"SMOOTHCERT_{name.upper()}": str(value) for name, value in settings.items()}}
 
-    def start(self) -> Child:
+    def start(self, patience: float = PATIENCE_S) -> Child:
         """A worker process, once it has announced itself."""
         before = self.workers()
         process = nursery.start(self.command, env=self.environment())
         self.processes.append(process)
-        eventually(lambda: self.workers() - before or process.poll() is not None, "a worker")
+        eventually(lambda: self.workers() - before or process.poll() is not None, "a worker", patience=patience)
         assert process.poll() is None, f"the worker ended with {process.returncode}"
         return process
 

@@ -16,9 +16,9 @@ from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.errors import CheckpointError, ClosedError, PixelsError, RunCanceledError, StreamError
-from smoothcert.engine.lane import PATIENCE
 from smoothcert.engine.run import Run, Sampled
 from smoothcert.engine.sampling import NoisyImage
+from smoothcert.engine.waiting import PATIENCE
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import certify, certify_sequential

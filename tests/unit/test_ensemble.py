@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from smoothcert.engine.ensemble import MAX_CLASSES, Ensemble, assemble, check_classes, network_digest
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
+from smoothcert.engine.poll import UNDECIDED
 from smoothcert.noise import Gaussian
 from tests.support.networks import Lookup, numbered, tiny
 
@@ -82,18 +83,21 @@ def test_classify_is_the_definition_applied_to_each_image(case: tuple[list[Row],
 
 @given(cases())
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_the_two_phases_may_be_packed_in_any_way(case: tuple[list[Row], str, int | None, list[float]]) -> None:
+def test_the_stages_may_be_packed_in_any_way(case: tuple[list[Row], str, int | None, list[float]]) -> None:
     rows, voting, consensus, weights = case
     ensemble = lookup_ensemble(rows, voting, consensus, weights)
     images = numbered(len(rows))
     whole = ensemble.classify(images).classes
     backwards = torch.arange(len(rows)).flip(0)
-    first = ensemble.first(images[backwards])
-    late = ensemble.rest(images[backwards], first.outputs)
-    assert torch.equal(torch.where(first.decided, first.classes, late)[backwards], whole)
-    assert first.outputs.shape == (consensus or len(rows[0]), len(rows), len(rows[0][0]))
+    asked = ensemble.ask(images[backwards])
+    classes = asked.classes
+    assert asked.outputs.shape == (ensemble.stages[0], len(rows), len(rows[0][0]))
+    while len(asked.outputs) < len(rows[0]):
+        asked = ensemble.ask(images[backwards], asked.outputs)
+        classes = torch.where(classes == UNDECIDED, asked.classes, classes)
+    assert torch.equal(classes[backwards], whole)
     if consensus in (None, len(rows[0])):
-        assert first.decided.all()
+        assert ensemble.stages == (len(rows[0]),)  # a table may hold anything, so its members are all asked
 
 
 def test_how_many_images_the_first_k_decided_follows_from_the_evaluations() -> None:
@@ -119,9 +123,9 @@ def test_members_that_all_agree_decide_even_where_the_vote_would_round_to_a_tie(
 def test_the_rest_votes_over_the_outputs_it_is_given_each_with_its_own_weight() -> None:
     row = [[2.0, 0.0], [0.0, 3.0], [2.0, 0.0]]
     ensemble = lookup_ensemble([row], "weighted", 2, [1.0, 1.0, 0.0])
-    outputs = ensemble.first(numbered(1)).outputs
-    assert ensemble.rest(numbered(1), outputs).tolist() == [1]  # 2 against 3: the third has no weight
-    assert ensemble.rest(numbered(1), torch.tensor([[[4.0, 0.0]], [[0.0, 3.0]]])).tolist() == [0]
+    assert ensemble.ask(numbered(1), ensemble.ask(numbered(1)).outputs).classes.tolist() == [1]  # 2 to 3 to 0
+    given = torch.tensor([[[4.0, 0.0]], [[0.0, 3.0]]])
+    assert ensemble.ask(numbered(1), given).classes.tolist() == [0]
 
 
 def test_a_view_shares_the_members_and_the_digest() -> None:
@@ -257,8 +261,8 @@ def test_a_batch_of_another_shape_or_dtype_is_named() -> None:
         ensemble.classify(torch.zeros(2, 3, 4, 4))
     with pytest.raises(BatchError, match=r"dtype torch\.uint8"):
         ensemble.classify(torch.zeros(2, 1, 4, 4, dtype=torch.uint8))
-    with pytest.raises(BatchError, match=r"shape \(1, 2, 3\); got \(2, 2, 3\)"):
-        ensemble.rest(torch.zeros(2, 1, 4, 4), torch.zeros(2, 2, 3))
+    with pytest.raises(BatchError, match=r"those of 1 members, of shape \(2, 3\); got \(2, 2, 3\)"):
+        ensemble.ask(torch.zeros(2, 1, 4, 4), torch.zeros(2, 2, 3))
 
 
 def test_no_image_is_a_batch_too() -> None:

@@ -62,7 +62,10 @@ def edit(zoo: Path, old: str, new: str) -> None:
 
 
 def test_what_was_added_is_what_is_loaded(zoo: Path) -> None:
+    edit(zoo, "sigma = 0.25", "sigma = 0.25\nlimits = [-20, 20.5]")
     ensemble = load("pair", zoo=zoo, voting="hard", consensus=1)
+    assert ensemble.limits == (-20.0, 20.5)
+    assert ensemble.digest == describe("pair", zoo=zoo).digest
     x = torch.rand(9, 1, 4, 4)
     with torch.no_grad():
         expected = torch.stack([tiny(seed).eval()(x) for seed in (0, 1)])
@@ -253,6 +256,8 @@ def test_a_member_file_is_a_plain_name(zoo: Path, file: str) -> None:
         ("sigma = 0.25", "sigma = 0.25\nconsensus = 3", r"consensus K = 3 is not in 1\.\.2"),
         ("sigma = 0.25", "sigma = 0.25\nconsensus = 0", r"consensus K = 0 is not in 1\.\.2"),
         ("sigma = 0.25", "sigma = 0.25\nconsensus = true", "consensus = True is not of type int"),
+        ("sigma = 0.25", "sigma = 0.25\nlimits = [2, 1]", r"must be \[low, high\] .* got \[2\.0, 1\.0\]"),
+        ("sigma = 0.25", "sigma = 0.25\nlimits = [1]", "limits = .* is not a list of two numbers"),
         ('voting = "soft"', 'voting = "loud"', "voting must be one of .*'loud'"),
         ('voting = "soft"', 'voting = "weighted"', "weighted voting needs weights"),
         ('["a", "b", "c"]', '["a", "b", "a"]', "two or more different names"),

@@ -61,6 +61,22 @@ def test_a_joint_transfer_is_repeated_with_both_ensembles() -> None:
     assert replay(made, image).differences == ()
 
 
+def test_a_vote_that_ended_later_is_the_same_and_one_that_ended_sooner_is_not() -> None:
+    """Older certificates of softmax votes have asked every member. Mutant killed: any number of evaluations will do."""
+    question = Question(Gaussian(0.25), Sequential(), radius=0.25)
+    with Engine(load(NAME).with_(voting="softmax")) as engine:
+        (early,) = certify(engine, torch.from_numpy(IMAGES[5:6]), question)
+    members = 5 * early.samples
+    assert early.evaluations is not None
+    assert 3 * early.samples <= early.evaluations < members
+    older = replay(signed(early.model_copy(update={"evaluations": members})), torch.from_numpy(IMAGES[5]))
+    assert older.differences == ()
+    (remark,) = older.remarks
+    assert remark.startswith(f"evaluations were {members}, here they are {early.evaluations}: ")
+    fewer = replay(signed(early.model_copy(update={"evaluations": early.evaluations - 1})), torch.from_numpy(IMAGES[5]))
+    assert [difference.split(":")[0] for difference in fewer.differences] == ["evaluations"]
+
+
 def test_another_seed_is_found_out(certificate: Certificate) -> None:
     assert certificate.provenance is not None
     sampling = certificate.provenance.sampling.model_copy(update={"seed": "another"})

@@ -22,6 +22,7 @@ from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.form import Form
 from smoothcert.errors import DomainError, LedgerError
+from smoothcert.evaluation import ENDS_EARLY
 from smoothcert.noise import Gaussian, Noise
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
 from smoothcert.question import Question
@@ -62,6 +63,8 @@ def tapes(folder: Path, ensemble: Ensemble = FOUR, noise: Noise = NOISE) -> Tape
 def without_times(certificate: Certificate) -> dict[str, object]:
     fields = certificate.model_dump(exclude={"digest"})
     del fields["provenance"]["started_at"], fields["provenance"]["finished_at"]
+    if certificate.provenance is not None and certificate.provenance.ensemble.voting in ENDS_EARLY:
+        del fields["evaluations"], fields["provenance"]["sampling"]["shapes"]  # a vote on a tape never ends early
     return fields
 
 

@@ -53,7 +53,8 @@ class OnnxNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.dtype != torch.float32:
             raise MemberError(f"an ONNX member computes in float32, and the images are {x.dtype}")
-        if torch.jit.is_tracing():  # the trace would hold the logits of one batch as constants
+        # The trace would hold the logits of one batch as constants.
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             raise MemberError("an ONNX member cannot be traced: onnxruntime computes it")
         session = self._session(x.device)
         if self.rows is None:

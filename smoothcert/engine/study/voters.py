@@ -43,7 +43,7 @@ class Voter:
         first = outputs[: self.consensus]
         sound, each = finite(first), lowest_argmax(first)
         agreed = (each == each[0]).all(0)
-        # As in `Ensemble.first`: a sample on which one of the first K members has no class has none, and is decided.
+        # As in `engine.poll`: a sample on which one of the first K members has no class has none, and is decided.
         decided = agreed | ~sound
         by_first = torch.where(sound & agreed, each[0], logits.shape[-1])
         return torch.where(decided, by_first, voted), int(decided.sum())

@@ -1,0 +1,21 @@
+// What should be known beside the claim of a certificate: a resized image, members whose identity is not pinned.
+
+export function remarks({ provenance }) {
+  const resized = provenance?.input.resized;
+  const { remote, members } = provenance?.ensemble ?? {};
+  return [...(resized ? [resizing(resized)] : []), ...(remote ? [unpinned(remote, members.length)] : [])];
+}
+
+function resizing({ source, box, size, method, by }) {
+  const [left, top, right, bottom] = box.map((each) => Number(each.toFixed(3)));
+  const how = method === null ? "cut out" : `resized to ${size[0]} x ${size[1]} by the method ${method}`;
+  return `What was certified is a resized image: the box from (${left}, ${top}) to (${right}, ${bottom}) of a source of `
+    + `${source[0]} x ${source[1]} pixels, ${how} (${by}). The radius is measured in the resized image.`;
+}
+
+function unpinned(remote, members) {
+  const named = remote.map(({ model, version }) => `model ${model}${version === null ? "" : ` version ${version}`}`);
+  return `${remote.length} of ${members} ${members === 1 ? "member" : "members"} ${remote.length === 1 ? "runs" : "run"} at `
+    + `an endpoint (${named.join("; ")}). The identity of such a member is not pinned: its digest covers the address and `
+    + "one answer, and not the weights. So the certificate cannot be replayed.";
+}

@@ -1,0 +1,127 @@
+"""The time that the engine itself takes for a batch, and how much of a device's time it leaves unused."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.result import Figure, Result
+from smoothcert.engine.device import ClassIndices, Device, device_of
+from smoothcert.engine.engine import Engine
+from smoothcert.engine.ensemble import Ensemble, assemble
+from smoothcert.engine.run import Run
+from smoothcert.noise import Gaussian
+from smoothcert.procedures import Procedure
+from smoothcert.procedures.protocol import draw
+from smoothcert.verdict import Verdict
+
+IMAGES, BATCH = 64, 1024
+SHAPE = (1, 2, 5)
+"""The shape of the images: ten values, so that a network that does nothing takes no time."""
+ROUNDS = 5
+"""The rounds of a measurement; the best counts, since other work only adds time."""
+FORWARD_S = 0.05
+"""The seconds that a forward pass takes on the stub of a device."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--batches", type=int, default=400, help="batches of each round")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:0, ...")
+
+
+def run(options: argparse.Namespace) -> Result:
+    torch.set_num_threads(1)
+    ensemble = assemble(
+        [Null()], classes=tuple("0123456789"), input_shape=SHAPE, batch=BATCH, device=options.device, name="null"
+    )
+    with mock.patch.object(Run, "sample", _nothing):
+        host = min(drive(ensemble, None, options.batches)[0] for _ in range(ROUNDS))
+    stub = Stub(device_of(ensemble.device))
+    batches = options.batches // 8
+    _, wall, done = drive(ensemble, stub, batches)
+    overlap = done * FORWARD_S / wall
+    return Result(
+        name="feed",
+        compares=f"the engine's own time with a network that does nothing; batches of {BATCH} from {IMAGES} images",
+        columns=("what", "measured"),
+        rows=[
+            ("microseconds of the processor for a batch, noise apart", round(1e6 * host)),
+            ("microseconds of the processor for a sample, noise apart", round(1e6 * host / BATCH, 2)),
+            (f"batches on a stub whose forward pass takes {1000 * FORWARD_S:.0f} ms", done),
+            ("synchronisations with the stub", stub.synchronisations),
+            ("seconds with the stub, noise included", round(wall, 3)),
+            ("seconds if the stub were never without work", round(done * FORWARD_S, 3)),
+        ],
+        figures=[
+            Figure("milliseconds for a batch of 1,024, noise apart", 1000 * host, at_most=1.0),
+            Figure("synchronisations for a batch", stub.synchronisations / done, at_most=1.0),
+            Figure("share of the time in which the device works", overlap, at_least=0.9),
+        ],
+        notes=(
+            f"Every image asks for {BATCH // IMAGES} samples at a time. The stub works on its own clock, as a GPU.",
+        ),
+    )
+
+
+class Null(nn.Module):
+    """Takes the ten values of an image for logits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+
+class Stub:
+    """A device whose work takes FORWARD_S a batch, one after the other, while the host goes on."""
+
+    depth = 2
+
+    def __init__(self, real: Device) -> None:
+        self.synchronisations = 0
+        self.place = real.place
+        self._real, self._free_at = real, 0.0
+
+    def fetch(self, classes: Tensor) -> StubTransfer:
+        self._free_at = max(self._free_at, time.perf_counter()) + FORWARD_S
+        return StubTransfer(self, self._real.fetch(classes).classes(), self._free_at)
+
+
+class StubTransfer:
+    """Classes that are there at a given time."""
+
+    def __init__(self, stub: Stub, classes: ClassIndices, at: float) -> None:
+        self._stub, self._classes, self._at = stub, classes, at
+
+    def classes(self) -> ClassIndices:
+        self._stub.synchronisations += 1
+        time.sleep(max(0.0, self._at - time.perf_counter()))
+        return self._classes
+
+
+def drive(ensemble: Ensemble, device: Device | None, batches: int) -> tuple[float, float, int]:
+    """The seconds of the processor for a batch, the seconds on the clock, and the number of batches."""
+    images = [torch.rand(SHAPE) for _ in range(2 * IMAGES)]
+
+    def asking() -> Procedure:
+        counts: tuple[int, ...] = ()
+        for _ in range(batches):
+            counts = yield from draw(BATCH // IMAGES)
+        return Verdict(None, 0.0, None, batches, "exhausted", (), counts)
+
+    several = 1 if device is None else 2  # with a queue, one half of the images waits for counts
+    with Engine(ensemble, batch=BATCH, device=device) as engine:
+        began, clock = time.process_time(), time.perf_counter()
+        noise = Gaussian(0.25)
+        chosen = enumerate(images[: several * IMAGES])
+        handles = [engine.submit(asking(), image, noise, "s", index=i) for i, image in chosen]
+        for handle in handles:
+            handle.result()
+        done = engine.workload.batches
+        return (time.process_time() - began) / done, time.perf_counter() - clock, done
+
+
+def _nothing(run: Run, out: Tensor, start: int) -> None:
+    """Stands for the noise, which is measured apart."""
