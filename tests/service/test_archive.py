@@ -119,7 +119,7 @@ def test_a_request_that_is_repeated_after_its_certificates_have_expired_is_found
 
 def test_the_object_can_be_checked_without_the_service(service: Archived) -> None:
     document = service.document(service.archived())
-    assert examine(document.read_bytes()).consistent
+    assert examine(document.read_bytes()).problems == ()
     assert hashlib.sha256(document.read_bytes()).hexdigest() in document.name
 
 
