@@ -100,7 +100,8 @@ def test_values_do_what_they_say() -> None:
         assert spec["replicas"] == replicas
         assert environment["SMOOTHCERT_REDIS_URL"] == OTHER["redis"]["url"]
         assert environment.items() >= {each["name"]: each["value"] for each in OTHER[name]["env"]}.items()
-        assert spec["template"]["spec"]["volumes"][-1]["secret"]["secretName"] == "other"
+        volumes = {each["name"]: each for each in spec["template"]["spec"]["volumes"]}
+        assert volumes["secrets"]["secret"]["secretName"] == "other"
     (worker,) = found["Deployment", "worker"]["spec"]["template"]["spec"]["containers"]
     assert {each["name"]: each["value"] for each in worker["env"]}["SMOOTHCERT_SLOTS"] == "4"
     assert worker["resources"]["limits"]["nvidia.com/gpu"] == 1
