@@ -29,7 +29,7 @@ COPY store store
 COPY app app
 COPY models models
 COPY workers workers
-RUN chmod -R u=rwX,go=rX . && python -m compileall -q .
+RUN chmod -R u=rwX,go=rX . && python -m compileall -q . && mkdir /archive
 
 FROM base AS service
 ENV SMOOTHCERT_CACHE=/tmp/smoothcert
@@ -53,6 +53,8 @@ COPY --from=sources /srv/smoothcert smoothcert
 COPY --from=sources /srv/store store
 COPY --from=sources /srv/app app
 COPY --from=sources /srv/models/zoo/*-test-100.* models/zoo/
+# A volume that is mounted here for the first time takes its owner from this folder.
+COPY --from=sources --chown=10001:10001 --chmod=700 /archive /archive
 ENV SMOOTHCERT_HOST=0.0.0.0
 EXPOSE 8000
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --start-interval=1s \

@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from app import logs
+from app.archive.storage import StorageError
 from app.docs import openapi
 from app.docs.reference import markdown
 from app.http import authentication
@@ -86,7 +87,7 @@ def serve() -> int:
         app = create_app(settings, traces_of(settings, "smoothcert-api"))
     except ValidationError as error:
         return _refuse(explain(error, whole=""), code=WRONG_SETTINGS)
-    except (ValueError, AttestationError) as error:
+    except (ValueError, AttestationError, StorageError) as error:
         return _refuse(str(error), code=WRONG_SETTINGS)
     logs.configure()
     if not settings.keys:

@@ -23,6 +23,7 @@ from app.routes import (
     operation,
     pages,
     planning,
+    predictions,
     procedures,
     verification,
 )
@@ -32,7 +33,7 @@ from app.settings import ApiSettings
 if TYPE_CHECKING:
     from store.traces import Traces
 
-ROUTERS = (certifications, ensembles, procedures, planning, verification, examination, operation, pages)
+ROUTERS = (certifications, predictions, ensembles, procedures, planning, verification, examination, operation, pages)
 EXPOSED = ("Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After", "X-Request-ID")
 """Response headers that a page of an allowed origin may read."""
 
@@ -48,7 +49,11 @@ def create_app(settings: ApiSettings, traces: Traces | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.queue.listening(), service.courier.running() if service.courier else nullcontext():
+        async with (
+            service.queue.listening(),
+            service.courier.running() if service.courier else nullcontext(),
+            service.archivist.running() if service.archivist else nullcontext(),
+        ):
             yield
         service.close()
         if traces is not None:

@@ -28,6 +28,7 @@ _COUNTERS = {
     "samples": ("", "Noise samples of finished certificates."),
     "evaluations": ("", "Forward passes of members for finished certificates."),
     "webhooks": ("outcome", "Attempts to deliver a webhook."),
+    "archive": ("outcome", "Certifications written to the archive, erased from it, and attempts that failed."),
 }
 _HISTOGRAMS = {
     "duration": "Seconds from the request to the end of a certification.",
@@ -95,6 +96,8 @@ def _gauges(statistics: Statistics) -> Iterator[Metric]:
     workers, now = statistics.roster.workers, time.time()
     yield _gauge("queue_depth", "Certifications that wait in the queue.", statistics.waiting, "pool")
     yield _gauge("webhooks_waiting", "Webhooks that are not delivered yet.", {"": float(statistics.deliveries)})
+    behind = {"": float(statistics.unarchived)}
+    yield _gauge("archive_waiting", "Certifications that the archive lacks or has to erase.", behind)
     for name, description, values in (
         (
             "worker_heartbeat_age_seconds",

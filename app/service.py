@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
 from app.answers.attestations import Attester
+from app.archive.archive import Archive
+from app.archive.archivist import Archivist
+from app.archive.reader import ArchiveReader
+from app.archive.storage import Bucket, Folder, Storage
+from app.archive.threads import ArchiveThreads
 from app.executor import BoundedExecutor
 from app.http.authentication import Authenticator
 from app.http.body import Bodies
@@ -37,6 +43,9 @@ class Service:
     verifier: BoundedExecutor
     courier: Courier | None
     """Delivers webhooks; None if the settings allow none."""
+    archivist: Archivist | None
+    """Writes the archive; None if the settings name none."""
+    archive: ArchiveReader | None
     attester: Attester
     visitors: Visitors
 
@@ -52,6 +61,8 @@ class Service:
             replicas=settings.wait_replicas,
         )
         bodies = Bodies(settings.bodies_mb * 1_000_000)
+        attester = Attester(settings.keyring)
+        archivist, archive = _archive(settings, queue, attester)
         return cls(
             settings=settings,
             queue=queue,
@@ -62,7 +73,9 @@ class Service:
             planner=BoundedExecutor(),
             verifier=BoundedExecutor(),
             courier=_courier(settings, queue),
-            attester=Attester(settings.keyring),
+            archivist=archivist,
+            archive=archive,
+            attester=attester,
             visitors=Visitors(queue, limited=bool(keys)),
         )
 
@@ -84,6 +97,26 @@ def _courier(settings: ApiSettings, queue: Queue) -> Courier | None:
     if secret is None or not settings.receivers:
         return None
     return Courier(queue, settings.receivers, secret, settings.webhook_pauses)
+
+
+def _archive(
+    settings: ApiSettings, queue: Queue, attester: Attester
+) -> tuple[Archivist, ArchiveReader] | tuple[None, None]:
+    if not settings.archive:
+        return None, None
+    storage: Storage
+    if settings.archive.startswith("s3://"):
+        credentials = settings.archive_credentials
+        storage = Bucket.at(
+            settings.archive,
+            endpoint=settings.archive_endpoint,
+            region=settings.archive_region,
+            credentials=credentials,
+        )
+    else:
+        storage = Folder(Path(settings.archive))
+    archive, threads = Archive(storage), ArchiveThreads()
+    return Archivist(queue, archive, threads, attester), ArchiveReader(queue, archive, threads)
 
 
 async def _service(request: Request) -> Service:

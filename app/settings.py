@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -36,6 +37,13 @@ def _require_pauses(text: str) -> str:
     if not all(each > 0 for each in found) or sum(found) > MOST_PAUSES_S:
         raise ValueError(f"must be positive numbers of seconds, together at most {MOST_PAUSES_S:,}; got {text!r}")
     return text
+
+
+def _require_archive(place: str) -> str:
+    bucket = place.startswith("s3://") and urlsplit(place).netloc
+    if place and not bucket and not Path(place).is_absolute():
+        raise ValueError(f"must be an absolute path or s3://BUCKET/PREFIX, got {place!r}")
+    return place
 
 
 class ApiSettings(RedisSettings):
@@ -101,6 +109,17 @@ class ApiSettings(RedisSettings):
     result_ttl: Count = 86_400
     """Seconds for which a certification that was canceled before it began is kept; workers have their own setting."""
 
+    archive: Annotated[str, AfterValidator(_require_archive)] = ""
+    """A folder, or s3://BUCKET/PREFIX, where certifications that have ended are kept until they are deleted; none if
+    empty. All API processes share it."""
+    archive_endpoint: Annotated[str, Field(pattern=r"^(https?://[!-~]+)?$")] = ""
+    """The address of an S3-compatible store; that of Amazon's if empty."""
+    archive_region: str = "us-east-1"
+    """The region of the bucket."""
+    archive_credentials_file: Annotated[Path, secret_file("credentials of the archive")] | None = None
+    """A mounted file with the access key and the secret key of the bucket, one in each line; those of the environment
+    or of the machine's role if there is none."""
+
     webhook_hosts: str = ""
     """Hosts to which webhooks may be sent, by https, or origins such as http://host:8080; none if empty."""
     webhook_networks: str = ""
@@ -115,6 +134,21 @@ class ApiSettings(RedisSettings):
         if self.receivers and self.webhook_secret_file is None:
             raise ValueError("webhook_hosts needs webhook_secret_file: webhooks are signed")
         return self
+
+    @model_validator(mode="after")
+    def _require_credentials(self) -> Self:
+        _ = self.archive_credentials
+        return self
+
+    @property
+    def archive_credentials(self) -> tuple[str, str] | None:
+        """The access key and the secret key of the bucket."""
+        if self.archive_credentials_file is None:
+            return None
+        lines = self.archive_credentials_file.read_text().split()
+        if len(lines) != 2:
+            raise ValueError(f"archive_credentials_file must have two lines, access key and secret; got {len(lines)}")
+        return lines[0], lines[1]
 
     @property
     def receivers(self) -> Receivers:

@@ -130,8 +130,8 @@ class CertificationSummary(Wire):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    expires_at: datetime
-    """When the images, the certificates and the record itself are deleted."""
+    expires_at: datetime | None
+    """When the images, the certificates and the record itself are deleted; null once an archive keeps them."""
     queue_position: Whole | None
     """How many certifications are taken before it; null once it is no longer waiting."""
     ensemble: str

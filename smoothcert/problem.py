@@ -82,6 +82,7 @@ KINDS: dict[str, ProblemKind] = {
     "too_many_certifications": ProblemKind(429, "This key has too many certifications at a time"),
     "head_too_large": ProblemKind(431, "The head of the request is too large"),
     "internal": ProblemKind(500, "Internal error"),
+    "archive_damaged": ProblemKind(500, "The archived certification is damaged"),
     "unavailable": ProblemKind(503, "The service is not available"),
     "unconfirmed": ProblemKind(503, "The replicas do not confirm the certification"),
     "overloaded": ProblemKind(503, "The service is overloaded"),

@@ -187,6 +187,8 @@ class ProcedureCard(Wire):
     """Whether a look counts all samples so far by default; otherwise it counts those of its own stage."""
     exhaustive: bool = False
     """Whether it evaluates all outcomes of a noise; it goes with the noises of which this is said, too."""
+    predicts: bool = False
+    """Whether it finds the class at the image itself and proves no radius."""
     budget: BudgetInput | None
     """Null where the noise decides how many samples there are."""
     variants: tuple[ProcedureVariant, ...]
@@ -203,6 +205,7 @@ class ProcedureCard(Wire):
             targeted=plain.targeted,
             pooled=plain.pooled,
             exhaustive=kind.exhaustive,
+            predicts=kind.predicts,
             budget=BudgetInput.of(kind) if kind.budget else None,
             variants=tuple(
                 ProcedureVariant(label=chosen.label, parameters=parameters, abandoning=chosen.abandoning)
@@ -351,6 +354,15 @@ class RedisCheck(Wire):
     detail: str
 
 
+class ArchiveState(Wire):
+    """How far the archive has come."""
+
+    status: Literal["ok", "behind"]
+    waiting: Whole
+    """The certifications that it lacks or has to erase."""
+    detail: str
+
+
 class Readiness(Wire):
     """Redis answers and workers are alive."""
 
@@ -358,3 +370,5 @@ class Readiness(Wire):
     workers: Whole
     redis: tuple[RedisCheck, ...] = ()
     """What was found of Redis: whether it keeps what it acknowledges, its version and its clock."""
+    archive: ArchiveState | None = None
+    """Null where there is no archive. One that is behind is no reason not to be ready: Redis keeps what it lacks."""

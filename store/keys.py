@@ -34,6 +34,9 @@ CONFIRMED = "smoothcert:confirmed"
 DELIVERIES = "smoothcert:deliveries"
 """A sorted set of certifications whose end is to be told to a webhook, scored by when to try next."""
 
+ARCHIVAL = "smoothcert:archival"
+"""A sorted set of certifications that the archive lacks or must erase, scored by when to try next."""
+
 
 def changed(certification: str) -> str:
     """The channel on which the status of a certification is published whenever its record changes."""
@@ -138,6 +141,11 @@ def finished(pool: str) -> str:
 def executions(queue: str) -> str:
     """A sorted set of `certification:execution`, scored by when its heartbeat expires: what the janitor judges by."""
     return f"smoothcert:executions:{queue}"
+
+
+def erasure(certification: str) -> str:
+    """The owner of a certification that was deleted, until the archive has erased it."""
+    return f"smoothcert:erasure:{certification}"
 
 
 def delivery(certification: str) -> str:

@@ -47,6 +47,8 @@ class Record:
     """The key in Redis of its Idempotency-Key, which expires with it."""
     webhook: str = ""
     """The address that is told about its end."""
+    archive: int = 0
+    """1 where its end is written to the archive, which keeps it until it is deleted."""
     traceparent: str = ""
     """The W3C trace context of the request, where traces are on."""
     started_at: float = 0.0
@@ -122,7 +124,8 @@ class Record:
 
     def status_at(self, now: float) -> Status:
         """The status that clients see: a final one becomes `expired` once the certificates are gone."""
-        return "expired" if self.ended and now > self.expires_at else self.status
+        expired = self.ended and now > self.expires_at and not self.archive
+        return "expired" if expired else self.status
 
     @classmethod
     def read(cls, data: Mapping[bytes, bytes], shard: str = "") -> Record | None:

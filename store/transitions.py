@@ -28,7 +28,7 @@ from typing import TypeVar
 
 from smoothcert.certification import Status
 from smoothcert.problem import Failure
-from store import bookkeeping, deliveries, keys, shards, waiting
+from store import archival, bookkeeping, deliveries, keys, shards, waiting
 from store.checkpoints import SavedCheckpoint, draw_field
 from store.commands import Argument, Call, Command, as_text, guard, guarded, packed
 from store.record import Record
@@ -369,6 +369,8 @@ def delete(record: Record) -> Call:
         bookkeeping.unlist(record.id, record.queue),
         _changed(record.id, keys.DELETED),
     ]
+    if record.archive:
+        commands += archival.erase(record.id, record.owner)
     return guarded(keys.record(record.id), statuses=("succeeded", "failed", "canceled"), commands=commands)
 
 
@@ -414,12 +416,13 @@ def _ended(
         "error": error.model_dump_json() if error else "",
         "queue": record.queue,  # RQ's tools list a failure there
     }
+    kept = max(ttl, archival.KEPT_S) if record.archive else ttl  # `archival.written` shortens it
     commands: list[Command] = [
         *_disbanded(record),
         ("HSET", keys.record(record.id), *_pairs(fields)),
-        ("EXPIRE", keys.record(record.id), 2 * ttl),  # longer than the certificates: it is `expired` for a while
-        ("EXPIRE", keys.certificates(record.id), ttl),
-        ("EXPIRE", keys.arrivals(record.id), ttl),
+        ("EXPIRE", keys.record(record.id), 2 * kept),  # longer than the certificates: it is `expired` for a while
+        ("EXPIRE", keys.certificates(record.id), kept),
+        ("EXPIRE", keys.arrivals(record.id), kept),
         ("ZADD", keys.AGENDA, now + 2 * ttl, agenda_entry(record)),
         ("ZREM", keys.active(record.owner), record.id),
         ("HINCRBY", keys.BYTES, record.owner, -record.size),
@@ -428,6 +431,8 @@ def _ended(
     ]
     if record.idempotency:
         commands.append(("EXPIRE", record.idempotency, 2 * ttl))
+    if record.archive:
+        commands += archival.enter(record)
     if record.webhook:
         commands += deliveries.enqueue(record, status, now=now, error=error)
     return commands

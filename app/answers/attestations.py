@@ -25,6 +25,11 @@ class Attester:
         self.published = KeySet(keys=()) if keyring is None else keyring.published
         """The public keys of the service; none if it does not sign."""
 
+    @property
+    def signs(self) -> bool:
+        """Whether the service has a key to sign with."""
+        return self._signer is not None
+
     def require_signer(self) -> Signer:
         """The key that signs; ProblemError if the service has none."""
         if self._signer is None:

@@ -53,11 +53,16 @@ def _fields(record: Record, position: int | None, now: float) -> str:
     return (
         f'"id":"{record.id}","status":"{record.status_at(now)}",'
         f'"created_at":{_time(record.created_at)},"started_at":{_time(record.started_at)},'
-        f'"finished_at":{_time(record.finished_at)},"expires_at":{_time(record.expires_at)},'
+        f'"finished_at":{_time(record.finished_at)},"expires_at":{_time(_expiry(record))},'
         f'"queue_position":{json.dumps(position)},"ensemble":{json.dumps(record.ensemble)},'
         f'"request":{record.request},"progress":{progress(record)},"error":{record.error or "null"},'
         f'"urls":{{"self":"{here}","events":"{here}/events","cancel":"{here}/cancel"}}'
     )
+
+
+def _expiry(record: Record) -> float:
+    """When the certificates are deleted; 0 for those that the archive keeps."""
+    return 0.0 if record.archive and record.ended else record.expires_at
 
 
 def _time(seconds: float) -> str:

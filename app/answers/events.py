@@ -12,11 +12,13 @@ received, also when the client reconnects to another process of the API.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 from app.answers import certifications
+from app.archive.archive import KeptCertification
 from app.http.errors import UnavailableError
 from app.http.headers import END
 from app.redis.queue import LOOK_SECONDS, News, Queue
@@ -64,6 +66,15 @@ class EventWriter:
 
 def _event(name: str, data: str, id_: str) -> bytes:
     return f"event: {name}\nid: {id_}\ndata: {data}\n\n".encode()
+
+
+def of_archived(kept: KeptCertification, *, sent: int) -> Iterator[bytes]:
+    """The last events of a certification that is in the archive."""
+    summary = json.loads(kept.text)
+    for number, certificate in enumerate(summary.pop("certificates"), 1):
+        if number > sent:
+            yield _event("certificate", json.dumps(certificate), str(number))
+    yield _event("completed", json.dumps(summary), END)
 
 
 async def _stall(queue: Queue, record: Record) -> Stall | None:

@@ -24,8 +24,9 @@ from smoothcert.certification import (
 )
 from smoothcert.noise import NOISES
 from smoothcert.notebook import sentence
+from smoothcert.prediction import Prediction, PredictionAnswer
 from smoothcert.problem import KINDS, Problem, type_uri
-from smoothcert.procedures import Adaptive, run
+from smoothcert.procedures import Adaptive, Predict, run
 from smoothcert.published import (
     EnsembleList,
     ExaminationAnswer,
@@ -132,6 +133,17 @@ def stopped(status: str) -> Certification:
     return Certification(**{**dict(running()), "status": status}, certificates=())
 
 
+def predicted() -> PredictionAnswer:
+    """A prediction that is finished."""
+    procedure = Predict()
+    verdict = run(procedure.start(NOISE, None, alpha=0.001, beta=0.001), lambda _: np.array([4, 21, 969, 6, 0]))
+    question = {"target_radius": None, "alpha": 0.001, "beta": 0.001, "noise": NOISE, "procedure": procedure}
+    proof = Certificate.of(verdict, class_name="bird", evaluations=2 * verdict.samples, **question)
+    return PredictionAnswer(
+        id=ID, status="succeeded", predictions=(Prediction.of(proof),), error=None, url=f"/v1/certifications/{ID}"
+    )
+
+
 def page() -> CertificationPage:
     return CertificationPage(data=(running(),), next_cursor="MTc5NDgyMDQwMC4wIGNlcnRfNWYwYzFkNmI")
 
@@ -201,6 +213,8 @@ def document() -> dict[str, Any]:
         "succeeded": succeeded(),
         "canceled": stopped("canceled"),
         "canceling": stopped("canceling"),
+        "predicted": predicted(),
+        "predicting": predicted().model_copy(update={"status": "queued", "predictions": ()}),
         "page": page(),
         "ensemble": served(),
         "ensembles": EnsembleList(data=(served(),)),

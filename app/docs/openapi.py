@@ -22,6 +22,7 @@ from app.http import body, errors, headers, multipart, npy
 from smoothcert.attestation.keys import KeySet
 from smoothcert.certificate import Certificate
 from smoothcert.certification import Certification, CertificationPage
+from smoothcert.prediction import PredictionAnswer
 from smoothcert.problem import KINDS, Problem
 from smoothcert.published import (
     EnsembleList,
@@ -85,6 +86,24 @@ BODY = (
     "overloaded",
 )
 QUESTION = ("unknown_ensemble", "noise_mismatch", "too_many_samples")
+SUBMISSION = (
+    *AUTHORISED,
+    *BODY,
+    *QUESTION,
+    "malformed_multipart",
+    "malformed_npy",
+    "idempotency_conflict",
+    "expired",
+    "too_many_images",
+    "invalid_image",
+    "image_off_grid",
+    "not_permitted",
+    "queue_full",
+    "too_many_certifications",
+    "storage_full",
+    "unavailable",
+    "unconfirmed",
+)
 HEADERS = {
     "Location": "The path of the certification.",
     "Retry-After": "Seconds after which to try again.",
@@ -109,25 +128,20 @@ OPERATIONS: dict[str, Operation] = {
                 "The certification waits or is running.", Certification, ("accepted",), tuple(HEADERS)
             ),
         },
-        problems=(
-            *AUTHORISED,
-            *BODY,
-            *QUESTION,
-            "malformed_multipart",
-            "malformed_npy",
-            "idempotency_conflict",
-            "expired",
-            "too_many_images",
-            "invalid_image",
-            "image_off_grid",
-            "radius_out_of_reach",
-            "not_permitted",
-            "queue_full",
-            "too_many_certifications",
-            "storage_full",
-            "unavailable",
-            "unconfirmed",
-        ),
+        problems=(*SUBMISSION, "radius_out_of_reach"),
+        parameters=(headers.PREFER, headers.IDEMPOTENCY_KEY, NPY_REQUEST),
+        takes=PostedRequest,
+    ),
+    "predict": Operation(
+        answers={
+            200: DocumentedAnswer(
+                "The certification has ended within the wait.", PredictionAnswer, ("predicted",), tuple(HEADERS)
+            ),
+            202: DocumentedAnswer(
+                "The certification waits or is running.", PredictionAnswer, ("predicting",), tuple(HEADERS)
+            ),
+        },
+        problems=SUBMISSION,
         parameters=(headers.PREFER, headers.IDEMPOTENCY_KEY, NPY_REQUEST),
         takes=PostedRequest,
     ),
@@ -147,6 +161,7 @@ OPERATIONS: dict[str, Operation] = {
             "not_acceptable",
             "still_running",
             "expired",
+            "archive_damaged",
             "unavailable",
         ),
         parameters=(headers.PREFER,),
@@ -159,7 +174,15 @@ OPERATIONS: dict[str, Operation] = {
             ),
             204: DocumentedAnswer("The client has received `completed`; no further event follows."),
         },
-        problems=(*AUTHORISED, "unknown_certification", "expired", "not_acceptable", "invalid_request", "unavailable"),
+        problems=(
+            *AUTHORISED,
+            "unknown_certification",
+            "expired",
+            "not_acceptable",
+            "invalid_request",
+            "archive_damaged",
+            "unavailable",
+        ),
         parameters=(headers.LAST_EVENT_ID,),
     ),
     "cancel_certification": Operation(
@@ -167,7 +190,7 @@ OPERATIONS: dict[str, Operation] = {
             200: DocumentedAnswer("The certification was waiting and is canceled.", Certification, ("canceled",)),
             202: DocumentedAnswer("The certification is running and will stop.", Certification, ("canceling",)),
         },
-        problems=(*AUTHORISED, "unknown_certification", "already_ended", "unavailable"),
+        problems=(*AUTHORISED, "unknown_certification", "already_ended", "archive_damaged", "unavailable"),
     ),
     "delete_certification": Operation(
         answers={204: DocumentedAnswer("The certification is deleted.")},

@@ -42,6 +42,8 @@ export function claim(certificate) {
 
 function abstention({ stop_reason, target_radius, samples }) {
   if (stop_reason === "no-class") return ["No answer: under noise the ensemble named no class at all."];
+  if (stop_reason === "undecided")
+    return ["No answer: ", strong(whole(samples)), " samples do not tell the two most frequent classes apart."];
   const target = target_radius === null ? "any radius" : `radius ${target_radius}`;
   if (stop_reason === "abandoned")
     return ["No certificate: the run was given up after ", strong(whole(samples)), ` samples, which do not prove ${target}.`];
@@ -67,10 +69,13 @@ function meaningOfAbstention({ beta, procedure, stop_reason }) {
   const { abandoning } = variantOf(procedure);
   const why = {
     abandoned: abandoning && (abandoning.includes("beta") ? `${abandoning} Here beta is ${beta}.` : abandoning),
+    undecided: "Neither class is much more frequent than the other: more samples may decide between them.",
     exhausted: "The class lies too close to the boundary for this many samples: more of them may decide it.",
   }[stop_reason];
-  return [...(why ? [why] : []), "An abstention claims nothing. It does not say that the answer is wrong, nor that a "
-    + "perturbation is known that changes it."];
+  const nothing = "An abstention claims nothing.";
+  if (stop_reason === "undecided") return [why, nothing];
+  return [...(why ? [why] : []), `${nothing} It does not say that the answer is wrong, nor that a perturbation is known `
+    + "that changes it."];
 }
 
 function meaningOfCertificate({ noise, radius, alpha, class_index, provenance }, label, classes) {

@@ -41,9 +41,8 @@ function range(values) {
 // The plan in short, beside the question. `take` puts another radius or budget into the form.
 export function planBox(plan, procedure, norm, take = {}) {
   const { feasible, largest_radius, supremum, fewest_samples, most_samples, expected, seconds: takes } = plan;
-  const targeted = variantOf(procedure).card?.targeted;
   return [
-    feasible ? element("p", { class: "feasible" }, targeted ? prospect(plan) : reach(plan, norm)) : outOfReach(plan, norm, take),
+    feasible ? element("p", { class: "feasible" }, outlook(plan, variantOf(procedure).card, norm)) : outOfReach(plan, norm, take),
     takes && feasible ? duration(takes) : null,
     element("dl", { class: "figures small" },
       figure("largest radius", measured(norm, largest_radius)),
@@ -53,6 +52,17 @@ export function planBox(plan, procedure, norm, take = {}) {
     supremum === null || !feasible ? null
       : element("p", {}, `Under this noise no number of samples proves radius ${supremum}.`),
   ].filter(Boolean);
+}
+
+function outlook(plan, card, norm) {
+  if (card?.targeted) return prospect(plan);
+  return card?.predicts ? decision(plan) : reach(plan, norm);
+}
+
+// What decides a prediction.
+function decision({ boundaries: [{ n, certify_at }] }) {
+  return [element("strong", {}, "Finds the class, and no radius. "),
+    `${whole(certify_at)} of ${whole(n)} samples on one class decide, however the others fall.`];
 }
 
 const prospect = ({ radius, p0 }) =>

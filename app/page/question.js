@@ -14,6 +14,9 @@ import { count, number, problemBox } from "./words.js";
 const DEBOUNCE = 250;     // milliseconds from the last change of the form until its plan is asked for
 const LOOK_AGAIN = 3000;  // milliseconds between two looks for an ensemble that is ready
 
+// What a procedure finds that is not asked to prove a given radius.
+const aim = ({ targeted, predicts }) => (targeted ? "" : predicts ? ": the class alone" : ": the largest radius");
+
 export class Question {
   constructor({ form, images, planned }) {
     this.form = form;
@@ -56,7 +59,7 @@ export class Question {
     if (this.choices.length && this.choices[0].card.exhaustive === exhaustive) return;
     this.choices = choices().filter(({ card }) => card.exhaustive === exhaustive);
     fill(this.field("procedure"), this.choices.map(({ label, card }) =>
-      element("option", { value: label }, card.targeted ? label : `${label}: the largest radius`)));
+      element("option", { value: label }, label + aim(card))));
     this.takeProcedure();
   }
 

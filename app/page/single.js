@@ -100,6 +100,7 @@ export class Single {
   title() {
     const { certificate, answer, image } = this;
     const { ended, summary, total } = answer.certification;
+    if (certificate?.stop_reason === "predicted") return "Predicted";
     if (certificate) return certificate.decision === "certified" ? "Certified" : "Abstained";
     if (ended) return titled(STATUS[summary.status]);
     return total > 1 ? image.name : "Is the answer stable?";

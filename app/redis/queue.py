@@ -32,6 +32,7 @@ from smoothcert.published import RedisCheck
 from store import allowances, bookkeeping, keys, transitions, waiting
 from store.address import RedisAddress
 from store.allowances import Allowance
+from store.archival import LEASE_S
 from store.commands import Call, answered
 from store.presence import Offer, Presence
 from store.record import Record
@@ -118,6 +119,8 @@ class Statistics:
     roster: Roster
     deliveries: int = 0
     """The number of webhooks that have not been delivered."""
+    unarchived: int = 0
+    """The number of certifications that the archive lacks or has to erase."""
 
 
 class Queue:
@@ -326,6 +329,19 @@ class Queue:
         """Delete a certification that has ended."""
         await self._eval(transitions.delete(record))
 
+    async def erased(self, certifications: Sequence[str]) -> set[str]:
+        """Those that were deleted and that the archive may still have."""
+        if not certifications:
+            return set()
+        with _answering():
+            owners = await self._redis.mget([keys.erasure(each) for each in certifications])
+        return {each for each, owner in zip(certifications, owners, strict=True) if owner is not None}
+
+    async def unarchived(self) -> int:
+        """The number of certifications that the archive lacks or has to erase."""
+        with _answering():
+            return int(await self._redis.zcount(keys.ARCHIVAL, "-inf", time.time() + 2 * LEASE_S))
+
     # --- many of them
 
     async def page(self, owner: str, *, status: Status | None, limit: int, after: Cursor | None, now: float) -> Page:
@@ -424,13 +440,14 @@ class Queue:
             async with self._redis.pipeline(transaction=False) as pipeline:
                 pipeline.hgetall(keys.STATISTICS)
                 pipeline.zcard(keys.DELIVERIES)
+                pipeline.zcount(keys.ARCHIVAL, "-inf", time.time() + 2 * LEASE_S)
                 for pool in pools:
                     pipeline.llen(bookkeeping.waiting_key(bookkeeping.queue_name(pool)))
                     pipeline.llen(bookkeeping.waiting_key(bookkeeping.quarantine_name(pool)))
-                counters, undelivered, *lengths = await pipeline.execute()
+                counters, undelivered, unarchived, *lengths = await pipeline.execute()
         waiting = dict(zip(pools, map(sum, zip(lengths[::2], lengths[1::2], strict=True)), strict=True))
         counted = {name.decode(): float(value) for name, value in counters.items()}
-        return Statistics(counted, waiting, roster, undelivered)
+        return Statistics(counted, waiting, roster, undelivered, unarchived)
 
     # --- Redis
 

@@ -12,7 +12,7 @@ from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
 from smoothcert.figures import radius_text
 from smoothcert.noise import Noise, resolve
 from smoothcert.plan import remedy
-from smoothcert.procedures import Parameters
+from smoothcert.procedures import Parameters, Predict
 from smoothcert.published import EnsembleCard
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
@@ -57,6 +57,15 @@ def settle(
     require_quick(request.procedure, most_sequential)
     _require_affordable(settled.question, images, most_samples)
     return settled
+
+
+def predicting(request: CertificationRequest) -> CertificationRequest:
+    """The request for the class alone; ProblemError if it names a procedure that finds something else."""
+    if "procedure" not in request.model_fields_set:
+        return request.model_copy(update={"procedure": Predict()})
+    if not request.procedure.predicts:
+        raise invalid("procedure", f"of a prediction must be 'predict', or left out; got {request.procedure.name!r}")
+    return request
 
 
 def _require_fitting(question: Question) -> None:
@@ -117,10 +126,8 @@ def require_provable(settled: Settled) -> None:
     question = settled.question
     radius, procedure = question.radius, question.procedure
     if radius is not None and not procedure.targeted:
-        detail = (
-            f"must be left out, since the {procedure.name} procedure proves the largest radius it can; got {radius:g}"
-        )
-        raise invalid("radius", detail)
+        does = "proves no radius" if procedure.predicts else "proves the largest radius it can"
+        raise invalid("radius", f"must be left out, since the {procedure.name} procedure {does}; got {radius:g}")
     targets = require_targets(settled)
     if targets and not 0 < question.largest_radius >= targets[0]:
         raise invalid("radius", _out_of_reach(question, targets[0]), code="radius_out_of_reach")

@@ -54,15 +54,17 @@ class Intake:
         self.seeding = Seeding.of(settings.seed_secret)
 
     async def take(
-        self, request: Request, certification: str, *, owner: str, key: str | None
+        self, request: Request, certification: str, *, owner: str, key: str | None, prediction: bool = False
     ) -> tuple[Receipt, Snapshot]:
         """Queue a request under a new id; ProblemError if it cannot be answered, or the queue does not accept it.
 
-        `key` is the Idempotency-Key. Nothing of the body is held any longer when this returns, so that clients that
-        wait for their certificates take no memory.
+        `key` is the Idempotency-Key, and `prediction` asks for the class alone. Nothing of the body is held any longer
+        when this returns, so that clients that wait for their certificates take no memory.
         """
         with self._bodies.share() as share:
             posted = await submission.read(request, self._settings, share)
+            if prediction:
+                posted = replace(posted, request=admission.predicting(posted.request))
             high = posted.request.priority == "high"
             admission.require_right(high, self._keys, owner)
             admission.require_receiver(posted.request.webhook, self._receivers)
@@ -180,6 +182,7 @@ class Intake:
             expires_at=now + LONGEST_WAIT,
             deadline_at=now + deadline if deadline else 0.0,
             webhook=settled.request.webhook or "",
+            archive=int(bool(self._settings.archive)),
             traceparent=self._traces.traceparent() if self._traces else "",
         )
 

@@ -75,7 +75,8 @@ def _require_count(count: int, *, most: int) -> None:
 def _from_json(data: bytes) -> Submission:
     posted = body.parse(data, PostedRequest)
     fields = {name: getattr(posted, name) for name in CertificationRequest.model_fields}
-    return Submission(CertificationRequest.model_construct(**fields), posted.images)
+    given = posted.model_fields_set & fields.keys()
+    return Submission(CertificationRequest.model_construct(given, **fields), posted.images)
 
 
 def _from_form(data: bytes, content_type: str, *, most: int) -> Submission:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -11,13 +12,15 @@ from starlette.responses import Response, StreamingResponse
 from app import logs
 from app.answers import certifications as answers
 from app.answers import events
+from app.archive.archive import KeptCertification
+from app.archive.reader import ArchiveReader
 from app.http import headers
 from app.http.authentication import Owner
 from app.http.errors import ProblemError
 from app.redis.cursor import Cursor
-from app.redis.queue import Queue, Snapshot
+from app.redis.queue import Snapshot
 from app.requests.intake import new_id
-from app.service import TheService
+from app.service import Service, TheService
 from smoothcert.certification import Status
 from smoothcert.errors import shown
 
@@ -30,26 +33,34 @@ router = APIRouter(prefix="/v1/certifications", tags=["certifications"])
 @router.post("", status_code=202, operation_id="create_certification")
 async def create(request: Request, service: TheService, owner: Owner) -> Response:
     """Ask whether the answer of an ensemble on each image is stable within a radius."""
-    wait, key = headers.wait_seconds(request), headers.idempotency_key(request)
-    queue, certification = service.queue, new_id()
-    receipt, accepted = await service.intake.take(request, certification, owner=owner, key=key)
+    snapshot, fields = await submitted(request, service, owner, wait=headers.wait_seconds(request))
+    return _response(snapshot, 200 if snapshot.record.ended else 202, fields)
+
+
+async def submitted(
+    request: Request, service: TheService, owner: str, *, wait: int | None, prediction: bool = False
+) -> tuple[Snapshot, dict[str, str]]:
+    """The certification that a request asks for, after the wait, and the headers of the answer."""
+    key, queue, certification = headers.idempotency_key(request), service.queue, new_id()
+    receipt, snapshot = await service.intake.take(request, certification, owner=owner, key=key, prediction=prediction)
     logs.note(certification_id=receipt.certification)
-    if receipt.outcome == "replay":
-        return _created(await _waited(receipt.certification, request, owner, queue, wait), wait, replayed=True)
-    if not wait:
-        return _created(accepted, wait, replayed=False)
-    async with queue.watching(certification, for_the_end=True) as watch:
-        latest = await queue.wait(accepted, watch, wait, gone=request.is_disconnected)
-    return _created(_still_there(latest, certification), wait, replayed=False)
+    replayed = receipt.outcome == "replay"
+    if replayed:
+        snapshot = await _waited(receipt.certification, request, owner, service, wait)
+    elif wait:
+        async with queue.watching(certification, for_the_end=True) as watch:
+            latest = await queue.wait(snapshot, watch, wait, gone=request.is_disconnected)
+        snapshot = _still_there(latest, certification)
+    return snapshot, _created(snapshot, wait, replayed=replayed)
 
 
-def _created(snapshot: Snapshot, wait: int | None, *, replayed: bool) -> Response:
+def _created(snapshot: Snapshot, wait: int | None, *, replayed: bool) -> dict[str, str]:
     fields = _preference_applied(wait) | {"Location": answers.location(snapshot.record.id)}
     if replayed:
         fields["Idempotency-Replayed"] = "true"
     if not snapshot.record.ended:
         fields["Retry-After"] = str(POLL_SECONDS)
-    return _response(snapshot, 200 if snapshot.record.ended else 202, fields)
+    return fields
 
 
 @router.get("/{id}", operation_id="get_certification")
@@ -62,8 +73,16 @@ async def get(id: str, request: Request, service: TheService, owner: Owner) -> R
     wait, attested = headers.wait_seconds(request), headers.prefers_attestations(request)
     if attested:
         service.attester.require_signer()
-    snapshot = await _waited(id, request, owner, service.queue, wait)
     fields = {**_preference_applied(wait), "Vary": "Accept"}
+    try:
+        snapshot = await _waited(id, request, owner, service, wait)
+    except ProblemError as error:
+        kept = await _kept(id, owner, service, error)
+        if not attested:
+            return Response(kept.text, media_type="application/json", headers=fields)
+        texts = await service.verifier.run(lambda: kept.certificates)
+        text = await service.attester.attest([texts[index] for index in sorted(texts)])
+        return Response(text, media_type=headers.ATTESTATION, headers=fields)
     if not attested:
         return _response(snapshot, 200, fields)
     if not snapshot.record.ended:
@@ -81,7 +100,14 @@ async def follow(id: str, request: Request, service: TheService, owner: Owner) -
     """
     headers.require_event_stream(request)
     last = headers.last_event_id(request)
-    await _find(id, owner, service.queue)  # errors are answered before the stream begins
+    try:
+        await _find(id, owner, service)  # errors are answered before the stream begins
+    except ProblemError as error:
+        kept = await _kept(id, owner, service, error)
+        if last == headers.END:
+            return Response(status_code=204)
+        told = await service.verifier.run(lambda: b"".join(events.of_archived(kept, sent=int(last))))
+        return Response(told, media_type=headers.EVENT_STREAM)
     if last == headers.END:
         return Response(status_code=204)
     stream = events.stream(service.queue, id, sent=int(last))
@@ -93,7 +119,11 @@ async def cancel(id: str, service: TheService, owner: Owner) -> Response:  # noq
     """Cancel a certification: at once while it waits, before the next batch once it runs."""
     attempted = False
     while True:  # `Queue.cancel` does nothing if the record changes after it was read, so it is read again
-        snapshot = await _find(id, owner, service.queue, expired=True)
+        try:
+            snapshot = await _find(id, owner, service, expired=True)
+        except ProblemError as error:
+            await _kept(id, owner, service, error)
+            raise ProblemError("already_ended", "the certification has ended and is in the archive") from None
         if attempted and snapshot.record.status == "canceled":
             return _response(snapshot, 200, {})
         if snapshot.record.ended:
@@ -106,8 +136,13 @@ async def cancel(id: str, service: TheService, owner: Owner) -> Response:  # noq
 
 @router.delete("/{id}", status_code=204, operation_id="delete_certification")
 async def delete(id: str, service: TheService, owner: Owner) -> Response:  # noqa: A002
-    """Delete a certification that has ended, with its certificates."""
-    snapshot = await _find(id, owner, service.queue, expired=True)
+    """Delete a certification that has ended, with its certificates, also from the archive."""
+    try:
+        snapshot = await _find(id, owner, service, expired=True)
+    except ProblemError as error:
+        archive = await _require_kept(id, owner, service, error)
+        await archive.delete(id, owner=owner)
+        return Response(status_code=204)
     if not snapshot.record.ended:
         raise ProblemError("still_running", f"the certification is {snapshot.record.status}: cancel it first")
     await service.queue.delete(snapshot.record)
@@ -125,25 +160,57 @@ async def list_(
     """The certifications of the caller's key, the newest first."""
     now, after = time.time(), Cursor.read(cursor) if cursor else None
     page = await service.queue.page(owner, status=status, limit=limit, after=after, now=now)
-    summaries = (answers.summary(each.record, each.position, now=now) for each in page.snapshots)
-    text = answers.page(summaries, str(page.next) if page.next else None)
+    if service.archive is None:
+        summaries = [answers.summary(each.record, each.position, now=now) for each in page.snapshots]
+        following = page.next
+    else:
+        summaries, following = await service.archive.page(page, owner, status=status, limit=limit, after=after, now=now)
+    text = answers.page(summaries, str(following) if following else None)
     return Response(text, media_type="application/json")
 
 
-async def _find(certification: str, owner: str, queue: Queue, *, expired: bool = False) -> Snapshot:
+async def _kept(certification: str, owner: str, service: Service, error: ProblemError) -> KeptCertification:
+    """A certification that Redis no longer has, from the archive; the error if the archive does not have it either."""
+    if error.code != "unknown_certification" or service.archive is None:
+        raise error
+    kept = await service.archive.find(certification, owner=owner)
+    if kept is None:
+        raise error
+    return kept
+
+
+async def _require_kept(certification: str, owner: str, service: Service, error: ProblemError) -> ArchiveReader:
+    """The archive, if it has a certification; the error otherwise. A damaged one can be deleted, too."""
+    if service.archive is None:
+        raise error
+    try:
+        await _kept(certification, owner, service, error)
+    except ProblemError as found:
+        if found.code != "archive_damaged":
+            raise
+    return service.archive
+
+
+async def _find(certification: str, owner: str, service: Service, *, expired: bool = False) -> Snapshot:
     """A certification of this owner; another owner's is answered as if it did not exist."""
     logs.note(certification_id=certification[:100])
-    snapshot = await queue.find(certification, owner=owner)
+    snapshot = await service.queue.find(certification, owner=owner)
     if snapshot is None:
         raise _unknown(certification)
-    if snapshot.record.status_at(time.time()) == "expired" and not expired:
+    record = snapshot.record
+    if record.archive and record.ended and len(snapshot.certificates) < record.done and not expired:
+        # The certificates have expired here, and the archive has them.
+        kept = await _kept(certification, owner, service, _unknown(certification))
+        texts = await service.verifier.run(lambda: kept.certificates)
+        return replace(snapshot, certificates=texts)
+    if record.status_at(time.time()) == "expired" and not expired:
         raise ProblemError("expired", f"the certification {certification} has ended and expired")
     return snapshot
 
 
-async def _waited(certification: str, request: Request, owner: str, queue: Queue, wait: int | None) -> Snapshot:
+async def _waited(certification: str, request: Request, owner: str, service: Service, wait: int | None) -> Snapshot:
     """A certification of this owner once it has ended, or after the preferred wait."""
-    snapshot = await _find(certification, owner, queue)
+    snapshot, queue = await _find(certification, owner, service), service.queue
     if not wait or snapshot.record.ended:
         return snapshot
     async with queue.watching(certification, for_the_end=True) as watch:

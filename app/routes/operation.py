@@ -8,11 +8,11 @@ from starlette.responses import Response
 from app import metrics
 from app.http.authentication import AUTHORISED
 from app.http.errors import ProblemError, UnavailableError
-from app.service import TheService
+from app.service import Service, TheService
 from smoothcert import __version__
 from smoothcert.attestation.keys import PATH
 from smoothcert.certificate import Certificate
-from smoothcert.published import Health, Readiness, Version
+from smoothcert.published import ArchiveState, Health, Readiness, Version
 
 router = APIRouter(tags=["operation"])
 
@@ -31,8 +31,19 @@ async def readiness(service: TheService) -> Response:
     workers = len((await service.queue.roster(fresh=True)).workers)
     if not workers:
         raise ProblemError("not_ready", "no worker is alive; requests wait until one is", retry_after=1)
-    ready = Readiness(status="ready", workers=workers, redis=await service.queue.checks())
+    checks, archive = await service.queue.checks(), await _archive(service)
+    ready = Readiness(status="ready", workers=workers, redis=checks, archive=archive)
     return Response(ready.model_dump_json(), media_type="application/json")
+
+
+async def _archive(service: Service) -> ArchiveState | None:
+    if service.archivist is None:
+        return None
+    waiting, trouble = await service.queue.unarchived(), service.archivist.trouble
+    if not (waiting and trouble):
+        return ArchiveState(status="ok", waiting=waiting, detail="The archive accepts what has ended.")
+    detail = f"The archive is behind by {waiting:,} certifications, which Redis keeps: {trouble}."
+    return ArchiveState(status="behind", waiting=waiting, detail=detail)
 
 
 @router.get("/metrics", operation_id="metrics", dependencies=[AUTHORISED])

@@ -22,7 +22,7 @@ from app.local.embedded import EmbeddedServer
 from models.addition import Addition, add
 from models.registry import ZOO
 from smoothcert.attestation.keyring import Keyring
-from store import bookkeeping
+from store import bookkeeping, keys
 
 TRIVIAL = "trivial"
 """The name of an ensemble that costs almost nothing, so that the time around it can be measured."""
@@ -77,6 +77,11 @@ class Deployment:
         """The number of certifications that no worker has taken yet."""
         with Redis.from_url(self._server.url) as redis:
             return int(redis.llen(bookkeeping.waiting_key(bookkeeping.queue_name("default"))))
+
+    def unarchived(self) -> int:
+        """The number of certifications that the archive lacks."""
+        with Redis.from_url(self._server.url) as redis:
+            return int(redis.zcard(keys.ARCHIVAL))
 
     def resident_bytes(self, name: str) -> int:
         """The resident memory of a process now."""

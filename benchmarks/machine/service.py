@@ -10,7 +10,9 @@ import json
 import time
 from collections.abc import Callable, Coroutine
 from datetime import datetime
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,7 @@ def run(options: argparse.Namespace) -> Result:
         parts: dict[str, Callable[[], Measured]] = {
             "overhead": lambda: overhead(deployment, options.requests),
             "signature": lambda: signature(deployment, options.requests),
+            "archive": lambda: archive(deployment, options.requests),
             "throughput": lambda: throughput(deployment, options.burst),
             "packing": lambda: packing(deployment),
             "efficiency": lambda: efficiency(deployment, options.samples),
@@ -135,6 +138,41 @@ def signature(deployment: Deployment, requests: int) -> Measured:
         signed / plain,
     )
     return [row], [Figure("a signature adds, ms: median of the best of five rounds", signed - plain, at_most=5)]
+
+
+def archive(deployment: Deployment, requests: int) -> Measured:
+    """What a second service, which is the same with an archive in a folder, takes longer for a certificate.
+
+    The time until the archive has all of them is that of catching up, several at a time, beside everything else.
+    """
+
+    async def ask(port: int) -> float:
+        connection, spent = await HttpConnection.open(port), []
+        for _ in range(requests):
+            begun = time.perf_counter()
+            answer = await certification(connection, LIGHT)
+            spent.append(time.perf_counter() - begun - engine_seconds(answer))
+        connection.close()
+        return median(spent) * 1000
+
+    added, caught_up = [], []
+    with TemporaryDirectory(prefix="archive-") as folder, Deployment(archive=Path(folder)) as archiving:
+        asyncio.run(ask(archiving.port))
+        for _ in range(ROUNDS):
+            plain = asyncio.run(ask(deployment.port))
+            begun = time.perf_counter()
+            added.append(asyncio.run(ask(archiving.port)) - plain)
+            while archiving.unarchived():
+                time.sleep(0.005)
+            caught_up.append((time.perf_counter() - begun) / requests * 1000)
+        kept = len([*Path(folder).glob("certifications/*/*.json")])
+    if kept != (ROUNDS + 1) * requests:
+        raise ValueError(f"the archive has {kept} certifications, {(ROUNDS + 1) * requests} have ended")
+    rows: list[Row] = [
+        ("with an archive, beyond without one: ms of a request, best and median round", min(added), median(added), ""),
+        ("a request until the archive has it: ms, best and median round", min(caught_up), median(caught_up), ""),
+    ]
+    return rows, [Figure("an archive adds, ms: median of the median round", median(added), at_most=5)]
 
 
 def throughput(deployment: Deployment, burst: int) -> Measured:

@@ -88,12 +88,12 @@ def _end(noise: Noise) -> str:
 
 
 def _procedures(parameters: dict[str, Any], noise: Noise) -> Iterator[Parameters]:
-    """Every procedure that goes with the noise, in each of its variants, with the parameters that it has."""
+    """Every procedure that proves radii and goes with the noise, in each variant, with the parameters that it has."""
     from smoothcert.procedures import PROCEDURES
 
     for kind in PROCEDURES:
         known = {name: value for name, value in parameters.items() if name in kind.model_fields}
-        if not _incomplete(kind) and kind.exhaustive == noise.exhaustible:
+        if not (_incomplete(kind) or kind.predicts) and kind.exhaustive == noise.exhaustible:
             variants: Iterable[Mapping[str, Any]] = getattr(kind, "variants", ({},))
             for variant in variants:
                 yield kind.model_validate({**variant, **known})

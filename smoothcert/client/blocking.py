@@ -17,7 +17,7 @@ from smoothcert.certificates import Certificates
 from smoothcert.certification import Certification, CertificationSummary, Status
 from smoothcert.client.address import Address
 from smoothcert.client.bar import Shown, showing
-from smoothcert.client.core import Certifying, Core, Leaving
+from smoothcert.client.core import Certifying, Core, Leaving, Predicting
 from smoothcert.client.deadline import Deadline
 from smoothcert.client.events import Event
 from smoothcert.client.exchange import Exchange
@@ -39,6 +39,8 @@ from smoothcert.client.steps import (
     StepRun,
     Steps,
 )
+from smoothcert.prediction import Prediction
+from smoothcert.procedures.prediction import N
 from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
 from smoothcert.request import CertificationRequest
 
@@ -108,6 +110,29 @@ class Client:
             )
             found = self._driver.perform(steps)
         return found[0] if is_single(images) else Certificates(found)
+
+    @overload
+    def predict(self, images: File, **options: Unpack[Predicting]) -> Prediction: ...
+    @overload
+    def predict(self, images: Several, **options: Unpack[Predicting]) -> list[Prediction]: ...
+    @overload
+    def predict(self, images: Image | Iterable[Image], **options: Unpack[Predicting]) -> Any: ...
+    def predict(
+        self,
+        images: Image | Iterable[Image],
+        *,
+        n: int = N,
+        wait_timeout: float | None = None,
+        **fields: Unpack[RequestFields],
+    ) -> Prediction | list[Prediction]:
+        """The class of the smoothed classifier at an image, or at each of several, without a radius.
+
+        Each class is wrong with probability at most alpha; it is None where `n` samples do not decide. The fields are
+        those of `certify`, without radius and procedure.
+        """
+        steps = self._core.predict(encode_all(images), fields, n=n, wait_timeout=wait_timeout)
+        found = self._driver.perform(steps)
+        return found[0] if is_single(images) else [*found]
 
     def submit(self, images: Image | Iterable[Image], **fields: Unpack[RequestFields]) -> Certification:
         """Submit an image, or several, and do not wait for the certificates."""

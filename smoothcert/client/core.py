@@ -41,6 +41,7 @@ from smoothcert.client.outcome import certificates, not_ended, sealed
 from smoothcert.client.picture import picture
 from smoothcert.client.retries import Retries
 from smoothcert.client.steps import CloseStream, Emit, Send, Sleep, Steps
+from smoothcert.prediction import Prediction
 from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
 from smoothcert.request import CertificationRequest, PlanRequest
 
@@ -68,6 +69,13 @@ class Certifying(RequestFields, total=False):
     progress: Shown
     on_timeout: Leaving
     attest: bool
+
+
+class Predicting(RequestFields, total=False):
+    """The keywords of `predict`."""
+
+    n: int
+    wait_timeout: float | None
 
 
 @dataclass(frozen=True)
@@ -222,6 +230,16 @@ class Core:
         if attest:
             found = sealed(found, (yield from self.attestations(certification.id)))
         return tuple(each.beside(picture(image.sent)) for each, image in zip(found, images, strict=True))
+
+    def predict(
+        self, images: Sequence[EncodedImage], fields: RequestFields, *, n: int, wait_timeout: float | None
+    ) -> Steps[tuple[Prediction, ...]]:
+        """The classes of the smoothed classifier, in the order of the images."""
+        if named := sorted({"procedure", "radius"} & fields.keys()):
+            raise InvalidRequestError(f"a prediction has no {named[0]}: it finds the class at the image itself")
+        asked: RequestFields = {**fields, "procedure": {"name": "predict", "n": n}}
+        certifying = self.certify(images, asked, wait_timeout=wait_timeout, leaving="cancel", report=lambda _: None)
+        return tuple(map(Prediction.of, (yield from certifying)))
 
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:
         """Cancel the certifications, or let them go on; a note at the error says what became of each."""

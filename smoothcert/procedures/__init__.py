@@ -19,14 +19,14 @@ from smoothcert.procedures.fixed import Fixed, certify
 from smoothcert.procedures.largest import Largest, certify_largest
 from smoothcert.procedures.optimal import Optimal, certify_optimal
 from smoothcert.procedures.parameters import Parameters
-from smoothcert.procedures.prediction import predict
+from smoothcert.procedures.prediction import Predict, predict
 from smoothcert.procedures.preferred import preferred
 from smoothcert.procedures.protocol import Procedure, run
 from smoothcert.procedures.sequential import Sequential, certify_sequential
 from smoothcert.procedures.transfer import Transfer, certify_transferred
 
 PROCEDURES: Kinds[Parameters] = Kinds("procedure")
-for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Exact, Transfer):
+for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Exact, Predict, Transfer):
     PROCEDURES.add(kind)
 
 AnyProcedure = Annotated[Parameters, PROCEDURES]
@@ -41,6 +41,7 @@ __all__ = [
     "Largest",
     "Optimal",
     "Parameters",
+    "Predict",
     "Procedure",
     "Sequential",
     "Transfer",

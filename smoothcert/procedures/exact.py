@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from smoothcert.boundaries import Boundaries, Outcome
 from smoothcert.errors import DomainError
@@ -55,7 +56,7 @@ class Exact(Parameters):
     summary: ClassVar[str] = "Evaluates every outcome of the noise: what it proves is certain."
 
     name: Literal["exact"] = "exact"
-    n0: Literal[0] = 0
+    n0: Annotated[int, Field(strict=True, ge=0, le=0)] = 0
     """There is no selection: the class is read off all outcomes."""
 
     @property

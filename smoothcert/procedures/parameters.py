@@ -41,6 +41,8 @@ class Parameters(Frozen, ABC):
     """The field that says how many samples may be drawn; empty where the noise decides it."""
     exhaustive: ClassVar[bool] = False
     """Whether it evaluates all outcomes of a noise, so that alpha and beta mean nothing to it."""
+    predicts: ClassVar[bool] = False
+    """Whether it finds the class at the image itself and proves no radius."""
     exceeds_target: ClassVar[bool] = True
     """Whether the proved radius may be larger than the target."""
     rivals: ClassVar[bool] = True

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.faults import (
     api_killed,
+    archive_killed,
     disk_full,
     drain,
     hang,
@@ -43,6 +44,9 @@ FAULTS = (
     Fault("SIGKILL of a worker", worker_killed.attempt, 45, 4, small),
     Fault("SIGKILL of a worker that has a shard", shard_killed.attempt, 10, 1, small),
     Fault("SIGKILL of a worker, shipped ensemble", worker_killed.attempt, 5, 1, shipped),
+    Fault(
+        "SIGKILL of every process at every step of the archive", archive_killed.attempt, 100, 3, archive_killed.stage
+    ),
     Fault("links between hosts cut, slowed and restored", partition.attempt, 30, 1, partition.stage),
     Fault("full disk under Redis", disk_full.attempt, 6, 1, disk_full.stage),
 )

@@ -59,15 +59,22 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Labe
             "webhook_secret_file": secret,
             "webhook_retry_s": "0.01",
             "queue_length": 1,
+            "archive": folder / "archive",
         }
         pool = Pool(server, make_zoo(folder / "zoo"), "watched", ensembles="moody")
         with Api(server.url, folder, **settings) as api:
             problem(api.client.get("/readyz"), "not_ready")
+            (folder / "archive").rename(folder / "aside")
+            (folder / "archive").write_text("an archive that is away")
             pool.start()
             hook = {"webhook": f"{receiver.origin}/"}
             for value, status in ((0.9, "succeeded"), (BREAK, "failed")):
                 assert asked(api, value, **hook).json()["status"] == status
                 eventually(lambda: "smoothcert_webhooks_waiting 0.0" in api.client.get("/metrics").text, "the delivery")
+            eventually(lambda: 'outcome="retried"' in api.client.get("/metrics").text, "an attempt that failed")
+            (folder / "archive").unlink()
+            (folder / "aside").rename(folder / "archive")
+            eventually(lambda: "smoothcert_archive_waiting 0.0" in api.client.get("/metrics").text, "the archive")
             endless = asked(api, 0.5, wait=0, procedure={"name": "fixed", "n": 2_000_000}, radius=None).json()["id"]
             problem(asked(api, 0.9), "too_many_certifications")
             api.client.post(f"{URL}/{endless}/cancel")

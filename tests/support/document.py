@@ -15,6 +15,7 @@ from app.settings import ApiSettings
 
 MORE_THAN_A_SCHEMA_CAN_SAY = {
     "POST /v1/certifications",  # an image that is an image, of the size that the ensemble takes
+    "POST /v1/predictions",  # the same, and no other procedure than `predict`
     "GET /v1/certifications",  # a cursor that an earlier page gave
     "POST /v1/plan",  # stages that increase, a radius where the procedure needs one
     "POST /v1/examine",  # any file is answered, but one with too many values

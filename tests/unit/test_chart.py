@@ -17,7 +17,12 @@ KUSTOMIZATION: dict[str, Any] = MANIFESTS["kustomization Kustomization"]
 NAMESPACE: str = KUSTOMIZATION["namespace"]
 OTHER: dict[str, Any] = {
     "secret": "other",
-    "api": {"image": "r/api:1", "replicas": 3, "env": [{"name": "SMOOTHCERT_QUEUE_LENGTH", "value": "2000"}]},
+    "api": {
+        "image": "r/api:1",
+        "replicas": 3,
+        "archive": "kept",
+        "env": [{"name": "SMOOTHCERT_QUEUE_LENGTH", "value": "2000"}],
+    },
     "worker": {
         "replicas": 5,
         "slots": 4,
@@ -54,6 +59,14 @@ def plain() -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
+def test_a_claim_for_the_archive_is_mounted() -> None:
+    pod = made({"api": {"archive": "kept"}})["Deployment", "api"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"name": "SMOOTHCERT_ARCHIVE", "value": "/archive"} in container["env"]
+    assert {"name": "archive", "mountPath": "/archive"} in container["volumeMounts"]
+    assert {"name": "archive", "persistentVolumeClaim": {"claimName": "kept"}} in pod["volumes"]
+
+
 def test_the_defaults_make_the_plain_manifests() -> None:
     assert made({}) == plain()
 
@@ -87,7 +100,8 @@ def test_values_do_what_they_say() -> None:
         assert spec["replicas"] == replicas
         assert environment["SMOOTHCERT_REDIS_URL"] == OTHER["redis"]["url"]
         assert environment.items() >= {each["name"]: each["value"] for each in OTHER[name]["env"]}.items()
-        assert spec["template"]["spec"]["volumes"][-1]["secret"]["secretName"] == "other"
+        volumes = {each["name"]: each for each in spec["template"]["spec"]["volumes"]}
+        assert volumes["secrets"]["secret"]["secretName"] == "other"
     (worker,) = found["Deployment", "worker"]["spec"]["template"]["spec"]["containers"]
     assert {each["name"]: each["value"] for each in worker["env"]}["SMOOTHCERT_SLOTS"] == "4"
     assert worker["resources"]["limits"]["nvidia.com/gpu"] == 1

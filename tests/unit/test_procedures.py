@@ -16,6 +16,7 @@ from scipy import stats
 from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.errors import CountsError, DomainError
 from smoothcert.noise import Gaussian
+from smoothcert.notebook import sentence
 from smoothcert.procedures import (
     PROCEDURES,
     Adaptive,
@@ -23,6 +24,7 @@ from smoothcert.procedures import (
     Largest,
     Optimal,
     Parameters,
+    Predict,
     Procedure,
     Sequential,
     certify,
@@ -34,6 +36,8 @@ from smoothcert.procedures import (
 from smoothcert.procedures.prediction import two_sided_p_value
 from smoothcert.published import ProcedureList
 from smoothcert.verdict import Verdict, floor_radius
+from smoothcert.verification import verify
+from tests.support.certificates import altered, certificate_of
 
 NOISE = Gaussian(0.25)
 
@@ -264,7 +268,7 @@ def test_every_choice_of_a_form_is_a_procedure_of_its_own() -> None:
     cards = ProcedureList.known().data
     labels = [variant.label for card in cards for variant in card.variants]
     sequential = ["sequential, strict", "sequential, lost-certificate"]
-    assert labels == ["optimal", *sequential, "adaptive", "adaptive, kept", "fixed", "largest", "exact"]
+    assert labels == ["optimal", *sequential, "adaptive", "adaptive, kept", "fixed", "largest", "exact", "predict"]
     for card in cards:
         assert card.title
         assert card.summary.endswith(".")
@@ -297,7 +301,7 @@ def test_a_program_s_own_procedure_is_offered_with_the_words_it_has(monkeypatch:
     kinds: dict[str, type[Parameters]] = {**dict(zip(PROCEDURES.names, PROCEDURES, strict=True))}
     monkeypatch.setattr(PROCEDURES, "_kinds", {**kinds, "wordless": Wordless, "needy": Needy})
     names = [card.name for card in ProcedureList.known().data]
-    known = ["optimal", "sequential", "adaptive", "fixed", "largest", "exact"]
+    known = ["optimal", "sequential", "adaptive", "fixed", "largest", "exact", "predict"]
     assert names == [*known, "wordless"], "one that needs a parameter cannot be chosen"
     card = ProcedureList.known().data[-1]
     assert (card.title, card.summary) == ("Wordless", "Says of itself what it must, and no more.")
@@ -312,6 +316,26 @@ def test_predict_answers_where_two_classes_are_told_apart() -> None:
     assert run(predict(), script([490, 500, 10, 0])).stop_reason == "undecided"
     assert run(predict(n=10), script([0, 0, 10])).stop_reason == "no-class"
     assert run(predict(n=20), script([20, 0])).top_class == 0
+    assert run(predict(n=100), script([45, 5, 50])).stop_reason == "undecided", "no class is a rival, too"
+
+
+@pytest.mark.parametrize("n", [1, 10, 11, 12, 1000])
+def test_the_boundary_of_predict_is_its_decision_against_one_rival(n: int) -> None:
+    procedure = Predict(n=n)
+    boundaries = procedure.boundaries(NOISE, 0.0, alpha=0.001, beta=0.001)
+    decided = [count for count in range(n + 1) if run(predict(n=n), script(of(count, n))).top_class == 1]
+    assert boundaries.certify.tolist() == [min(decided, default=n + 1)]
+    assert boundaries.feasible == bool(decided) == (n >= procedure.samples_needed(NOISE, 0.0, alpha=0.001))
+
+
+def test_a_prediction_is_a_certificate_of_radius_zero_that_verifies() -> None:
+    certificate = certificate_of(Predict(), 0.7)
+    assert (certificate.decision, certificate.class_index, certificate.radius) == ("certified", 1, 0.0)
+    assert verify(certificate)
+    assert "at the image itself is 'ship'" in sentence(certificate)
+    for path, value in ((["class_index"], 0), (["radius"], 0.1), (["stages", 0, "count"], 1)):
+        assert not verify(altered(certificate, path, value, signed=True))
+    assert certificate_of(Predict(), 0.34).stop_reason == "undecided"
 
 
 @given(st.integers(0, 500), st.integers(0, 500))

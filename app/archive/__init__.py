@@ -1,0 +1,1 @@
+"""The archive: certifications that have ended, kept beyond the day for which Redis has them."""

@@ -1,0 +1,85 @@
+"""`smoothcert predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from smoothcert.cli.codes import ABSTAINED
+from smoothcert.cli.options import (
+    QUESTION,
+    SERVICE,
+    ApiKey,
+    AsJson,
+    Consensus,
+    Convert,
+    EnsembleName,
+    NoiseMismatch,
+    NoiseText,
+    Sigma,
+    Url,
+    VotingName,
+    connected,
+    named_noise,
+)
+from smoothcert.cli.screen import fitting, out, plain, table
+
+
+def predict(
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE", help="PNG, JPEG or WebP files.")],
+    ensemble: EnsembleName = None,
+    noise: NoiseText = None,
+    sigma: Sigma = None,
+    allow_noise_mismatch: NoiseMismatch = False,
+    alpha: Annotated[float, typer.Option(help="The chance of a wrong class.", rich_help_panel=QUESTION)] = 0.001,
+    n: Annotated[int, typer.Option(help="The number of samples.", rich_help_panel=QUESTION)] = 1000,
+    voting: VotingName = None,
+    consensus: Consensus = None,
+    convert: Convert = "none",
+    url: Url = None,
+    api_key: ApiKey = None,
+    wait_timeout: Annotated[
+        float | None,
+        typer.Option(min=0, help="Give up after this many seconds.", rich_help_panel=SERVICE),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the class of the smoothed classifier at each image, without a radius.
+
+    Prints a table, or with --json a line for each image. The exit code is 3 if some images were abstained from.
+    """
+    asked: dict[str, Any] = {
+        "ensemble": ensemble,
+        "noise": named_noise(noise),
+        "sigma": sigma,
+        "voting": voting,
+        "consensus": consensus,
+        "convert": convert,
+    }
+    fields = {name: value for name, value in asked.items() if value is not None}
+    with connected(url, api_key) as client:
+        found = client.predict(
+            [*images],
+            n=n,
+            wait_timeout=wait_timeout,
+            alpha=alpha,
+            allow_noise_mismatch=allow_noise_mismatch,
+            **fields,
+        )
+    if as_json:
+        print("".join(f"{each.model_dump_json()}\n" for each in found), end="")
+    else:
+        shown = table("image", "class", numbers=("samples of it", "samples"), tight=True)
+        for name, each in zip(images, found, strict=True):
+            known = each.class_index is not None
+            shown.add_row(
+                plain(name),
+                plain(each.class_name or each.class_index) if known else "[yellow]undecided[/]",
+                f"{each.counts[each.class_index]:,}" if each.class_index is not None else "–",
+                f"{each.samples:,}",
+            )
+        out.print(fitting(shown))
+    if any(each.class_index is None for each in found):
+        raise typer.Exit(ABSTAINED)

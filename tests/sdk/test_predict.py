@@ -1,0 +1,57 @@
+"""`client.predict` and `smoothcert predict`, against a whole service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from smoothcert import AsyncClient, Client, InvalidRequestError
+from smoothcert.prediction import Prediction
+from tests.support.command import one_sentence, png, smoothcert
+from tests.support.questions import DARK, LIGHT
+
+
+def test_the_class_of_each_image_is_found(client: Client) -> None:
+    one = client.predict(LIGHT, ensemble="trivial")
+    several = client.predict([DARK, LIGHT], ensemble="trivial", n=100)
+    assert (one.class_name, one.samples, one.alpha) == ("light", 1000, 0.001)
+    assert [(each.index, each.class_name, each.samples) for each in several] == [(0, "dark", 100), (1, "light", 100)]
+
+
+def test_what_cannot_be_told_apart_is_none(client: Client) -> None:
+    few = client.predict(LIGHT, ensemble="trivial", n=10)
+    assert (few.class_index, few.class_name) == (None, None), "ten samples decide nothing at alpha 0.001"
+
+
+def test_the_asynchronous_client_predicts_the_same(service: str) -> None:
+    async def predicted() -> Prediction:
+        async with AsyncClient(service) as client:
+            return await client.predict(DARK, ensemble="trivial")
+
+    assert asyncio.run(predicted()).class_name == "dark"
+
+
+def test_a_prediction_has_no_radius_and_some_samples(client: Client) -> None:
+    for fields in ({"radius": 0.1}, {"procedure": "fixed"}):
+        with pytest.raises(InvalidRequestError, match=f"a prediction has no {next(iter(fields))}"):
+            client.predict(LIGHT, **fields)
+    with pytest.raises(InvalidRequestError, match="greater than or equal to 1"):
+        client.predict(LIGHT, n=0)
+
+
+def test_the_command_prints_classes(service: str, tmp_path: Path) -> None:
+    for name, value in (("dark", 0), ("light", 255)):
+        (tmp_path / f"{name}.png").write_bytes(png(value))
+    both = [tmp_path / "dark.png", tmp_path / "light.png"]
+    shown = smoothcert("predict", *both, "--ensemble", "trivial", url=service)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert [name in shown.stdout for name in ("dark.png", "light.png", "1,000")] == [True] * 3
+    lines = smoothcert("predict", *both, "--ensemble", "trivial", "--n", "50", "--json", url=service).stdout
+    assert [json.loads(line)["class_name"] for line in lines.splitlines()] == ["dark", "light"]
+    few = smoothcert("predict", tmp_path / "light.png", "--ensemble", "trivial", "--n", "5", url=service)
+    assert (few.returncode, "undecided" in few.stdout) == (3, True)
+    refused = smoothcert("predict", *both, "--ensemble", "nothing", url=service)
+    one_sentence(refused, "there is no ensemble 'nothing'")

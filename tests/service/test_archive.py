@@ -1,0 +1,292 @@
+"""The archive of a real service: written once, found after expiry, listed, deleted, and behind where it must wait."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.http import authentication
+from app.local.embedded import EmbeddedServer
+from smoothcert.attestation.keys import KeySet
+from smoothcert.certification import Certification, CertificationPage, CertificationSummary
+from smoothcert.examination import examine
+from store import archival, keys, transitions
+from tests.service import database, eventually
+from tests.support.api import Api, problem, question
+from tests.support.attested import complete, keyring
+from tests.support.bucket import NAME, Moto
+from tests.support.player import Player
+
+KEYS = {name: authentication.new_key() for name in ("ann", "bob")}
+
+
+class Archived:
+    """A service with an archive in a folder, and a worker that tests play."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.root = folder / "archive"
+        keyring("the service").write(folder / "keyring")
+        entries = ",".join(f"{name}:{authentication.digest(key)}" for name, key in KEYS.items())
+        settings = {"archive": self.root, "api_keys": entries, "rate": 0, "keyring_file": folder / "keyring"}
+        self.api, self.player = Api(url, folder, **settings), Player(url)
+        self.player.announce()
+
+    def ask(self, method: str, path: str, *, owner: str = "ann", **options: Any) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {KEYS[owner]}", **options.pop("headers", {})}
+        return self.api.client.request(method, path, headers=headers, **options)
+
+    def ended(self, *, owner: str = "ann", **finish: Any) -> str:
+        """A certification that has ended."""
+        answer = self.ask("POST", "/v1/certifications", owner=owner, json=question(self.player.ensemble))
+        assert answer.status_code == 202, answer.text
+        record = self.player.begin(self.player.take())
+        self.player.finish(record, **finish)
+        return str(answer.json()["id"])
+
+    def archived(self, **options: Any) -> str:
+        """One that the archive has."""
+        certification = self.ended(**options)
+        self.settled(certification)
+        return certification
+
+    def settled(self, certification: str) -> None:
+        eventually(lambda: self.player.redis.zscore(keys.ARCHIVAL, certification) is None, "the archive")
+
+    def expire(self, certification: str) -> None:
+        """Let Redis forget it, as it does after a day."""
+        for key in (keys.record, keys.certificates, keys.arrivals):
+            self.player.redis.delete(key(certification))
+
+    def objects(self, certification: str) -> list[Path]:
+        return sorted(each for each in self.root.rglob("*") if certification in str(each) and each.is_file())
+
+    def document(self, certification: str) -> Path:
+        (found,) = self.root.glob(f"certifications/{certification}/*.json")
+        return found
+
+
+@pytest.fixture(scope="module")
+def service(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archived]:
+    found = Archived(database(valkey.url, 9), tmp_path_factory.mktemp("archive"))
+    with found.api:
+        yield found
+
+
+def path(certification: str) -> str:
+    return f"/v1/certifications/{certification}"
+
+
+def test_a_certification_is_found_after_it_has_expired(service: Archived) -> None:
+    certification = service.archived()
+    before = service.ask("GET", path(certification))
+    service.expire(certification)
+    after = service.ask("GET", path(certification))
+    assert after.status_code == 200
+    assert before.json() == after.json()
+    found = Certification.model_validate_json(after.content)
+    assert (found.status, found.expires_at, len(found.certificates)) == ("succeeded", None, 1)
+    assert "exp" not in problem(service.ask("GET", path(certification), owner="bob"), "unknown_certification").detail
+
+
+def test_redis_keeps_results_for_their_time_once_the_archive_has_them(service: Archived) -> None:
+    certification = service.archived(ttl=100)
+    redis = service.player.redis
+    ttls = [redis.ttl(key(certification)) for key in (keys.record, keys.certificates, keys.arrivals)]
+    assert 190 < ttls[0] <= 200
+    assert 90 < ttls[1] <= 100
+    assert 90 < ttls[2] <= 100
+    redis.delete(keys.certificates(certification))  # the certificates expire first
+    assert len(service.ask("GET", path(certification)).json()["certificates"]) == 1
+
+
+def test_a_request_that_is_repeated_after_its_certificates_have_expired_is_found(service: Archived) -> None:
+    request = {"json": question(service.player.ensemble), "headers": {"Idempotency-Key": "again"}}
+    certification = service.ask("POST", "/v1/certifications", **request).json()["id"]
+    service.player.play()
+    service.settled(certification)
+    service.player.redis.delete(keys.certificates(certification))
+    answer = service.ask("POST", "/v1/certifications", **request)
+    assert (answer.status_code, answer.json()["id"]) == (200, certification)
+    assert len(answer.json()["certificates"]) == 1
+
+
+def test_the_object_can_be_checked_without_the_service(service: Archived) -> None:
+    document = service.document(service.archived())
+    assert examine(document.read_bytes()).problems == ()
+    assert hashlib.sha256(document.read_bytes()).hexdigest() in document.name
+
+
+def test_the_signed_certificates_are_kept_beside_it(service: Archived) -> None:
+    certification = service.archived(certificates={0: complete().model_dump_json()})
+    (attested,) = service.root.glob(f"certifications/{certification}/*.intoto.jsonl")
+    for _ in ("from Redis", "from the archive"):
+        signed = service.ask("GET", path(certification), headers={"Accept": "application/vnd.in-toto+json"})
+        assert signed.text == attested.read_text(), "the same certificate gets the same signature"
+        service.expire(certification)
+    published = KeySet.model_validate_json(service.ask("GET", "/.well-known/smoothcert-keys.json").content)
+    assert examine(attested.read_bytes(), published).signed.holds
+
+
+def test_no_image_is_in_the_archive(service: Archived) -> None:
+    certification = service.archived()
+    sent = question(service.player.ensemble)["images"][0]
+    assert not [each for each in service.objects(certification) if sent in each.read_text()]
+
+
+def test_lists_page_over_redis_and_the_archive(service: Archived) -> None:
+    made = [service.archived(owner="bob") for _ in range(5)]
+    for certification in (made[0], made[1], made[3]):
+        service.expire(certification)
+    seen, cursor = list[str](), ""
+    while True:
+        answer = service.ask("GET", "/v1/certifications", owner="bob", params={"limit": 2, "cursor": cursor})
+        page = CertificationPage.model_validate_json(answer.content)
+        seen += [each.id for each in page.data]
+        if page.next_cursor is None:
+            break
+        cursor = page.next_cursor
+    assert seen == made[::-1]
+    failed = service.ask("GET", "/v1/certifications", owner="bob", params={"status": "failed"})
+    assert failed.json()["data"] == []
+
+
+@pytest.mark.parametrize("expired", [False, True], ids=["in redis", "expired"])
+def test_deletion_is_real(service: Archived, expired: bool) -> None:
+    certification = service.archived()
+    assert service.objects(certification)
+    if expired:
+        service.expire(certification)
+    problem(service.ask("DELETE", path(certification), owner="bob"), "unknown_certification")
+    assert service.ask("DELETE", path(certification)).status_code == 204
+    problem(service.ask("GET", path(certification)), "unknown_certification")
+    problem(service.ask("DELETE", path(certification)), "unknown_certification")
+    listed = service.ask("GET", "/v1/certifications", params={"limit": 100}).json()["data"]
+    assert certification not in [each["id"] for each in listed]
+    eventually(lambda: not service.objects(certification), "its erasure")
+
+
+def test_what_is_deleted_while_somebody_writes_it_is_erased_when_that_process_is_done(service: Archived) -> None:
+    redis, certification = service.player.redis, service.archived()
+    record = service.player.record(certification)
+    redis.zadd(keys.ARCHIVAL, {certification: time.time() + archival.LEASE_S})  # another process has it in hand
+    assert service.ask("DELETE", path(certification)).status_code == 204
+    problem(service.ask("GET", path(certification)), "unknown_certification")
+    time.sleep(1.0)
+    assert service.objects(certification), "the lease of the other process is respected"
+    redis.eval(*archival.written(record).arguments)  # the other process is done
+    eventually(lambda: not service.objects(certification), "its erasure")
+    assert redis.zscore(keys.ARCHIVAL, certification) > time.time() + archival.LATE_S / 2, "and once more, later"
+
+
+def test_an_archived_certification_is_followed_to_its_end_and_not_canceled(service: Archived) -> None:
+    certification = service.archived()
+    service.expire(certification)
+    for sent, names in ((0, ["certificate", "completed"]), (1, ["completed"])):
+        stream = {"Accept": "text/event-stream", "Last-Event-ID": str(sent)}
+        answer = service.ask("GET", path(certification) + "/events", headers=stream)
+        assert re.findall(r"^event: (.*)$", answer.text, re.MULTILINE) == names
+    data = answer.text.partition("data: ")[2]
+    assert CertificationSummary.model_validate_json(data).status == "succeeded"
+    problem(service.ask("POST", path(certification) + "/cancel"), "already_ended")
+
+
+def test_the_clock_of_a_worker_delays_nothing(service: Archived) -> None:
+    for difference in (-86_400.0, 86_400.0):
+        certification = service.archived(now=time.time() + difference)
+        service.expire(certification)
+        assert service.ask("GET", path(certification)).status_code == 200
+
+
+def test_a_truncated_object_is_a_sentence_and_can_be_deleted(service: Archived) -> None:
+    certification = service.archived()
+    service.expire(certification)
+    document = service.document(certification)
+    document.write_bytes(document.read_bytes()[:-10])
+    assert "is damaged in the archive" in problem(service.ask("GET", path(certification)), "archive_damaged").detail
+    assert service.ask("DELETE", path(certification)).status_code == 204
+    eventually(lambda: not service.objects(certification), "its erasure")
+
+
+def test_every_end_is_archived(service: Archived) -> None:
+    answer = service.ask("POST", "/v1/certifications", json=question(service.player.ensemble))
+    certification = answer.json()["id"]
+    assert service.ask("POST", path(certification) + "/cancel").json()["status"] == "canceled"
+    service.settled(certification)
+    service.expire(certification)
+    assert service.ask("GET", path(certification)).json()["status"] == "canceled"
+
+
+def test_an_archive_that_is_full_or_away_catches_up(service: Archived) -> None:
+    """A file in the place of the folder: every write fails, and nothing that is there can be read."""
+    aside = service.root.with_name("aside")
+    earlier = service.archived()
+    service.expire(earlier)
+    service.root.rename(aside)
+    service.root.write_text("")
+    try:
+        late = [service.ended() for _ in range(3)]
+        behind = eventually(lambda: _behind(service), "trouble")
+        assert behind["waiting"] >= 3
+        assert "The archive is behind by" in behind["detail"]
+        assert "which Redis keeps" in behind["detail"]
+        for certification in late:
+            assert service.ask("GET", path(certification)).json()["status"] == "succeeded"
+            assert service.player.redis.ttl(keys.certificates(certification)) > archival.KEPT_S / 2
+        problem(service.ask("GET", path(earlier)), "unavailable")
+    finally:
+        service.root.unlink()
+        aside.rename(service.root)
+    for certification in late:
+        service.settled(certification)
+        assert len(service.objects(certification)) == 2
+    metrics = service.ask("GET", "/metrics").text
+    assert 'smoothcert_archive_total{outcome="retried"}' in metrics
+    assert "smoothcert_archive_waiting 0.0" in metrics
+    assert eventually(lambda: not _behind(service), "the archive")
+
+
+def _behind(service: Archived) -> dict[str, Any] | None:
+    state = service.ask("GET", "/readyz").json()["archive"]
+    return state if state["status"] == "behind" else None
+
+
+def test_a_bucket_is_an_archive_and_may_be_away(
+    valkey: EmbeddedServer, tmp_path: Path, players: Callable[..., Player]
+) -> None:
+    (tmp_path / "credentials").write_text("access\nsecret\n")
+    player = players()
+    with Moto() as moto:
+        settings = {
+            "archive": f"s3://{NAME}/some/where",
+            "archive_endpoint": moto.endpoint,
+            "archive_credentials_file": tmp_path / "credentials",
+        }
+        with Api(valkey.url, tmp_path, **settings) as api:
+            certification = api.client.post("/v1/certifications", json=question(player.ensemble)).json()["id"]
+            moto.stop()
+            player.play()
+            eventually(lambda: api.client.get("/readyz").json()["archive"]["status"] == "behind", "trouble")
+            moto.start()
+            eventually(lambda: player.redis.zscore(keys.ARCHIVAL, certification) is None, "the archive")
+            assert len(moto.names()) == 2
+            for key in (keys.record, keys.certificates):
+                player.redis.delete(key(certification))
+            assert api.client.get(path(certification)).json()["status"] == "succeeded"
+            assert api.client.delete(path(certification)).status_code == 204
+            eventually(lambda: not moto.names(), "its erasure")
+
+
+def test_a_service_without_an_archive_keeps_nothing(client: httpx2.Client, player: Player) -> None:
+    certification = client.post("/v1/certifications", json=question(player.ensemble)).json()["id"]
+    record = player.play()
+    assert record.archive == 0
+    assert player.redis.zscore(keys.ARCHIVAL, certification) is None
+    assert client.get("/readyz").json()["archive"] is None
+    assert transitions.LONGEST_WAIT * 2 == archival.KEPT_S
