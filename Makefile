@@ -32,7 +32,7 @@ $(SERVING): pyproject.toml constraints.txt
 	touch $(SERVING)
 
 $(READY): $(SERVING)
-	$(PIP) --build-constraint constraints.txt --editable '.[hub,onnx]' --group traces --group dev
+	$(PIP) --build-constraint constraints.txt --editable '.[hub,onnx]' --group traces --group archive --group dev
 	touch $(READY)
 
 serve: $(SERVING)

@@ -42,7 +42,7 @@ def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], pr
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 500, "radius": 0.1}, "--n is an option of --procedure fixed, got optimal"),
+        ({"n": 500, "radius": 0.1}, "--n is an option of --procedure fixed, .*got optimal"),
         (
             {"procedure": "fixed", "max_samples": 5},
             "--max-samples is an option of --procedure optimal, sequential, largest",
