@@ -7,7 +7,7 @@ import pytest
 from tests.support.clone import Clone
 from tests.support.walkthrough import follow
 
-PAGES = ("docs/guarantee.md", "docs/parameters.md")
+PAGES = ("docs/guarantee.md", "docs/parameters.md", "docs/reports.md")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -67,7 +67,7 @@ SMALL = Exhibit(
         {"procedure": {"name": "sequential", "max_samples": 5_000}, "radius": SIGMA, "family_wise": True},
     ),
     zoo=small_zoo,
-    settings={"allowed_imports": ARCHITECTURE, "pause_s": 0.012},
+    settings={"allowed_imports": ARCHITECTURE, "FAULTS_PAUSE_S": 0.012},
 )
 SHIPPED = Exhibit(
     ensemble="cifar10-resnet20-gaussian-0.25",

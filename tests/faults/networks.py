@@ -18,7 +18,7 @@ from tests.support.zoo import SIGMA
 ARCHITECTURE = "tests.faults.networks:mortal"
 DEADLY, ENDLESS, HUNGRY = 0.111, 0.222, 0.333
 """The means of the images on which it crashes, hangs and asks for memory."""
-PAUSE_S = float(os.environ.get("SMOOTHCERT_PAUSE_S", "0"))
+PAUSE_S = float(os.environ.get("FAULTS_PAUSE_S", "0"))
 """The seconds that each forward pass of a worker takes; the reference does not wait."""
 GREY = 30 / 63
 """The value of every pixel at which the two members disagree most."""

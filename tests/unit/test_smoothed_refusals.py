@@ -119,10 +119,10 @@ def test_images_that_the_model_cannot_take_are_named(smoothed: Smoothed) -> None
         ({"procedure": "sequential"}, "the sequential procedure needs a target radius"),
         (
             {"radius": 0.1, "procedure": "lucky"},
-            "'sequential', 'largest', 'exact', got 'lucky'",
+            "'sequential', 'largest', 'exact', 'predict', 'transfer', got 'lucky'",
         ),
-        ({"radius": 0.1, "procedure": {"name": None}}, "'exact', got None"),
-        ({"radius": 0.1, "procedure": {"name": []}}, "'exact', got []"),
+        ({"radius": 0.1, "procedure": {"name": None}}, "'transfer', got None"),
+        ({"radius": 0.1, "procedure": {"name": []}}, "'transfer', got []"),
         ({"radius": 0.1, "procedure": {}}, "procedure: must have the field 'name', got {}"),
         ({"radius": 0.1, "procedure": {"name": "sequential", "max_samples": 0}}, "max_samples"),
         ({"radius": 0.1, "alpha": 2}, "alpha must lie strictly between 0 and 1, got 2"),
