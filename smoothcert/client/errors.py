@@ -303,7 +303,7 @@ class BusyError(AnswerError):
 class ServerError(AnswerError):
     """The service failed, or it is not available."""
 
-    codes = ("internal", "unavailable", "unconfirmed", "not_ready")
+    codes = ("internal", "unavailable", "unconfirmed", "not_ready", "archive_damaged")
 
 
 def _tree(root: type[Kind]) -> Iterator[type[Kind]]:
