@@ -167,17 +167,19 @@ def _require_same(certificate: Certificate, served: ServedEnsemble, ledger: Path
 def _write(report: Report, folder: Path) -> None:
     from smoothcert.plot import plot_report, pyplot
 
-    report.write(folder / "report.html")
     report.write(folder / "report.md")
     write(folder / "curve.csv", report.curve_csv())
     write(folder / IMAGES, report.images_csv())
+    page = folder / "report.html"
     try:
         pyplot()
     except SmoothcertError as missing:
         note(f"the report has no picture: {missing}")
+        page = folder / "report.md"
     else:
+        report.write(page)
         plot_report(report, folder / "report.png")
-    note(f"report: {folder / 'report.html'}")
+    note(f"report: {page}")
 
 
 def print_report(report: Report) -> None:

@@ -214,6 +214,7 @@ def test_a_procedure_that_the_page_does_not_know_describes_itself(visit: Open, s
         "adaptive, kept",
         "fixed: the largest radius",
         "largest: the largest radius",
+        "predict: the class alone",
         "halves",
         "halves, first",
     ]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from smoothcert import Client
 from tests.service import eventually
@@ -151,7 +152,12 @@ def test_arrays_are_a_data_set(service: str, folder: Path, names: bool) -> None:
     given = ["--labels", "labels.npy"] if names else []
     done = smoothcert("evaluate", "data.npz", *given, *QUICKLY, "--out", "report", "--json", url=service)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["curve"][-1] == {"radius": 0.02, "certified_accuracy": pytest.approx(200 / 3)}
+    assert json.loads(done.stdout)["curve"][-1] == {
+        "radius": 0.02,
+        "certified_accuracy": pytest.approx(200 / 3),
+        "low": pytest.approx(100 * beta.ppf(0.025, 2, 2)),  # Clopper and Pearson, two of three
+        "high": pytest.approx(100 * beta.ppf(0.975, 3, 1)),
+    }
 
 
 def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, tmp_path: Path) -> None:
