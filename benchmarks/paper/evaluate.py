@@ -198,15 +198,15 @@ def views(options: argparse.Namespace, ensemble: Ensemble) -> dict[str, Ensemble
     """The choices of members by name: `k3` for the three best, `member2` for the second best alone."""
     members = len(ensemble.members)
     sizes = [int(k) for k in options.k.split(",")] if options.k else [members]
-    found = {f"k{k}": ensemble.first_k(k).with_(consensus=_consensus(options.consensus, k)) for k in sizes}
+    found = {f"k{k}": ensemble.first_k(k).with_(consensus=_consensus(options.consensus, k, max(sizes))) for k in sizes}
     if options.alone:  # the first member alone is k1 already, if that is among the sizes
         found |= {f"member{i + 1}": alone(ensemble, i) for i in range(1 if 1 in sizes else 0, members)}
     return found
 
 
-def _consensus(consensus: int | None, k: int) -> int | None:
-    """K for k members; None where K = k, since members that all agree have the class of their vote."""
-    return None if consensus is not None and consensus >= k else consensus
+def _consensus(consensus: int | None, k: int, largest: int) -> int | None:
+    """K for k members; None, the full vote, where k is too small for the K that the largest ensemble has."""
+    return None if consensus is not None and k < consensus <= largest else consensus
 
 
 def evaluate(engine: Engine, setting: Setting, images: Images, path: Path, costs: dict[int, float]) -> Evaluated:

@@ -241,7 +241,7 @@ def test_the_exit_codes_are_in_the_help() -> None:
         "0  success",
         "1  an error",
         "2  a wrong command line",
-        "3  certify and watch",
+        "3  certify, predict and watch",
         "130  stopped by Ctrl-C",
     ):
         assert words in shown
