@@ -10,7 +10,6 @@ import torch
 from smoothcert.certificate import Certificate
 from smoothcert.counts import SampleCounts
 from smoothcert.engine import arithmetic as machine
-from smoothcert.engine import checkpoint as checkpoints
 from smoothcert.engine.case import start
 from smoothcert.engine.checkpoint import Checkpoint, Machine, Part
 from smoothcert.engine.engine import Engine
@@ -36,7 +35,7 @@ def ensemble() -> Ensemble:
 
 
 def become(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(checkpoints, "arithmetic", lambda device: {"torch": "2.13.0", "cpu": kind})
+    monkeypatch.setattr("smoothcert.engine.ensemble.arithmetic", lambda device: {"torch": "2.13.0", "cpu": kind})
 
 
 def recorded(

@@ -238,7 +238,8 @@ def test_a_report_judges_the_certificates(smoothed: Smoothed) -> None:
     assert report.figures["images"] == 10
     assert report.figures["certified for the right class"] == sum(right)
     assert report.figures["ACR"] == pytest.approx(0.02 * sum(right) / 10)
-    assert report.curve[-1] == (0.02, 10 * sum(right))
+    radius, accuracy = report.curve[-1]
+    assert (radius, accuracy.value) == (0.02, 10 * sum(right))
     assert report.markdown().startswith("# patches\n")
     pair = (torch.stack(images(10)), torch.arange(10) % 4)
     assert smoothed.evaluate(pair, 0.02, procedure=QUICK, seed=0).curve == report.curve
