@@ -34,7 +34,7 @@ class WorkerSettings(RedisSettings):
     """Devices, separated by commas; each gets a process."""
     precision: str = "float32"
     runtime: str = "torch"
-    """What computes the networks: torch, or openvino, which is faster on some CPUs."""
+    """What computes the networks: torch, or openvino, which may be faster on a CPU."""
     batch: Annotated[int, Field(ge=1, le=65_536)] = 256
     threads: Annotated[int, Field(ge=0, le=1024)] = 0
     """The CPU threads for the networks; 0 for torch's own choice."""

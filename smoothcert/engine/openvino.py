@@ -1,4 +1,4 @@
-"""A member compiled by OpenVINO: a form that computes faster on some CPUs (extra `openvino`).
+"""A member compiled by OpenVINO: a form that may compute faster on a CPU (extra `openvino`).
 
 OpenVINO compiles a network for one shape of input, which suits the slices of `engine.form`. It takes and gives float32
 and computes in the precision that it is told. The form is examined like every other one before it is used.
