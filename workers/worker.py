@@ -22,7 +22,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rq import SimpleWorker
@@ -30,7 +30,7 @@ from rq.serializers import JSONSerializer
 
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
-from store import bookkeeping, checkpoints, division, keys, presence, shards, transitions, waiting
+from store import bookkeeping, presence, transitions, waiting
 from store.commands import Command, unguarded
 from store.presence import Presence, Speed
 from store.record import Record
@@ -40,7 +40,9 @@ from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.jobs import Stored, certify
+from workers.passed import Passed
 from workers.settings import WorkerSettings
+from workers.taken import TakenJob, reading
 from workers.work import Work
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class CertificationWorker(SimpleWorker):
         self.done = threading.Event()
         self._last_look_at_quarantine = -math.inf
         self._preparing = threading.Semaphore(PREPARING)
+        self._passed = Passed()
 
     def serve(self) -> None:
         """Work until SIGTERM or SIGINT; then finish what is under way or hand it back."""
@@ -139,8 +142,8 @@ class CertificationWorker(SimpleWorker):
             busy=bool(works),
             share=self.settings.share,
             held=Counter(work.record.owner for work in works),
-            under_way={work.record.id for work in works},
-            idle=None if works else (self.name, time.time() + IDLE_S),
+            under_way={*(work.record.id for work in works), *self._passed},
+            idle=None if works or self.holdings.failed else (self.name, time.time() + IDLE_S),
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
@@ -217,11 +220,12 @@ class CertificationWorker(SimpleWorker):
             self._prepare(work, stored)
 
     def _fetch(self, names: list[str]) -> list[TakenJob]:
-        answers = iter(self.redis.run(command for each in names for command in _reading(each)))
-        return [_taken(each, [next(answers) for _ in _reading(each)]) for each in names]
+        answers = iter(self.redis.run(command for each in names for command in reading(each)))
+        return [TakenJob.of(each, [next(answers) for _ in reading(each)]) for each in names]
 
     def _check(self, taken: TakenJob, queue: str) -> Stored | None:
-        """What can be begun. A job that is not one of ours is refused, and one that has ended is dropped."""
+        """What can be begun. A job that is not one of ours is refused, one that has ended is dropped, and one whose
+        ensemble could not be loaded here waits for a worker that holds it."""
         name, job, stored = taken.name, taken.job, taken.stored
         extra = {"certification_id": name}
         if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
@@ -236,6 +240,10 @@ class CertificationWorker(SimpleWorker):
         except bookkeeping.ForeignJobError as error:
             logger.error("refused: %s", error, extra=extra)
             self.redis.write(transitions.refuse(name, queue))
+            return None
+        if stored.record.ensemble in self.holdings.failed:
+            self._passed.add(stored.record.id)
+            self.redis.call([transitions.put_back(stored.record)])
             return None
         return stored
 
@@ -280,6 +288,7 @@ class CertificationWorker(SimpleWorker):
             },
             beat_at=(now := time.time()),
             dead_at=now + self.settings.dead_after_s,
+            heartbeat_s=self.settings.heartbeat_s,
         )
 
     def handle_payload(self, message: dict[str, Any]) -> None:
@@ -364,41 +373,3 @@ class CertificationWorker(SimpleWorker):
         thread = threading.Thread(target=work_or_end, name=name, daemon=True)
         thread.start()
         return thread
-
-
-@dataclass(frozen=True)
-class TakenJob:
-    """What Redis holds under a name that was taken from the queue."""
-
-    name: str
-    """Of a certification or of a shard."""
-    job: dict[bytes, bytes]
-    """RQ's hash."""
-    stored: Stored | None
-    """Our own data; None where it is gone or cannot be read."""
-
-
-def _reading(name: str) -> list[Command]:
-    certification, shard = shards.parse_name(name)
-    return [
-        ("HGETALL", bookkeeping.job_key(name)),
-        ("HGETALL", keys.record(certification)),
-        ("GET", keys.images(certification)),
-        ("HGETALL", keys.checkpoints(certification)),
-        ("HGETALL", keys.draws(certification)),
-        ("HGETALL", keys.certificates(certification)),
-        division.read_range(certification, shard),
-    ]
-
-
-def _taken(name: str, answers: list[Any]) -> TakenJob:
-    """From the answers to the commands of `_reading`."""
-    job, data, images, rests, draws, certificates, counted = answers
-    try:
-        record = Record.read(data, shards.parse_name(name)[1])
-        saved = checkpoints.read(rests, draws)
-        finished = {int(place): text for place, text in certificates.items()}
-    except (ValueError, TypeError) as error:
-        logger.error("the record cannot be read: %s", error, extra={"certification_id": name})
-        return TakenJob(name, job, None)
-    return TakenJob(name, job, None if record is None else Stored(record, images, saved, finished, counted))

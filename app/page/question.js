@@ -212,20 +212,21 @@ export class Question {
   }
 
   // Put an earlier question into the form, with another radius.
-  repeat({ ensemble, procedure, alpha, beta }, radius) {
+  repeat({ ensemble, procedure, noise, allow_noise_mismatch, ...fields }, radius) {
     const { label, card } = variantOf(procedure);
     if (this.ensembles.some(({ name }) => name === ensemble) && this.field("ensemble").value !== ensemble) {
       this.field("ensemble").value = ensemble;
       this.takeEnsemble();
     }
+    if (this.noise.put(noise)) this.takeNoise();
+    this.field("mismatch").checked = allow_noise_mismatch;
     if (this.choices.some((each) => each.label === label)) {
       this.field("procedure").value = label;
       this.takeProcedure();
       const budget = procedure[card?.budget?.field];
       if (budget !== undefined) this.field("samples").value = [budget].flat().join(" ");
     }
-    this.field("alpha").value = alpha;
-    this.field("beta").value = beta;
+    for (const name of ["alpha", "beta", "voting", "consensus", "convert"]) this.field(name).value = fields[name] ?? "";
     this.remedies().radius?.(radius);
   }
 

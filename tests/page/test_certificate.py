@@ -146,7 +146,7 @@ def test_an_abstention_says_what_it_means_and_what_not(here: Visit) -> None:
 
 
 def test_an_abstention_says_what_its_samples_still_prove_and_offers_it(here: Visit, service: PageService) -> None:
-    here.ask(radius="0.04", procedure="adaptive", samples="400 800")
+    here.ask(radius="0.04", procedure="adaptive", samples="400 800", voting="softmax")
     here.choose(CLOSE)
     here.certify()
     here.page.wait_for_selector(".remains p")
@@ -159,10 +159,16 @@ def test_an_abstention_says_what_its_samples_still_prove_and_offers_it(here: Vis
     ) in here.text(".remains")
     here.page.reload()  # the form has forgotten the question, and the page knows the image
     here.page.click(f".remains button:text('Ask for radius {left['attempt']:g}')")
-    here.page.wait_for_selector("#plan .feasible")
+    here.page.wait_for_selector("#chosen-name:text('image-0.png')")
     assert here.page.locator("[name=radius]").input_value() == f"{left['attempt']:g}"
     assert here.page.locator("[name=ensemble]").input_value() == "trivial"
     assert here.page.locator("[name=samples]").input_value() == "400 800"
+    assert here.page.locator("[name=voting]").input_value() == "softmax"
+    here.certify()
+    here.page.wait_for_selector(".claim.certified")
+    (again,) = service.get(here.certification)["certificates"]
+    assert again["provenance"]["input"]["sha256"] == certificate["provenance"]["input"]["sha256"], "the same image"
+    assert again["target_radius"] == left["attempt"]
 
 
 def test_an_abstention_that_proves_nothing_says_so(here: Visit) -> None:
