@@ -109,6 +109,23 @@ def test_a_certificate_about_the_image_alone_claims_no_more(here: Visit) -> None
     assert "x′" not in meaning
 
 
+def test_a_certificate_with_a_remote_member_says_so(here: Visit) -> None:
+    member = {"url": "http://127.0.0.1/", "model": "bright", "version": "2"}
+    certificate = {
+        "decision": "abstain",
+        "stop_reason": "exhausted",
+        "procedure": {"name": "fixed"},
+        "provenance": {"input": {}, "ensemble": {"members": ["a", "b"], "remote": [member]}},
+    }
+    meaning = here.page.evaluate(
+        """async (certificate) => (await import("/page/claims.js")).meaning(certificate)""", certificate
+    )
+    assert meaning[-1] == (
+        "1 of 2 members runs at an endpoint (model bright version 2). The identity of such a member is not pinned: its "
+        "digest covers the address and one answer, and not the weights. So the certificate cannot be replayed."
+    )
+
+
 def test_what_abandoning_promises_is_said_by_the_procedure(here: Visit) -> None:
     here.ask(radius="0.04", procedure="sequential, lost-certificate")
     here.choose(CLOSE)

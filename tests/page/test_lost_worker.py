@@ -110,6 +110,9 @@ def test_after_a_start_with_another_zoo_an_ensemble_that_is_ready_is_chosen(visi
     staffed.end()
     other = staffed.folder / "other"
     add_small(other, "zebra", Gaussian(SIGMA))
+    add_small(other, "damaged", Gaussian(SIGMA))
+    file = next((other / "damaged").glob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
     early = visit(staffed.address)
     early.page.wait_for_selector("[name=ensemble] option:has-text('not ready')", state="attached")
     staffed.pool.zoo = other
@@ -117,6 +120,8 @@ def test_after_a_start_with_another_zoo_an_ensemble_that_is_ready_is_chosen(visi
     early.page.wait_for_selector("[name=ensemble] option:has-text('zebra')", state="attached")
     assert early.page.locator("[name=ensemble]").input_value() == "zebra"
     assert early.page.locator("[name=ensemble] option").all_inner_texts() == ["zebra"], "the others are forgotten"
+    early.page.click("#failed-ensembles summary:text('1 ensemble could not be loaded')")
+    assert f"damaged: {file}: sha256 is" in early.text("#failed-ensembles li")
     early.ask(radius="0.02")
     early.choose(LIGHT)
     early.certify()
