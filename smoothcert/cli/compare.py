@@ -11,7 +11,7 @@ import typer
 from smoothcert.cli.codes import WORSE
 from smoothcert.cli.files import require_writable, write
 from smoothcert.cli.options import ApiKey, AsJson, Key, Url
-from smoothcert.cli.screen import note, out, plain, table
+from smoothcert.cli.screen import fitting, note, out, plain, table
 from smoothcert.cli.sources import collected
 from smoothcert.cli.verify import read_keys
 from smoothcert.errors import DomainError
@@ -75,4 +75,4 @@ def _print(found: Comparison) -> None:
     shown = table(numbers=COLUMNS, tight=True)
     for row in found.rows:
         shown.add_row(*(plain(show(value)) for value in row))
-    out.print(shown)
+    out.print(fitting(shown))
