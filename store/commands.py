@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from store.scripts import ANSWERED, GUARDED, UNGUARDED
+from store.scripts.commands import ANSWERED, GUARDED, UNGUARDED
 
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]

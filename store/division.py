@@ -8,7 +8,7 @@ from dataclasses import replace
 from store import bookkeeping, keys, shards, transitions, waiting
 from store.commands import Argument, Call, Command, guard, packed
 from store.record import Record
-from store.scripts import DIVIDE
+from store.scripts.shards import DIVIDE
 
 
 def count_idle(pool: str, *, now: float) -> Command:

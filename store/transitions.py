@@ -32,7 +32,8 @@ from store import archival, bookkeeping, deliveries, keys, shards, waiting
 from store.checkpoints import SavedCheckpoint, draw_field
 from store.commands import Argument, Call, Command, as_text, guard, guarded, packed
 from store.record import Record
-from store.scripts import ACCEPT, FINISH, RECOUNT, REPLAY
+from store.scripts.admission import ACCEPT, RECOUNT, REPLAY
+from store.scripts.shards import FINISH
 from store.statistics import counted
 
 LONGEST_WAIT = 7 * 86_400

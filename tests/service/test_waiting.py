@@ -13,7 +13,7 @@ from smoothcert.problem import Failure
 from store import bookkeeping, checkpoints, keys, transitions, waiting
 from store.checkpoints import SavedCheckpoint
 from store.record import Record
-from store.scripts import LONG_LIST
+from store.scripts.waiting import LONG_LIST
 from store.transitions import Limits
 from store.waiting import ANONYMOUS
 from tests.support.stored import MANY, POOL, QUEUE, accepted, begun, call, finishing, new, private_server, read
