@@ -30,10 +30,11 @@ from rq.serializers import JSONSerializer
 
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
-from store import bookkeeping, checkpoints, division, keys, presence, shards, transitions, waiting
+from store import bookkeeping, checkpoints, division, keys, presence, shards, waiting
 from store.commands import Command, unguarded
 from store.presence import Presence, Speed
 from store.record import Record
+from store.transitions import lease
 from workers.clerk import Clerk
 from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
 from workers.errors import ClockError
@@ -171,7 +172,7 @@ class CertificationWorker(SimpleWorker):
         """Register the executions in one pipeline, give each a heartbeat, and hand them to the engine."""
         ready = [stored for each in jobs if (stored := self._check(each, queue)) is not None]
         now, ttl = time.time(), self.settings.dead_after_s
-        begun = [transitions.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
+        begun = [lease.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
         answers = until_answered(lambda: self.redis.call([call for _, call in begun]))
         ours: list[tuple[Work, Stored]] = []
         last: list[Command] = []
@@ -181,7 +182,7 @@ class CertificationWorker(SimpleWorker):
                 work.canceled = status == "canceling"  # of a shard that waited meanwhile
                 ours.append((work, stored))
             else:
-                last += transitions.drop(stored.record.name, queue)
+                last += lease.drop(stored.record.name, queue)
         for work, stored in ours:
             self._hand_over(work, stored)
         if ours:
@@ -227,15 +228,15 @@ class CertificationWorker(SimpleWorker):
         if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
             if job and stored is None:
                 logger.error("a job without a record is refused: %s", name, extra=extra)
-                self.redis.write(transitions.refuse(name, queue))
+                self.redis.write(lease.refuse(name, queue))
             else:
-                self.redis.write(transitions.drop(name, queue))
+                self.redis.write(lease.drop(name, queue))
             return None
         try:
             bookkeeping.check(job, name)
         except bookkeeping.ForeignJobError as error:
             logger.error("refused: %s", error, extra=extra)
-            self.redis.write(transitions.refuse(name, queue))
+            self.redis.write(lease.refuse(name, queue))
             return None
         return stored
 
@@ -261,7 +262,7 @@ class CertificationWorker(SimpleWorker):
         commands = presence.announce(self._presence(len(works)), ttl=ttl)
         commands += bookkeeping.heartbeat(self, ttl=ttl + 60)
         commands.append(bookkeeping.show_state(self.name, busy=bool(works)))
-        beats = [transitions.beat(work.record, work.execution, ttl=ttl) for work in works]
+        beats = [lease.beat(work.record, work.execution, ttl=ttl) for work in works]
         self.redis.call([unguarded(commands), *beats])
 
     def _presence(self, live: int) -> Presence:

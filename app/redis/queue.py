@@ -29,14 +29,15 @@ from app.redis.memory import Memory, StorageFullError
 from app.redis.roster import Roster
 from smoothcert.certification import Status
 from smoothcert.published import RedisCheck
-from store import allowances, bookkeeping, keys, transitions, waiting
+from store import allowances, bookkeeping, keys, waiting
 from store.address import RedisAddress
 from store.allowances import Allowance
 from store.archival import LEASE_S
 from store.commands import Call, answered
 from store.presence import Offer, Presence
 from store.record import Record
-from store.transitions import Limits
+from store.transitions import admission, cancellation, endings
+from store.transitions.admission import Limits
 
 ROSTER_SECONDS = 1.0
 """Seconds for which the list of workers and ensembles is reused."""
@@ -169,12 +170,12 @@ class Queue:
         StorageFullError if Redis has no room for new work; a request that is repeated is found all the same.
         """
         known = (keys.idempotency(record.owner, idempotency[0]), idempotency[1]) if idempotency else None
-        call = transitions.accept(record, images, self._limits, idempotency=known, high=high)
+        call = admission.accept(record, images, self._limits, idempotency=known, high=high)
         try:
             (await self._measure_memory()).require_room(len(images))
             outcome, value = await self._accept(call)
         except StorageFullError:
-            outcome, value = await self._written(transitions.replay(known)) if known else ("new", "")
+            outcome, value = await self._written(admission.replay(known)) if known else ("new", "")
             if outcome == "new":
                 raise
         if outcome in ("replay", "gone", "conflict"):
@@ -314,20 +315,20 @@ class Queue:
         now = time.time()
         if not record.missed(now):
             return False
-        done, _ = await self._eval(transitions.miss(record, now=now, ttl=self._result_ttl))
+        done, _ = await self._eval(endings.miss(record, now=now, ttl=self._result_ttl))
         return bool(done)
 
     async def cancel(self, record: Record) -> None:
         """Cancel a certification that waits, or ask its worker to stop; nothing if the record has changed since."""
         if record.status == "queued":
-            call = transitions.cancel_waiting(record, now=time.time(), ttl=self._result_ttl)
+            call = cancellation.cancel_waiting(record, now=time.time(), ttl=self._result_ttl)
         else:
-            call = transitions.cancel_running(record)
+            call = cancellation.cancel_running(record)
         await self._eval(call)
 
     async def delete(self, record: Record) -> None:
         """Delete a certification that has ended."""
-        await self._eval(transitions.delete(record))
+        await self._eval(cancellation.delete(record))
 
     async def erased(self, certifications: Sequence[str]) -> set[str]:
         """Those that were deleted and that the archive may still have."""

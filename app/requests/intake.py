@@ -27,7 +27,7 @@ from smoothcert.published import EnsembleCard
 from store import bookkeeping
 from store.presence import Offer
 from store.record import Record
-from store.transitions import LONGEST_WAIT
+from store.transitions.admission import LONGEST_WAIT
 
 if TYPE_CHECKING:
     from store.traces import Traces
