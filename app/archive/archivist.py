@@ -17,7 +17,8 @@ from app.archive.archive import Archive
 from app.archive.storage import StorageError
 from app.archive.threads import ArchiveThreads
 from app.http.errors import ProblemError, UnavailableError
-from app.redis.queue import Queue, Snapshot
+from app.redis.queue import Queue
+from app.redis.snapshot import Snapshot
 from smoothcert.errors import AttestationError
 from store import archival
 from store.archival import ArchiveClaim
