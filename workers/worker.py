@@ -22,7 +22,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rq import SimpleWorker
@@ -30,7 +30,7 @@ from rq.serializers import JSONSerializer
 
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
-from store import bookkeeping, checkpoints, division, keys, presence, shards, waiting
+from store import bookkeeping, presence, waiting
 from store.commands import Command, unguarded
 from store.presence import Presence, Speed
 from store.record import Record
@@ -42,6 +42,7 @@ from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.jobs import Stored, certify
 from workers.settings import WorkerSettings
+from workers.taken import TakenJob, fetch
 from workers.work import Work
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class CertificationWorker(SimpleWorker):
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
-            self._begin(self._fetch(ids), self.queue)
+            self._begin(fetch(self.redis, ids), self.queue)
         else:  # the bell tells of new work, but not that something which may not be taken now may be taken later
             self.redis.await_bell(self.settings.pool, self.name, BLOCKED_S if blocked else BLOCK_S)
 
@@ -161,7 +162,7 @@ class CertificationWorker(SimpleWorker):
         if self.leaving.is_set():
             return
         suspect = self.redis.eval(waiting.take_suspect(self.settings.pool))
-        self._begin(self._fetch([suspect.decode()] if suspect else []), self.quarantine)
+        self._begin(fetch(self.redis, [suspect.decode()] if suspect else []), self.quarantine)
         self._pause_until(lambda: not any(work.suspect for work in self.clerk.works))
 
     def _pause_until(self, true: Callable[[], bool]) -> None:
@@ -216,10 +217,6 @@ class CertificationWorker(SimpleWorker):
     def _prepare_slowly(self, work: Work, stored: Stored) -> None:
         with self._preparing, suppress(ClosedError):  # the process is leaving and has handed it back
             self._prepare(work, stored)
-
-    def _fetch(self, names: list[str]) -> list[TakenJob]:
-        answers = iter(self.redis.run(command for each in names for command in _reading(each)))
-        return [_taken(each, [next(answers) for _ in _reading(each)]) for each in names]
 
     def _check(self, taken: TakenJob, queue: str) -> Stored | None:
         """What can be begun. A job that is not one of ours is refused, and one that has ended is dropped."""
@@ -365,41 +362,3 @@ class CertificationWorker(SimpleWorker):
         thread = threading.Thread(target=work_or_end, name=name, daemon=True)
         thread.start()
         return thread
-
-
-@dataclass(frozen=True)
-class TakenJob:
-    """What Redis holds under a name that was taken from the queue."""
-
-    name: str
-    """Of a certification or of a shard."""
-    job: dict[bytes, bytes]
-    """RQ's hash."""
-    stored: Stored | None
-    """Our own data; None where it is gone or cannot be read."""
-
-
-def _reading(name: str) -> list[Command]:
-    certification, shard = shards.parse_name(name)
-    return [
-        ("HGETALL", bookkeeping.job_key(name)),
-        ("HGETALL", keys.record(certification)),
-        ("GET", keys.images(certification)),
-        ("HGETALL", keys.checkpoints(certification)),
-        ("HGETALL", keys.draws(certification)),
-        ("HGETALL", keys.certificates(certification)),
-        division.read_range(certification, shard),
-    ]
-
-
-def _taken(name: str, answers: list[Any]) -> TakenJob:
-    """From the answers to the commands of `_reading`."""
-    job, data, images, rests, draws, certificates, counted = answers
-    try:
-        record = Record.read(data, shards.parse_name(name)[1])
-        saved = checkpoints.read(rests, draws)
-        finished = {int(place): text for place, text in certificates.items()}
-    except (ValueError, TypeError) as error:
-        logger.error("the record cannot be read: %s", error, extra={"certification_id": name})
-        return TakenJob(name, job, None)
-    return TakenJob(name, job, None if record is None else Stored(record, images, saved, finished, counted))
