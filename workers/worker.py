@@ -30,6 +30,7 @@ from rq.serializers import JSONSerializer
 
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
+from smoothcert.engine.sizing import USUAL
 from store import bookkeeping, presence, waiting
 from store.commands import Command, unguarded
 from store.presence import Presence, Speed
@@ -85,7 +86,7 @@ class CertificationWorker(SimpleWorker):
             serializer=JSONSerializer,
             worker_ttl=max(30, settings.dead_after_s),
         )
-        self.engine = Engine(holdings.any, batch=settings.batch)
+        self.engine = Engine(holdings.any, batch=settings.batch or max(USUAL, holdings.rows))
         self.engine.paces.update(holdings.paces)
         self.clerk = Clerk(redis, settings)
         self.janitor = Janitor(redis, settings, self.name)

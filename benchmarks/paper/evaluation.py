@@ -60,12 +60,24 @@ def report(evaluated: list[Evaluated], images: Images, description: Description,
         notes=[
             about(images),
             *tape_notes(paces),
-            *([table.note] if table and len(rows) > len(evaluated) else []),
+            *([table.note, *consensus_notes(evaluated)] if table and len(rows) > len(evaluated) else []),
             budget(description),
             *cap_notes(evaluated),
             *as_notes(disagreed),
         ],
     )
+
+
+def consensus_notes(evaluated: Sequence[Evaluated]) -> list[str]:
+    """What K-consensus means beside the paper's rows."""
+    partial = {
+        each.setting.ensemble.consensus for each in evaluated if (each.setting.ensemble.consensus or each.k) < each.k
+    }
+    if not partial:
+        return []
+    return [
+        f"In the paper's rows every member votes on every sample; in ours of K-consensus the first {min(partial)} do."
+    ]
 
 
 def row(each: Evaluated, radii: Sequence[float]) -> tuple[object, ...]:
