@@ -70,13 +70,12 @@ def report(evaluated: list[Evaluated], images: Images, description: Description,
 
 def consensus_notes(evaluated: Sequence[Evaluated]) -> list[str]:
     """What K-consensus means beside the paper's rows."""
-    partial = {
-        each.setting.ensemble.consensus for each in evaluated if (each.setting.ensemble.consensus or each.k) < each.k
-    }
+    asked = [(each.setting.ensemble.consensus or each.k, each.k) for each in evaluated]
+    partial = [consensus for consensus, k in asked if consensus < k]
     if not partial:
         return []
     return [
-        f"In the paper's rows every member votes on every sample; in ours of K-consensus the first {min(partial)} do."
+        f"In the paper's rows all members vote on every sample; in ours of K-consensus the first {min(partial)} do."
     ]
 
 

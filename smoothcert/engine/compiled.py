@@ -24,7 +24,7 @@ class Compiled(nn.Module):
         super().__init__()
         self.network = network
         self.versions = {"compiled": torch.__version__}
-        self._compiled = torch.compile(network, dynamic=False, fullgraph=True, options=OPTIONS[device.type])
+        self._compiled = torch.compile(network, dynamic=False, fullgraph=True, options={**OPTIONS[device.type]})
 
     def forward(self, images: Tensor) -> Tensor:
         # The memory of a CUDA graph's output is written again by the next call, so the caller gets a copy.
