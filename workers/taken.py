@@ -1,4 +1,4 @@
-"""What a worker reads about a name that it has taken from the queue."""
+"""What a worker finds under the names that it took from the queue."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from store import bookkeeping, checkpoints, division, keys, shards
 from store.commands import Command
 from store.record import Record
+from workers.connection import RedisConnection
 from workers.jobs import Stored
 
 logger = logging.getLogger(__name__)
@@ -25,22 +26,14 @@ class TakenJob:
     stored: Stored | None
     """Our own data; None where it is gone or cannot be read."""
 
-    @classmethod
-    def of(cls, name: str, answers: list[Any]) -> TakenJob:
-        """From the answers to the commands of `reading`."""
-        job, data, images, rests, draws, certificates, counted = answers
-        try:
-            record = Record.read(data, shards.parse_name(name)[1])
-            saved = checkpoints.read(rests, draws)
-            finished = {int(place): text for place, text in certificates.items()}
-        except (ValueError, TypeError) as error:
-            logger.error("the record cannot be read: %s", error, extra={"certification_id": name})
-            return cls(name, job, None)
-        return cls(name, job, None if record is None else Stored(record, images, saved, finished, counted))
+
+def fetch(connection: RedisConnection, names: list[str]) -> list[TakenJob]:
+    """What Redis holds under these names."""
+    answers = iter(connection.run(command for each in names for command in _reading(each)))
+    return [_taken(each, [next(answers) for _ in _reading(each)]) for each in names]
 
 
-def reading(name: str) -> list[Command]:
-    """The commands that read all of it."""
+def _reading(name: str) -> list[Command]:
     certification, shard = shards.parse_name(name)
     return [
         ("HGETALL", bookkeeping.job_key(name)),
@@ -51,3 +44,16 @@ def reading(name: str) -> list[Command]:
         ("HGETALL", keys.certificates(certification)),
         division.read_range(certification, shard),
     ]
+
+
+def _taken(name: str, answers: list[Any]) -> TakenJob:
+    """From the answers to the commands of `_reading`."""
+    job, data, images, rests, draws, certificates, counted = answers
+    try:
+        record = Record.read(data, shards.parse_name(name)[1])
+        saved = checkpoints.read(rests, draws)
+        finished = {int(place): text for place, text in certificates.items()}
+    except (ValueError, TypeError) as error:
+        logger.error("the record cannot be read: %s", error, extra={"certification_id": name})
+        return TakenJob(name, job, None)
+    return TakenJob(name, job, None if record is None else Stored(record, images, saved, finished, counted))

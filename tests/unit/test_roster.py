@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.http.errors import ProblemError
-from app.redis.queue import LOOK_SECONDS
+from app.redis.listener import LOOK_SECONDS
 from app.redis.roster import Roster
 from smoothcert.certification import Stall, Status
 from smoothcert.cli.ensembles import choose_ensemble
