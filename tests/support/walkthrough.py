@@ -26,7 +26,7 @@ def follow(page: str, clone: Clone) -> None:
         except Exception as error:
             error.add_note(f"this is {block}")
             raise
-    assert not clone.untracked(), f"{page} leaves files that git shows as untracked"
+    assert clone.untracked() == [], f"{page} leaves files that .gitignore does not name"
 
 
 def starts_another_service(block: Block) -> bool:
