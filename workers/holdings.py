@@ -13,7 +13,7 @@ from models.registry import load, names
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.memory import peak_bytes
 from smoothcert.engine.pace import Pace
-from smoothcert.engine.remote.member import remotes
+from smoothcert.engine.remote.member import Remote, remotes
 from smoothcert.engine.voting import RULES
 from smoothcert.errors import SmoothcertError
 from smoothcert.procedures import PROCEDURES
@@ -39,8 +39,10 @@ class Holdings:
         self.paces: dict[str, Pace] = {}
         """How fast each ensemble was evaluated when it was loaded."""
         self._views: dict[tuple[str, str, int | None], Ensemble] = {}  # kept, because a view caches its digest
-        members = [member for held in self._ensembles.values() for member in held.members]
-        self._remotes = [each for member in members for each in remotes(member.network)]
+        self._remotes = {
+            name: tuple(each for member in held.members for each in remotes(member.network))
+            for name, held in self._ensembles.items()
+        }
         if not self._ensembles:
             raise HoldingsError("a worker needs at least one ensemble")
 
@@ -77,18 +79,16 @@ class Holdings:
         return holdings
 
     @property
-    def any(self) -> Ensemble:
-        """One of the ensembles, which names the device to the engine."""
-        return next(iter(self._ensembles.values()))
+    def ensembles(self) -> tuple[Ensemble, ...]:
+        return tuple(self._ensembles.values())
 
-    @property
-    def tries(self) -> int:
-        """How often endpoints have been asked, by which a watchdog sees that the engine does not hang."""
-        return sum(each.tries for each in self._remotes)
+    def remotes(self, name: str) -> tuple[Remote, ...]:
+        """The endpoints that the members of an ensemble ask; none for most."""
+        return self._remotes[name]
 
     def close(self) -> None:
         """Wait for no endpoint any longer."""
-        for each in self._remotes:
+        for each in (remote for asked in self._remotes.values() for remote in asked):
             each.close()
 
     @property
