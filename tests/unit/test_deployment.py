@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -85,11 +86,26 @@ def test_packages_are_installed_before_the_sources_are_looked_at_and_as_the_cons
         assert any("PIP_CONSTRAINT=constraints.txt" in rest for _, rest in steps)
 
 
-def test_only_builds_that_one_chooses_are_installed_without_their_hashes() -> None:
-    for target, chosen in (("api", ""), ("worker", "torch torchvision")):
+def test_only_what_one_chooses_is_installed_without_its_hashes() -> None:
+    for target, *chosen in (
+        ("api",),
+        ("worker", "torch torchvision", "--requirement extra-$extra.txt || exit 1; done"),
+    ):
         runs = [rest for instruction, rest in stages()[f"{target}-packages"] if instruction == "RUN"]
         installs = [rest.partition("pip install ")[2] for rest in runs]
-        assert installs == list(filter(None, [f"--require-hashes --requirement {target}.txt", chosen]))
+        assert installs == [f"--require-hashes --requirement {target}.txt", *chosen]
+    assert ("ARG", "EXTRAS=") in stages()["worker-packages"]  # none, unless one chooses
+
+
+def test_the_extras_of_an_image_are_those_of_the_package_at_their_pinned_versions() -> None:
+    """Every library of members that are not of torch, so that the sentence about a missing one can be followed."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    files = {path.stem.removeprefix("extra-"): path for path in (ROOT / "deploy" / "lock").glob("extra-*.txt")}
+    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert set(files) == {"hub", "onnx", "openvino"}
+    for name, path in files.items():
+        assert path.read_text().split() == sorted(extras[name])
+        assert {each.lower() for each in extras[name]} <= pinned
 
 
 @pytest.mark.parametrize("target", ["api", "worker"])

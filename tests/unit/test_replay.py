@@ -54,7 +54,7 @@ def test_a_joint_transfer_is_repeated_with_both_ensembles() -> None:
     old, image = load(NAME, batch=64), torch.from_numpy(IMAGES[6])
     new = old.with_(consensus=1)
     with Engine(old, batch=64) as engine:
-        (before,) = certify(engine, image[None], Question(Gaussian(0.25), Fixed(n=50, n0=14)))
+        (before,) = certify(engine, image[None], Question(Gaussian(0.25), Fixed(n=50, n0=14)), seed="x")
         question = Question(Gaussian(0.25), Transfer(basis=before.model_dump_json(), n=64))
         made = start(engine, image, question, seed="x", ensemble=Successor.of(new, old)).result()
     assert 0 < made.stages[0].counts.other < 64
