@@ -299,6 +299,43 @@ def test_every_manifest_is_applied_but_the_example_of_a_secret() -> None:
     assert set(MANIFESTS["kustomization Kustomization"]["resources"]) == files
 
 
+def merged(manifest: Any, patch: Any) -> Any:
+    """A manifest with a patch merged into it as Kubernetes does: lists of named things are joined by their names."""
+    if isinstance(manifest, dict) and isinstance(patch, dict):
+        return {**manifest, **{key: merged(manifest.get(key), value) for key, value in patch.items()}}
+    if isinstance(manifest, list) and isinstance(patch, list):
+        known = {each["name"]: each for each in manifest}
+        return [*{**known, **{each["name"]: merged(known.get(each["name"]), each) for each in patch}}.values()]
+    return patch
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_component_gives_the_archive_a_volume_that_all_api_pods_write(version: str) -> None:
+    folder = KUBERNETES / "archive"
+    component, claim, patch = (
+        yaml.safe_load((folder / name).read_text()) for name in ("kustomization.yaml", "claim.yaml", "api.yaml")
+    )
+    assert {*component["resources"], *(each["path"] for each in component["patches"])} | {"kustomization.yaml"} == {
+        path.name for path in folder.iterdir()
+    }
+    api = MANIFESTS["api Deployment"]
+    assert (patch["kind"], patch["metadata"]) == (api["kind"], {"name": api["metadata"]["name"]})
+    with_archive = merged(api, patch)
+    for manifest in (claim, with_archive):
+        kubernetes_validate.validate(manifest, version, strict=True)
+    pod, container = (each["template"]["spec"] for each in (with_archive["spec"], patch["spec"]))
+    assert len(pod["containers"]) == 1
+    assert len(pod["containers"][0]["env"]) == len(CONTAINERS["api"]["env"]) + 1
+    (variable,), (mount,) = container["containers"][0]["env"], container["containers"][0]["volumeMounts"]
+    assert (variable["name"], variable["value"]) == ("SMOOTHCERT_ARCHIVE", mount["mountPath"])
+    (volume,) = container["volumes"]
+    assert volume["name"] == mount["name"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert "archive" in SERVICES["api"]["volumes"][0]  # as with compose
+    assert f"# components: [{folder.name}]" in (KUBERNETES / "kustomization.yaml").read_text()
+
+
 def test_secrets_that_are_mounted_are_in_the_example() -> None:
     keys = set(MANIFESTS["secret.example Secret"]["stringData"])
     assert keys == set(COMPOSE["secrets"])
