@@ -142,6 +142,7 @@ def card(ensemble: Ensemble) -> EnsembleCard:
         noise=ensemble.noise,
         voting=cast(Voting, ensemble.voting),
         votings=tuple(cast(Voting, name) for name in votings),
+        superclasses=ensemble.superclasses,
         procedures=tuple(name for name in PROCEDURES.names if not PROCEDURES[name].local),
     )
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from smoothcert.canonical import digest
+from smoothcert.counts import MOST_CLASSES
 from smoothcert.engine.arithmetic import arithmetic
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
 from smoothcert.engine.exits import Limits, check_limits
@@ -32,8 +33,9 @@ from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.poll import UNDECIDED, Poll, Polled
 from smoothcert.engine.voting import WEIGHTED, rule, vote
 from smoothcert.noise import Noise
+from smoothcert.procedures import Superclass
 
-MAX_CLASSES = 100_000
+MAX_CLASSES = MOST_CLASSES
 """The most classes of an ensemble: the counts of every draw have one entry per class."""
 
 
@@ -97,6 +99,8 @@ class Ensemble:
     """Whether the classes have names; otherwise `classes` are their numbers, and certificates give no names."""
     limits: Limits | None = None
     """The range to which all logits are limited, NaN to its lower end; then every vote may end early."""
+    superclasses: tuple[tuple[Superclass, ...], ...] = ()
+    """Levels of superclasses that are declared for `hierarchy`. They change no class, so no digest covers them."""
 
     def __post_init__(self) -> None:
         digests = [member.digest for member in self.members]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ from PIL import Image
 
 from app.local.embedded import EmbeddedServer
 from models.addition import Addition, add
-from models.registry import load
+from models.registry import describe, load, rewrite
 from smoothcert.certificate import Certificate
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
 from smoothcert.noise import Gaussian, RoundedGaussian
-from smoothcert.procedures import Fixed
+from smoothcert.procedures import Fixed, Hierarchy
 from smoothcert.question import Question
 from smoothcert.verification import verify
 from tests.service import eventually
@@ -61,7 +61,7 @@ class Service:
     server: EmbeddedServer
 
     def certified(self, ensemble: str, file: bytes, **fields: Any) -> Certificate:
-        request = {"ensemble": ensemble, "procedure": FIXED, **fields}
+        request: dict[str, Any] = {"ensemble": ensemble, "procedure": FIXED, **fields}
         answer = self.client.post(
             "/v1/certifications",
             data={"request": json.dumps(request)},
@@ -99,6 +99,8 @@ def fill(zoo: Path, folder: Path) -> None:
     for seed, file in enumerate(files):
         file.write_bytes(patches_file(seed))
     add("onnx", files, Addition(("a", "b", "c", "d"), engines.SHAPE, noise=Gaussian(SIGMA)), zoo=zoo)
+    pairs = ({"early": ["a", "b"], "late": ["c", "d"]},)
+    rewrite("onnx", replace(describe("onnx", zoo=zoo), superclasses=pairs), zoo=zoo)
 
 
 def pixels(width: int, height: int) -> Any:
@@ -173,6 +175,48 @@ def test_a_worker_without_the_extras_names_them_and_serves_the_others(service: S
     }
     for sentence in reasons.values():
         assert sentence in " ".join((printed.stdout + printed.stderr).split())
+
+
+# --- superclasses
+
+
+def test_a_declared_superclass_is_proved_where_no_class_is(
+    service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Much noise leaves no class with more than half of it."""
+    image = tmp_path / "image.png"
+    image.write_bytes(encoded(Image.fromarray(pixels(4, 4))))
+    noisy = {"noise": {"name": "rounded-gaussian", "sigma": 2.0}, "allow_noise_mismatch": True}
+    (listed,) = [each for each in service.client.get("/v1/ensembles").json()["data"] if each["name"] == "onnx"]
+    asked = {"name": "hierarchy", "levels": "declared", "n": 2000}
+    assert service.certified("onnx", image.read_bytes(), **noisy, procedure=FIXED).decision == "abstain"
+    certificate = service.certified("onnx", image.read_bytes(), **noisy, procedure=asked)
+    assert (certificate.decision, certificate.class_name) == ("certified", "late")
+    assert isinstance(certificate.procedure, Hierarchy)
+    assert [[each.model_dump(mode="json") for each in level] for level in certificate.procedure.known] == listed[
+        "superclasses"
+    ]
+    assert verify(certificate)
+    assert "superclass 'late'" in certificate.remarks[0]
+    assert "the same: " in replayed(certificate, image, service.zoo, capsys)
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "levels", "words"),
+    [
+        ("hub", "declared", "the ensemble declares no superclasses: give them in the request"),
+        ("hub", [[{"name": "x", "classes": [3]}]], "'x' has the class 3, and the ensemble has the classes 0 to 2"),
+        ("hub", [[{"name": "x", "classes": [1, 0]}]], "must be in increasing order"),
+    ],
+)  # fmt: skip
+def test_superclasses_that_the_ensemble_does_not_have_are_refused(
+    service: Service, ensemble: str, levels: Any, words: str
+) -> None:
+    request = {"ensemble": ensemble, "procedure": {"name": "hierarchy", "levels": levels}}
+    files = {"images": ("image", encoded(Image.fromarray(pixels(32, 32))))}
+    answer = service.client.post("/v1/certifications", data={"request": json.dumps(request)}, files=files)
+    assert answer.status_code == 422, answer.text
+    assert words in answer.text
 
 
 # --- images of another size
