@@ -14,6 +14,7 @@ from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.memory import peak_bytes
 from smoothcert.engine.pace import Pace
 from smoothcert.engine.remote.member import Remote, remotes
+from smoothcert.engine.sizing import USUAL, measured
 from smoothcert.engine.voting import RULES
 from smoothcert.errors import SmoothcertError
 from smoothcert.procedures import PROCEDURES
@@ -86,6 +87,11 @@ class Holdings:
         """The endpoints that the members of an ensemble ask; none for most."""
         return self._remotes[name]
 
+    @property
+    def rows(self) -> int:
+        """The most rows that one of the ensembles takes at a time."""
+        return max(held.members[0].form.shape[0] for held in self._ensembles.values())
+
     def close(self) -> None:
         """Wait for no endpoint any longer."""
         for each in (remote for asked in self._remotes.values() for remote in asked):
@@ -110,16 +116,17 @@ class Holdings:
 
 
 def _load(name: str, settings: WorkerSettings, device: str) -> Ensemble:
-    return load(
+    ensemble = load(
         name,
         zoo=settings.zoo,
         device=device,
         precision=settings.precision,
         runtime=settings.runtime,
-        batch=settings.batch,
+        batch=settings.batch or USUAL,
         allowed_imports=settings.import_list,
         remote=settings.remote,
     )
+    return ensemble if settings.batch or ensemble.device.type == "cpu" else measured(ensemble)
 
 
 def _reason(error: Exception) -> str:
