@@ -55,10 +55,13 @@ class Replay:
 def replay(
     certificate: Certificate, image: Tensor, *, zoo: Path = ZOO, allowed_imports: frozenset[str] = frozenset()
 ) -> Replay:
-    """Certify the image again with the seed, the slices and the arithmetic of the certificate."""
+    """Certify the image again with the seed, the slices and the arithmetic of the certificate.
+
+    `image` may also be all images of the request, [N, C, H, W], as the archive keeps them.
+    """
     provenance = _provenance(certificate)
     ensemble = _ensemble(provenance, zoo, allowed_imports)
-    image = _certified(provenance, image, ensemble)
+    image = _certified(provenance, _its_own(certificate, image), ensemble)
     with Engine(ensemble, batch=_rows(provenance)) as engine, Progress(transient=True) as bar:
         sampling = provenance.sampling
         begun = start(
@@ -147,6 +150,15 @@ def _rows(provenance: Provenance) -> int:
     if len(rows) != 1:
         raise ReplayError(f"the samples went through in slices of {sorted(rows)} rows; only one size can be repeated")
     return rows.pop()
+
+
+def _its_own(certificate: Certificate, image: Tensor) -> Tensor:
+    """The image of a certificate, of one or of all images [N, C, H, W] of its request."""
+    if image.ndim != 4:
+        return image
+    if certificate.index >= len(image):
+        raise ReplayError(f"the certificate is of image {certificate.index}, and there are {len(image)} (from 0 on)")
+    return image[certificate.index]
 
 
 def _certified(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> Tensor:

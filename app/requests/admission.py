@@ -99,6 +99,12 @@ def require_receiver(webhook: str | None, receivers: Receivers) -> None:
             raise invalid("webhook", str(error)) from None
 
 
+def require_archive(request: CertificationRequest, archive: str) -> None:
+    """Refuse to keep images where nothing is kept."""
+    if request.archive_images and not archive:
+        raise invalid("archive_images", "must be false, since this service has no archive")
+
+
 def _require_images(noise: Noise, card: EnsembleCard) -> None:
     """Refuse a noise that cannot be applied to images of the ensemble's shape."""
     try:
