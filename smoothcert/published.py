@@ -14,7 +14,7 @@ from smoothcert.certification import Look, Whole, Wire
 from smoothcert.errors import DomainError
 from smoothcert.implication import Implication
 from smoothcert.noise import NOISES, AnyNoise, Noise
-from smoothcert.procedures import PROCEDURES, Parameters
+from smoothcert.procedures import PROCEDURES, Parameters, Superclass
 from smoothcert.remainder import Remainder
 from smoothcert.request import Voting
 
@@ -38,6 +38,8 @@ class EnsembleCard(Wire):
     """The voting rule of requests that name none."""
     votings: tuple[Voting, ...]
     """The voting rules that a request may name."""
+    superclasses: tuple[tuple[Superclass, ...], ...] = ()
+    """Levels of superclasses that its owner declares, from fine to coarse, for the procedure `hierarchy`."""
     procedures: tuple[str, ...]
     """The names of the procedures that a request may choose."""
 

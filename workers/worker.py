@@ -1,6 +1,6 @@
-"""The worker: takes certifications from a queue of RQ's, several at a time, and feeds them to one engine.
+"""The worker: takes certifications from a queue of RQ's, several at a time, and feeds them to its engines.
 
-Each thread has one task. The main thread takes work. The engine owns the device. The clerk writes records. The pulse
+Each thread has one task. The main thread takes work. An engine owns the device. The clerk writes records. The pulse
 sends heartbeats and lets the janitor sweep. The watchdog checks that batches end. Certifications that are slow to begin
 are prepared in threads of their own. RQ's thread listens for its commands. A thread that fails ends the process: a
 supervisor starts another one, and nothing is lost.
@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 
-from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
 from smoothcert.engine.sizing import USUAL
 from store import bookkeeping, presence, waiting
@@ -38,6 +37,7 @@ from store.record import Record
 from store.transitions import lease
 from workers.clerk import Clerk
 from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
+from workers.engines import Engines
 from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
@@ -87,8 +87,7 @@ class CertificationWorker(SimpleWorker):
             serializer=JSONSerializer,
             worker_ttl=max(30, settings.dead_after_s),
         )
-        self.engine = Engine(holdings.any, batch=settings.batch or max(USUAL, holdings.rows))
-        self.engine.paces.update(holdings.paces)
+        self.engines = Engines(holdings, batch=settings.batch or max(USUAL, holdings.rows))
         self.clerk = Clerk(redis, settings)
         self.janitor = Janitor(redis, settings, self.name)
         self.leaving = threading.Event()
@@ -214,7 +213,8 @@ class CertificationWorker(SimpleWorker):
             self._prepare(work, stored)
 
     def _prepare(self, work: Work, stored: Stored) -> None:
-        certify(work, stored, engine=self.engine, holdings=self.holdings, ended=self.clerk.ended)
+        engine = self.engines.of(stored.record.ensemble)
+        certify(work, stored, engine=engine, holdings=self.holdings, ended=self.clerk.ended)
         self.clerk.prepared(work)
 
     def _prepare_slowly(self, work: Work, stored: Stored) -> None:
@@ -274,14 +274,14 @@ class CertificationWorker(SimpleWorker):
         return Presence(
             name=self.name,
             pool=self.settings.pool,
-            device=str(self.engine.ensemble.device),
+            device=self.engines.device,
             ensembles=self.holdings.cards,
             failed=self.holdings.failed,
             live=live,
-            fill=self.engine.workload.fill,
+            fill=self.engines.fill,
             speeds={
                 name: Speed(evaluations_per_second=pace.per_second, rows=pace.rows)
-                for name, pace in list(self.engine.paces.items())
+                for name, pace in self.engines.paces.items()
                 if pace.per_second
             },
             beat_at=(now := time.time()),
@@ -314,13 +314,10 @@ class CertificationWorker(SimpleWorker):
         too. Looks at an idle worker do not count. New work does not reset the count, because it may keep coming while
         the device hangs.
         """
-        pause, still, last = min(1.0, self.settings.watchdog_s / 4), 0.0, (0.0, 0)
+        pause = min(1.0, self.settings.watchdog_s / 4)
         while not self.done.wait(pause):
-            moved = (self.engine.last_step, self.holdings.tries)
-            waiting = any(work.wants_samples for work in self.clerk.works)
-            still = still + pause if waiting and moved == last else 0.0
-            last = moved
-            if still > self.settings.watchdog_s:
+            waiting = {work.record.ensemble for work in self.clerk.works if work.wants_samples}
+            if self.engines.stillness(waiting, pause) > self.settings.watchdog_s:
                 logger.critical("no batch has ended for %g s: the process ends itself", self.settings.watchdog_s)
                 os._exit(CRASHED)
 
@@ -349,8 +346,7 @@ class CertificationWorker(SimpleWorker):
                 self.unsubscribe()  # type: ignore[no-untyped-call]
         except AWAY:
             logger.warning("Redis is away: the worker leaves without signing off")
-        self.holdings.close()
-        self.engine.close()
+        self.engines.close()
 
     def _escape(self) -> None:
         """End the process if Redis is away for too long; checkpoints make that safe."""

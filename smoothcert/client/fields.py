@@ -45,6 +45,7 @@ class RequestFields(TypedDict, total=False):
     nonce: str | None
     priority: Literal["normal", "high"]
     deadline_s: float | None
+    archive_images: bool
     webhook: str | None
 
 

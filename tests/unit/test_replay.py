@@ -53,11 +53,18 @@ def test_the_second_time_gives_the_same_counts(certificate: Certificate) -> None
     assert again.certificate.evaluations == certificate.evaluations
 
 
+def test_it_is_found_among_the_images_of_its_request(certificate: Certificate) -> None:
+    """As the archive keeps them; the certificate is that of the second one."""
+    assert replay(certificate, torch.from_numpy(IMAGES[4:6])).differences == ()
+    with pytest.raises(ReplayError, match=r"is of image 1, and there are 1 \(from 0 on\)"):
+        replay(certificate, torch.from_numpy(IMAGES[4:5]))
+
+
 def test_a_joint_transfer_is_repeated_with_both_ensembles() -> None:
     old, image = load(NAME, batch=64), torch.from_numpy(IMAGES[6])
     new = old.with_(consensus=1)
     with Engine(old, batch=64) as engine:
-        (before,) = certify(engine, image[None], Question(Gaussian(0.25), Fixed(n=50, n0=14)))
+        (before,) = certify(engine, image[None], Question(Gaussian(0.25), Fixed(n=50, n0=14)), seed="x")
         question = Question(Gaussian(0.25), Transfer(basis=before.model_dump_json(), n=64))
         made = start(engine, image, question, seed="x", ensemble=Successor.of(new, old)).result()
     assert 0 < made.stages[0].counts.other < 64
