@@ -177,7 +177,7 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         (["dark.png", *QUICKLY, "--voting", "loud"], "voting: Input should be 'soft', 'softmax', 'hard' or 'weighted'"),
         (
             ["dark.png", *QUICKLY, "--procedure", "magic"],
-            "'fixed', 'adaptive', 'optimal', 'sequential', 'largest', 'exact', 'predict', 'transfer', got 'magic'",
+            "'fixed', 'adaptive', 'optimal', 'sequential', 'largest', 'hierarchy', 'exact', 'predict', 'transfer', got 'magic'",
         ),
         (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is not valid JSON"),
         (["dark.png", *QUICKLY, "--out", "no/such/x.json"], "cannot write no/such/x.json: does its folder exist"),
