@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from models.description import Description, MemberFile, parse, write
 from models.errors import DescriptionError
+from models.registry import describe
 from smoothcert.bounds import lower_bound
 from smoothcert.certificate import Certificate
 from smoothcert.counts import MOST_CLASSES
@@ -25,6 +27,7 @@ from smoothcert.question import Question
 from smoothcert.remainder import remainder
 from smoothcert.verdict import Verdict
 from smoothcert.verification import verify
+from tests.support.api import ROOT
 from tests.support.certificates import altered
 from tests.support.engines import SHAPE, ensemble
 
@@ -205,6 +208,15 @@ def test_an_ensemble_declares_superclasses_by_the_names_of_its_classes() -> None
     assert parse(write(declaring)) == declaring
     assert "[[superclasses]]" in write(declaring)
     assert declaring.digest == plain.digest  # no class changes by it
+
+
+def test_the_superclasses_of_the_documentation_are_those_of_cifar10() -> None:
+    page = (ROOT / "docs" / "ensembles.md").read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    shipped = describe("cifar10-resnet20-gaussian-0.25")
+    ((vehicle, animal),) = parse(f"{write(shipped)}\n{text}").levels
+    assert (vehicle.name, vehicle.classes) == ("vehicle", (0, 1, 8, 9))
+    assert (animal.name, animal.classes) == ("animal", (2, 3, 4, 5, 6, 7))
 
 
 @pytest.mark.parametrize(
