@@ -78,6 +78,14 @@ class EnsembleList(Wire):
     """The ensembles that could not be loaded; their workers serve the others."""
 
 
+def without_a_name(known: Sequence[ServedEnsemble]) -> list[ServedEnsemble]:
+    """What a request that names no ensemble may get: one, unless the service would refuse it."""
+    served = [each for each in known if each.ready] or [*known]
+    if len(served) > 1:
+        served = [each for each in known if each.default] or served
+    return served
+
+
 class NoiseCard(Wire):
     """A noise that a request can name, as a form needs it."""
 

@@ -42,6 +42,7 @@ from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.jobs import Stored, certify
+from workers.passed import Passed
 from workers.settings import WorkerSettings
 from workers.taken import TakenJob, fetch
 from workers.work import Work
@@ -94,6 +95,7 @@ class CertificationWorker(SimpleWorker):
         self.done = threading.Event()
         self._last_look_at_quarantine = -math.inf
         self._preparing = threading.Semaphore(PREPARING)
+        self._passed = Passed()
 
     def serve(self) -> None:
         """Work until SIGTERM or SIGINT; then finish what is under way or hand it back."""
@@ -141,8 +143,8 @@ class CertificationWorker(SimpleWorker):
             busy=bool(works),
             share=self.settings.share,
             held=Counter(work.record.owner for work in works),
-            under_way={work.record.id for work in works},
-            idle=None if works else (self.name, time.time() + IDLE_S),
+            under_way={*(work.record.id for work in works), *self._passed},
+            idle=None if works or self.holdings.failed else (self.name, time.time() + IDLE_S),
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
@@ -220,7 +222,8 @@ class CertificationWorker(SimpleWorker):
             self._prepare(work, stored)
 
     def _check(self, taken: TakenJob, queue: str) -> Stored | None:
-        """What can be begun. A job that is not one of ours is refused, and one that has ended is dropped."""
+        """What can be begun. A job that is not one of ours is refused, one that has ended is dropped, and one whose
+        ensemble could not be loaded here waits for a worker that holds it."""
         name, job, stored = taken.name, taken.job, taken.stored
         extra = {"certification_id": name}
         if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
@@ -235,6 +238,10 @@ class CertificationWorker(SimpleWorker):
         except bookkeeping.ForeignJobError as error:
             logger.error("refused: %s", error, extra=extra)
             self.redis.write(lease.refuse(name, queue))
+            return None
+        if stored.record.ensemble in self.holdings.failed:
+            self._passed.add(stored.record.id)
+            self.redis.call([lease.put_back(stored.record)])
             return None
         return stored
 
@@ -279,6 +286,7 @@ class CertificationWorker(SimpleWorker):
             },
             beat_at=(now := time.time()),
             dead_at=now + self.settings.dead_after_s,
+            heartbeat_s=self.settings.heartbeat_s,
         )
 
     def handle_payload(self, message: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from smoothcert.cli.options import (
     VotingName,
     request_fields,
 )
-from smoothcert.cli.screen import note, plain, table
+from smoothcert.cli.screen import fitting, note, plain, table
 from smoothcert.cli.screen import out as screen
 from smoothcert.cli.served import certify_both
 from smoothcert.cli.sources import collected
@@ -156,4 +156,4 @@ def _print(found: Comparison) -> None:
     shown = table(numbers=COLUMNS, tight=True)
     for row in found.rows:
         shown.add_row(*(plain(show(value)) for value in row))
-    screen.print(shown)
+    screen.print(fitting(shown))

@@ -40,7 +40,7 @@ class RequestFields(TypedDict, total=False):
     family_wise: bool
     convert: Literal["none", "rgb", "grey"]
     resize: Fit | Resize | Mapping[str, Any] | None
-    labels: Iterable[SupportsIndex] | None
+    labels: Iterable[SupportsIndex | str] | None
     metadata: Mapping[str, str] | None
     nonce: str | None
     priority: Literal["normal", "high"]

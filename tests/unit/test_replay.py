@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 from models.data import load_images
 from models.registry import ZOO, load
 from smoothcert.attestation.envelope import Attestation
 from smoothcert.certificate import Certificate
+from smoothcert.cli.app import cli
 from smoothcert.engine.case import certify, start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.successor import Successor
@@ -110,19 +113,33 @@ def test_what_cannot_be_repeated_is_said(certificate: Certificate) -> None:
         replay(signed(certificate.model_copy(update={"provenance": provenance})), image)
 
 
-def test_the_command_says_whether_it_is_the_same(
-    certificate: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_whether_it_is_the_same(certificate: Certificate, tmp_path: Path) -> None:
     file, image = tmp_path / "certificate.json", tmp_path / "image.png"
     file.write_text(certificate.to_json())
     Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(image)
-    command(str(file), str(image), "", frozenset())
-    assert "the same" in capsys.readouterr().out
+    done = CliRunner().invoke(cli, ["replay", str(file), str(image)])  # is that of the workers
+    assert (done.exit_code, "the same" in done.output) == (0, True), done.output
     with pytest.raises(ReplayError, match="missing"):
         command(str(tmp_path / "missing"), str(image), "", frozenset())
     (tmp_path / "broken.png").write_bytes(image.read_bytes()[:40])
     with pytest.raises(ReplayError, match="broken"):
         read_image(tmp_path / "broken.png")
+
+
+def test_the_command_line_says_what_is_missing(
+    certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "certificate.json").write_text(certificate.to_json())
+    Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(tmp_path / "image.png")
+    (tmp_path / "zoo").mkdir()
+    arguments = ["replay", str(tmp_path / "certificate.json"), str(tmp_path / "image.png"), "--zoo", tmp_path / "zoo"]
+    done = CliRunner().invoke(cli, [*map(str, arguments)])
+    assert done.exit_code == 1
+    assert f"no ensemble '{NAME}' in {tmp_path / 'zoo'}; there are: none" in " ".join(done.output.split())
+    monkeypatch.setitem(sys.modules, "workers.replay", None)
+    done = CliRunner().invoke(cli, [*map(str, arguments)])
+    assert done.exit_code == 1
+    assert "needs workers.replay, which is not part of the package: run it in a clone of smoothcert" in done.output
 
 
 def test_a_replay_is_attested_by_whoever_made_it(certificate: Certificate, tmp_path: Path) -> None:
