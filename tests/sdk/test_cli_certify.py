@@ -14,6 +14,7 @@ from smoothcert import Client, __version__
 from smoothcert.certificate import Certificate
 from smoothcert.noise import Gaussian, RoundedGaussian
 from smoothcert.problem import KINDS, type_uri
+from smoothcert.procedures import PROCEDURES
 from smoothcert.verification import verify
 from tests.service import eventually
 from tests.support.command import (
@@ -177,7 +178,7 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         (["dark.png", *QUICKLY, "--voting", "loud"], "voting: Input should be 'soft', 'softmax', 'hard' or 'weighted'"),
         (
             ["dark.png", *QUICKLY, "--procedure", "magic"],
-            "'fixed', 'adaptive', 'optimal', 'sequential', 'largest', 'hierarchy', 'exact', 'predict', 'transfer', got 'magic'",
+            ", ".join(map(repr, PROCEDURES.names)) + ", got 'magic'",
         ),
         (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is not valid JSON"),
         (["dark.png", *QUICKLY, "--out", "no/such/x.json"], "cannot write no/such/x.json: does its folder exist"),
