@@ -13,14 +13,19 @@ SmoothcertError
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class SmoothcertError(Exception):
@@ -92,12 +97,12 @@ def require_radius(value: float) -> None:
         raise DomainError(f"radius must be zero or more and finite, got {value!r}")
 
 
-def require_count(name: str, value: int, *, least: int = 1) -> None:
-    """Raise DomainError unless the value is a whole number from `least` to MOST (True and 10.0 are refused)."""
+def require_count(name: str, value: int, *, least: int = 1, most: int = MOST) -> None:
+    """Raise DomainError unless the value is a whole number from `least` to `most` (True and 10.0 are refused)."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise DomainError(f"{name} must be a whole number, got {value!r}")
-    if not least <= value <= MOST:
-        raise DomainError(f"{name} must be from {least} to {MOST}, got {value!r}")
+    if not least <= value <= most:
+        raise DomainError(f"{name} must be from {least} to {most}, got {value!r}")
 
 
 def suggestion(name: str, known: Iterable[str], *, prefix: str = "") -> str:
@@ -107,6 +112,20 @@ def suggestion(name: str, known: Iterable[str], *, prefix: str = "") -> str:
     """
     nearest = get_close_matches(name, sorted(known), n=1)
     return f", did you mean {prefix}{nearest[0]}?" if nearest else ""
+
+
+def refusing_unknown(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, with a TypeError for an unknown keyword that names the nearest one; Python's own names none."""
+    known = [name for name in signature(function).parameters if name != "self"]
+
+    @wraps(function)
+    def called(*positional: P.args, **named: P.kwargs) -> T:
+        if unknown := sorted(set(named) - set(known)):
+            near = suggestion(unknown[0], known)
+            raise TypeError(f"there is no keyword {unknown[0]!r}{near}; there are {', '.join(known)}")
+        return function(*positional, **named)
+
+    return called
 
 
 MOST_NAMED = 1000
