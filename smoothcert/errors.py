@@ -134,14 +134,37 @@ MOST_SHOWN = 60
 """The most characters of a value that an error quotes."""
 
 
-def explain(error: ValidationError, *, whole: str = "the text") -> str:
+LIMITS = {
+    "greater_than_equal": "at least",
+    "less_than_equal": "at most",
+    "greater_than": "more than",
+    "less_than": "less than",
+}
+"""The words for the limits of a number, by pydantic's types of errors."""
+TYPES = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "string_type": "text",
+}
+"""The words for what a value must be, by pydantic's types of errors."""
+
+
+def explain(error: ValidationError, *, whole: str = "the text", named: Callable[[str], str] = str) -> str:
     """The errors that pydantic found as a sentence that names each place and the value seen there.
 
-    `whole` is what was validated, for an error that is not in one of its fields; an empty one is not named.
+    `whole` is what was validated, for an error that is not in one of its fields; an empty one is not named. `named`
+    says what the user calls a field.
     """
     if (count := error.error_count()) > MOST_NAMED:
         return f"{count:,} places are wrong, more than can be named"
-    places = ((".".join(map(str, each["loc"])) or whole, worded(each)) for each in error.errors())
+    paths = ((".".join(map(str, each["loc"])), worded(each)) for each in error.errors())
+    places = ((named(path) if path else whole, words) for path, words in paths)
     return "; ".join(f"{place}: {words}" if place else words for place, words in places)
 
 
@@ -150,7 +173,9 @@ def worded(each: ErrorDetails) -> str:
     kind, context, seen = each["type"], each.get("ctx", {}), shown(each["input"])
     match kind:
         case "union_tag_invalid":
-            return f"must be one of {context['expected_tags']}, got {shown(_tag(each))}"
+            names, tag = str(context["expected_tags"]), _tag(each)
+            near = suggestion(str(tag), names.replace("'", "").split(", "))
+            return f"must be one of {names}, got {shown(tag)}{near}"
         case "union_tag_not_found":
             return f"must have the field {context['discriminator']}, got {seen}"
         case "extra_forbidden" | "unexpected_keyword_argument":
@@ -161,6 +186,13 @@ def worded(each: ErrorDetails) -> str:
             return f"must be a list, got {seen}"
         case "dict_type" | "model_type" | "model_attributes_type":
             return f"must be an object, got {seen}"
+        case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
+            words, limit = LIMITS[kind], next(iter(context.values()))
+            return f"must be {words} {limit if isinstance(limit, int) else f'{limit:g}'}, got {seen}"
+        case _ if words := TYPES.get(kind):
+            return f"must be {words}, got {seen}"
+        case "literal_error" | "enum":
+            return f"must be {context['expected']}, got {seen}"
     message = each["msg"].removeprefix("Value error, ")
     if isinstance(context.get("error"), DomainError) and not each["loc"]:  # of the fields together: it quotes both
         return message
