@@ -187,10 +187,10 @@ def worded(each: ErrorDetails) -> str:
         case "dict_type" | "model_type" | "model_attributes_type":
             return f"must be an object, got {seen}"
         case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
-            words, limit = LIMITS[kind], next(iter(context.values()))
-            return f"must be {words} {limit if isinstance(limit, int) else f'{limit:g}'}, got {seen}"
-        case _ if words := TYPES.get(kind):
-            return f"must be {words}, got {seen}"
+            limit = next(iter(context.values()))
+            return f"must be {LIMITS[kind]} {limit if isinstance(limit, int) else f'{limit:g}'}, got {seen}"
+        case _ if kind in TYPES:
+            return f"must be {TYPES[kind]}, got {seen}"
         case "literal_error" | "enum":
             return f"must be {context['expected']}, got {seen}"
     message = each["msg"].removeprefix("Value error, ")
