@@ -46,7 +46,7 @@ class ApiServer(uvicorn.Server):
     """A uvicorn server whose waiting requests are answered when it shuts down."""
 
     def __init__(self, app: FastAPI, settings: ApiSettings) -> None:
-        self._changes = app.state.service.queue.changes
+        self._changes = app.state.service.queue.listener.changes
         super().__init__(
             uvicorn.Config(
                 app,

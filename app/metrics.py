@@ -15,7 +15,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
-from app.redis.queue import Statistics
+from app.redis.statistics import Statistics
 from store.presence import Presence
 from store.statistics import histogram
 

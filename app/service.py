@@ -81,7 +81,7 @@ class Service:
 
     async def offer(self, name: str | None) -> Offer:
         """The ensemble that a request names."""
-        return await self.queue.offer(name)
+        return await self.queue.staff.offer(name)
 
     def close(self) -> None:
         """End all threads."""

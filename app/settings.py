@@ -13,7 +13,7 @@ from app.http.authentication import Keys
 from app.webhooks.receivers import Receivers
 from smoothcert.attestation.keyring import Keyring
 from store.settings import RedisSettings, listed, secret_file
-from store.transitions import UNLIMITED, Limits
+from store.transitions.admission import UNLIMITED, Limits
 
 MEGABYTE = 1_000_000
 

@@ -47,17 +47,10 @@ from pydantic import ValidationError
 from models.errors import DescriptionError
 from models.selection import Selection
 from models.toml import TomlTable, read_toml
+from smoothcert.engine.composition import check_classes, check_consensus, check_members, check_voting, check_weights
 from smoothcert.engine.denoised import chained
-from smoothcert.engine.ensemble import (
-    Identity,
-    check_classes,
-    check_consensus,
-    check_members,
-    check_voting,
-    check_weights,
-    ensemble_digest,
-)
 from smoothcert.engine.exits import Limits, check_limits
+from smoothcert.engine.identity import Identity, ensemble_digest
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.errors import DomainError, SmoothcertError, explain
 from smoothcert.noise import Noise, resolve, stated
@@ -201,7 +194,7 @@ class Description:
 
     @property
     def digest(self) -> str:
-        """The digest of the ensemble; see `smoothcert.engine.ensemble.ensemble_digest`."""
+        """The digest of the ensemble; see `smoothcert.engine.identity.ensemble_digest`."""
         identities = [self.identity(member) for member in self.members]
         return ensemble_digest(identities, self.classes, self.input_shape, self.weights, self.limits)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from store import keys
 from store.commands import Call
-from store.scripts import COME_BACK, SPEND
+from store.scripts.allowances import COME_BACK, SPEND
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 from store import keys
 from store.commands import Call, Command
 from store.record import Record
-from store.scripts import ARCHIVE_CLAIM, ARCHIVE_DONE
+from store.scripts.archival import ARCHIVE_CLAIM, ARCHIVE_DONE
 
 LEASE_S = 60.0
 """Seconds for which a claimed id is not given to another process: more than a write may take."""

@@ -168,7 +168,7 @@ def begin(certification: str, name: str, worker: str, *, ttl: int) -> tuple[str,
 
 
 def beat(certification: str, name: str, execution: str, *, ttl: int) -> list[Command]:
-    """A heartbeat of an execution, which must not come after its end: `transitions.beat` sees to that."""
+    """A heartbeat of an execution, which must not come after its end: `transitions.lease.beat` sees to that."""
     job = _job(certification, name)
     shown = _recorded(
         lambda pipeline: Execution(execution, certification, _nowhere()).heartbeat(

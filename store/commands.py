@@ -6,10 +6,10 @@ RQ's bookkeeping goes through the same scripts as our record, so a crash cannot 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from store.scripts import ANSWERED, GUARDED, UNGUARDED
+from store.scripts.commands import ANSWERED, GUARDED, UNGUARDED
 
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
@@ -76,3 +76,10 @@ def packed(commands: Iterable[Command]) -> tuple[Argument, ...]:
         else:
             texts.append(command)
     return (as_text(texts), *binary)
+
+
+def pairs(mapping: Mapping[str, Argument] | Mapping[int, str] | Mapping[int, str | bytes]) -> Iterable[Argument]:
+    """A mapping as HSET takes it."""
+    for name, value in mapping.items():
+        yield str(name)
+        yield value

@@ -20,7 +20,7 @@ from smoothcert.problem import Failure
 from store import keys
 from store.commands import Call, Command
 from store.record import Record
-from store.scripts import CLAIM
+from store.scripts.deliveries import CLAIM
 from store.statistics import counted
 
 LEASE_S = 60

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from store import bookkeeping, keys, shards, transitions, waiting
+from store import bookkeeping, keys, shards, waiting
 from store.commands import Argument, Call, Command, guard, packed
 from store.record import Record
-from store.scripts import DIVIDE
+from store.scripts.shards import DIVIDE
+from store.transitions import admission, writing
 
 
 def count_idle(pool: str, *, now: float) -> Command:
@@ -51,8 +52,8 @@ def divide(
         "samples_at_start": samples_kept - further,
     }
     commands = [
-        transitions.put(record, left),
-        transitions.put(shard, own),
+        writing.put(record, left),
+        writing.put(shard, own),
         *bookkeeping.enqueue(shard.name, shard.queue, at_front=bool(record.high)),
         waiting.enter_divided(shard),
     ]
@@ -79,8 +80,8 @@ def give_range(
     }
     commands: list[Command] = [
         ("HSET", keys.ranges(record.id), name, checkpoint),
-        ("EXPIRE", keys.ranges(record.id), transitions.LONGEST_WAIT),
-        transitions.put(shard, own),
+        ("EXPIRE", keys.ranges(record.id), admission.LONGEST_WAIT),
+        writing.put(shard, own),
         *bookkeeping.enqueue(shard.name, shard.queue, at_front=bool(record.high)),
         waiting.enter_divided(shard),
     ]

@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError,
 from smoothcert.errors import SmoothcertError
 from smoothcert.published import RedisCheck
 from store.commands import Command
-from store.scripts import READING
+from store.scripts.first_line import READING
 
 OLDEST = (7, 0)
 """The first version whose scripts can say what happens where the server is full."""

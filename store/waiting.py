@@ -6,8 +6,8 @@
     rq:queue:smoothcert-POOL        RQ's list of all of them
 
 The sorted sets decide what is taken. They find a certification and its place in a time that hardly grows with their
-length. RQ's list is what `rq info`, rq-dashboard and autoscalers count. Beyond `scripts.LONG_LIST` entries it may name
-a certification for a while that no longer waits.
+length. RQ's list is what `rq info`, rq-dashboard and autoscalers count. Beyond `scripts.waiting.LONG_LIST` entries it
+may name a certification for a while that no longer waits.
 
 Suspects wait in RQ's list of the quarantine alone.
 """
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from store import bookkeeping, keys
 from store.commands import Call, Command
 from store.record import Record
-from store.scripts import PLACES, READ, TAKE, TAKE_SUSPECT
+from store.scripts.waiting import PLACES, READ, TAKE, TAKE_SUSPECT
 
 ANONYMOUS = "anonymous"
 """The owner of all certifications of a service without keys. There is no other, so it needs no share."""

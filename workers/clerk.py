@@ -19,8 +19,9 @@ from smoothcert.certification import Progress
 from smoothcert.engine import range as ranges
 from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.problem import Failure
-from store import division, shards, transitions
+from store import division, shards
 from store.commands import Call
+from store.transitions import endings, lease
 from workers.connection import AWAY, RedisConnection, until_answered
 from workers.halves import Half
 from workers.settings import WorkerSettings
@@ -127,9 +128,9 @@ class Clerk:
     def _finish(self, works: list[Work]) -> None:
         now = time.time()
         calls = [
-            transitions.end_range(work.record, work.execution, checkpoint=_written(work.counted), credited=True)
+            endings.end_range(work.record, work.execution, checkpoint=_written(work.counted), credited=True)
             if work.record.range
-            else transitions.finish(
+            else endings.finish(
                 work.record,
                 work.execution,
                 work.status,
@@ -272,7 +273,7 @@ class Clerk:
         checkpoints = work.checkpoints() if due else {}
         if due:
             work.saved_at, work.samples_saved = now, work.samples
-        return transitions.save(
+        return lease.save(
             work.record,
             work.execution,
             progress=progress.model_dump_json(),
@@ -286,7 +287,7 @@ class Clerk:
         if now - work.saved_at < self._settings.checkpoint_s:
             return None
         work.saved_at, work.samples_saved = now, work.samples
-        return transitions.beat(work.record, work.execution, ttl=self._settings.dead_after_s)
+        return lease.beat(work.record, work.execution, ttl=self._settings.dead_after_s)
 
     def _lose(self, work: Work, status: str) -> None:
         """Drop a certification that is no longer ours: we were thought dead, or another process has ended it."""
@@ -312,7 +313,7 @@ class Clerk:
             kept = work.checkpoints()
             if work.unsaved:
                 calls.append(self._certificates_of(work))
-            calls.append(transitions.hand_back(work.record, work.execution, samples=work.samples, checkpoints=kept))
+            calls.append(lease.hand_back(work.record, work.execution, samples=work.samples, checkpoints=kept))
         self.send(calls)
         self._drop(works)
         for work in works:
@@ -322,7 +323,7 @@ class Clerk:
 
     def _certificates_of(self, work: Work) -> Call:
         saved, work.unsaved = work.unsaved, {}
-        return transitions.save(work.record, work.execution, certificates=saved)
+        return lease.save(work.record, work.execution, certificates=saved)
 
     def send(self, calls: list[Call]) -> list[tuple[bool, str]]:
         """Whether each call was carried out, and the status that it saw. Sends until Redis answers."""

@@ -14,6 +14,7 @@ from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.memory import peak_bytes
 from smoothcert.engine.pace import Pace
 from smoothcert.engine.remote.member import remotes
+from smoothcert.engine.sizing import USUAL, measured
 from smoothcert.engine.voting import RULES
 from smoothcert.errors import SmoothcertError
 from smoothcert.procedures import PROCEDURES
@@ -82,6 +83,11 @@ class Holdings:
         return next(iter(self._ensembles.values()))
 
     @property
+    def rows(self) -> int:
+        """The most rows that one of the ensembles takes at a time."""
+        return max(held.members[0].form.shape[0] for held in self._ensembles.values())
+
+    @property
     def tries(self) -> int:
         """How often endpoints have been asked, by which a watchdog sees that the engine does not hang."""
         return sum(each.tries for each in self._remotes)
@@ -110,16 +116,17 @@ class Holdings:
 
 
 def _load(name: str, settings: WorkerSettings, device: str) -> Ensemble:
-    return load(
+    ensemble = load(
         name,
         zoo=settings.zoo,
         device=device,
         precision=settings.precision,
         runtime=settings.runtime,
-        batch=settings.batch,
+        batch=settings.batch or USUAL,
         allowed_imports=settings.import_list,
         remote=settings.remote,
     )
+    return ensemble if settings.batch or ensemble.device.type == "cpu" else measured(ensemble)
 
 
 def _reason(error: Exception) -> str:

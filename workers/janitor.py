@@ -15,10 +15,11 @@ from collections.abc import Iterable
 
 from rq.worker_registration import clean_worker_registry
 
-from store import bookkeeping, keys, transitions
+from store import bookkeeping, keys
 from store.commands import Call, Command
 from store.presence import REMEMBERED, Offer
 from store.record import Record
+from store.transitions import admission, agenda, endings, lease
 from workers.connection import RedisConnection
 from workers.settings import WorkerSettings
 
@@ -61,7 +62,7 @@ class Janitor:
             clean_worker_registry(bookkeeping.queue_at(queue, self._connection.client))
         self._forget_ensembles()
         self._follow_agenda(now)
-        self._connection.call([transitions.recount(now)])
+        self._connection.call([admission.recount(now)])
 
     def _follow_agenda(self, now: float) -> None:
         """End what waited past its deadline, and remove what the expiry of a record leaves behind."""
@@ -74,11 +75,11 @@ class Janitor:
             for (certification, owner), data in zip(entries, found, strict=True):
                 record = Record.salvage(certification, data)
                 if record is None:
-                    commands += transitions.forget(certification, owner)
+                    commands += agenda.forget(certification, owner)
                 elif record.status == "queued":
-                    calls.append(transitions.miss(record, now=now, ttl=self._settings.result_ttl))
+                    calls.append(endings.miss(record, now=now, ttl=self._settings.result_ttl))
                 else:  # its worker ends it in time, or the server is about to expire it
-                    commands.append(transitions.look_again(record, at=now + LOOK_AGAIN_S))
+                    commands.append(agenda.look_again(record, at=now + LOOK_AGAIN_S))
             self._connection.call(calls)
             self._connection.write(commands)
             if len(due) < ROUND:
@@ -120,7 +121,7 @@ class Janitor:
         now, ttl = time.time(), self._settings.result_ttl
         for record in records:
             blamed = record in suspects or not suspects
-            yield transitions.bury(record, blamed=blamed, now=now, ttl=ttl)
+            yield lease.bury(record, blamed=blamed, now=now, ttl=ttl)
 
     def _expired(self, queue: str, now: float) -> list[tuple[str, str, str]]:
         """(queue, certification, execution) of each execution without a heartbeat.
@@ -147,7 +148,7 @@ class Janitor:
     def _return(self, certification: str, queue: str) -> None:
         record = self._connection.record(certification)
         if record is None or record.status != "queued" or record.queue != queue:
-            self._connection.write(transitions.drop(certification, queue))
+            self._connection.write(lease.drop(certification, queue))
             return
         logger.warning("was taken and never begun, waits again", extra={"certification_id": certification})
-        self._connection.call([transitions.put_back(record)])
+        self._connection.call([lease.put_back(record)])

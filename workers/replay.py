@@ -21,6 +21,7 @@ from smoothcert.engine.case import start, versions
 from smoothcert.engine.checkpoint import Machine
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.form import RUNTIMES
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.successor import Successor
 from smoothcert.errors import SmoothcertError
@@ -119,7 +120,7 @@ def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]
         zoo=zoo,
         device=sampling.device,
         precision=sampling.precision,
-        runtime="openvino" if "openvino" in provenance.versions else "torch",
+        runtime=next((name for name in RUNTIMES if name in provenance.versions and name != "torch"), "torch"),
         batch=_rows(provenance),
         voting=stated.voting,
         consensus=stated.consensus,

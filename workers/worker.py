@@ -22,7 +22,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rq import SimpleWorker
@@ -30,10 +30,12 @@ from rq.serializers import JSONSerializer
 
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
-from store import bookkeeping, checkpoints, division, keys, presence, shards, transitions, waiting
+from smoothcert.engine.sizing import USUAL
+from store import bookkeeping, presence, waiting
 from store.commands import Command, unguarded
 from store.presence import Presence, Speed
 from store.record import Record
+from store.transitions import lease
 from workers.clerk import Clerk
 from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
 from workers.errors import ClockError
@@ -41,6 +43,7 @@ from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.jobs import Stored, certify
 from workers.settings import WorkerSettings
+from workers.taken import TakenJob, fetch
 from workers.work import Work
 
 if TYPE_CHECKING:
@@ -83,7 +86,7 @@ class CertificationWorker(SimpleWorker):
             serializer=JSONSerializer,
             worker_ttl=max(30, settings.dead_after_s),
         )
-        self.engine = Engine(holdings.any, batch=settings.batch)
+        self.engine = Engine(holdings.any, batch=settings.batch or max(USUAL, holdings.rows))
         self.engine.paces.update(holdings.paces)
         self.clerk = Clerk(redis, settings)
         self.janitor = Janitor(redis, settings, self.name)
@@ -144,7 +147,7 @@ class CertificationWorker(SimpleWorker):
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
-            self._begin(self._fetch(ids), self.queue)
+            self._begin(fetch(self.redis, ids), self.queue)
         else:  # the bell tells of new work, but not that something which may not be taken now may be taken later
             self.redis.await_bell(self.settings.pool, self.name, BLOCKED_S if blocked else BLOCK_S)
 
@@ -160,7 +163,7 @@ class CertificationWorker(SimpleWorker):
         if self.leaving.is_set():
             return
         suspect = self.redis.eval(waiting.take_suspect(self.settings.pool))
-        self._begin(self._fetch([suspect.decode()] if suspect else []), self.quarantine)
+        self._begin(fetch(self.redis, [suspect.decode()] if suspect else []), self.quarantine)
         self._pause_until(lambda: not any(work.suspect for work in self.clerk.works))
 
     def _pause_until(self, true: Callable[[], bool]) -> None:
@@ -171,7 +174,7 @@ class CertificationWorker(SimpleWorker):
         """Register the executions in one pipeline, give each a heartbeat, and hand them to the engine."""
         ready = [stored for each in jobs if (stored := self._check(each, queue)) is not None]
         now, ttl = time.time(), self.settings.dead_after_s
-        begun = [transitions.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
+        begun = [lease.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
         answers = until_answered(lambda: self.redis.call([call for _, call in begun]))
         ours: list[tuple[Work, Stored]] = []
         last: list[Command] = []
@@ -181,7 +184,7 @@ class CertificationWorker(SimpleWorker):
                 work.canceled = status == "canceling"  # of a shard that waited meanwhile
                 ours.append((work, stored))
             else:
-                last += transitions.drop(stored.record.name, queue)
+                last += lease.drop(stored.record.name, queue)
         for work, stored in ours:
             self._hand_over(work, stored)
         if ours:
@@ -216,10 +219,6 @@ class CertificationWorker(SimpleWorker):
         with self._preparing, suppress(ClosedError):  # the process is leaving and has handed it back
             self._prepare(work, stored)
 
-    def _fetch(self, names: list[str]) -> list[TakenJob]:
-        answers = iter(self.redis.run(command for each in names for command in _reading(each)))
-        return [_taken(each, [next(answers) for _ in _reading(each)]) for each in names]
-
     def _check(self, taken: TakenJob, queue: str) -> Stored | None:
         """What can be begun. A job that is not one of ours is refused, and one that has ended is dropped."""
         name, job, stored = taken.name, taken.job, taken.stored
@@ -227,15 +226,15 @@ class CertificationWorker(SimpleWorker):
         if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
             if job and stored is None:
                 logger.error("a job without a record is refused: %s", name, extra=extra)
-                self.redis.write(transitions.refuse(name, queue))
+                self.redis.write(lease.refuse(name, queue))
             else:
-                self.redis.write(transitions.drop(name, queue))
+                self.redis.write(lease.drop(name, queue))
             return None
         try:
             bookkeeping.check(job, name)
         except bookkeeping.ForeignJobError as error:
             logger.error("refused: %s", error, extra=extra)
-            self.redis.write(transitions.refuse(name, queue))
+            self.redis.write(lease.refuse(name, queue))
             return None
         return stored
 
@@ -261,7 +260,7 @@ class CertificationWorker(SimpleWorker):
         commands = presence.announce(self._presence(len(works)), ttl=ttl)
         commands += bookkeeping.heartbeat(self, ttl=ttl + 60)
         commands.append(bookkeeping.show_state(self.name, busy=bool(works)))
-        beats = [transitions.beat(work.record, work.execution, ttl=ttl) for work in works]
+        beats = [lease.beat(work.record, work.execution, ttl=ttl) for work in works]
         self.redis.call([unguarded(commands), *beats])
 
     def _presence(self, live: int) -> Presence:
@@ -364,41 +363,3 @@ class CertificationWorker(SimpleWorker):
         thread = threading.Thread(target=work_or_end, name=name, daemon=True)
         thread.start()
         return thread
-
-
-@dataclass(frozen=True)
-class TakenJob:
-    """What Redis holds under a name that was taken from the queue."""
-
-    name: str
-    """Of a certification or of a shard."""
-    job: dict[bytes, bytes]
-    """RQ's hash."""
-    stored: Stored | None
-    """Our own data; None where it is gone or cannot be read."""
-
-
-def _reading(name: str) -> list[Command]:
-    certification, shard = shards.parse_name(name)
-    return [
-        ("HGETALL", bookkeeping.job_key(name)),
-        ("HGETALL", keys.record(certification)),
-        ("GET", keys.images(certification)),
-        ("HGETALL", keys.checkpoints(certification)),
-        ("HGETALL", keys.draws(certification)),
-        ("HGETALL", keys.certificates(certification)),
-        division.read_range(certification, shard),
-    ]
-
-
-def _taken(name: str, answers: list[Any]) -> TakenJob:
-    """From the answers to the commands of `_reading`."""
-    job, data, images, rests, draws, certificates, counted = answers
-    try:
-        record = Record.read(data, shards.parse_name(name)[1])
-        saved = checkpoints.read(rests, draws)
-        finished = {int(place): text for place, text in certificates.items()}
-    except (ValueError, TypeError) as error:
-        logger.error("the record cannot be read: %s", error, extra={"certification_id": name})
-        return TakenJob(name, job, None)
-    return TakenJob(name, job, None if record is None else Stored(record, images, saved, finished, counted))

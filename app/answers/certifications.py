@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from app.redis.queue import Snapshot
+from app.redis.snapshot import Snapshot
 from smoothcert.certification import Progress
 from store.record import Record
 

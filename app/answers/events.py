@@ -21,7 +21,9 @@ from app.answers import certifications
 from app.archive.archive import KeptCertification
 from app.http.errors import UnavailableError
 from app.http.headers import END
-from app.redis.queue import LOOK_SECONDS, News, Queue
+from app.redis.listener import LOOK_SECONDS
+from app.redis.queue import Queue
+from app.redis.snapshot import News
 from smoothcert.certification import Stall
 from store.record import Record
 
@@ -79,9 +81,9 @@ def of_archived(kept: KeptCertification, *, sent: int) -> Iterator[bytes]:
 
 async def _stall(queue: Queue, record: Record) -> Stall | None:
     """Why a certification does not move, by a fresh look: a worker that came just now is not among the remembered."""
-    if (await queue.roster()).stall(record, now=time.time()) is None:
+    if (await queue.staff.roster()).stall(record, now=time.time()) is None:
         return None
-    return (await queue.roster(fresh=True)).stall(record, now=time.time())
+    return (await queue.staff.roster(fresh=True)).stall(record, now=time.time())
 
 
 async def stream(queue: Queue, certification: str, *, sent: int) -> AsyncIterator[bytes]:
@@ -90,8 +92,8 @@ async def stream(queue: Queue, certification: str, *, sent: int) -> AsyncIterato
     The stream survives an outage of Redis: it waits, and continues when Redis answers again.
     """
     writer, last_at = EventWriter(sent), time.monotonic()
-    async with queue.watching(certification) as watch:
-        while not queue.changes.closed:
+    async with queue.listener.watching(certification) as watch:
+        while not queue.listener.changes.closed:
             try:
                 news = await queue.news(certification, sent=writer.sent)
                 stall = await _stall(queue, news.record) if news else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from app.answers.certifications import location
-from app.redis.queue import Snapshot
+from app.redis.snapshot import Snapshot
 from smoothcert.certificate import Certificate
 from smoothcert.prediction import Prediction, PredictionAnswer
 from smoothcert.problem import Failure

@@ -6,7 +6,6 @@ has in hand when it dies, another takes up after a minute. An archive that is aw
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,8 +15,10 @@ from app.answers.attestations import Attester
 from app.archive.archive import Archive
 from app.archive.storage import StorageError
 from app.archive.threads import ArchiveThreads
+from app.background import Background
 from app.http.errors import ProblemError, UnavailableError
-from app.redis.queue import Queue, Snapshot
+from app.redis.queue import Queue
+from app.redis.snapshot import Snapshot
 from smoothcert.errors import AttestationError
 from store import archival
 from store.archival import ArchiveClaim
@@ -38,8 +39,7 @@ class Archivist:
 
     def __init__(self, queue: Queue, archive: Archive, threads: ArchiveThreads, attester: Attester) -> None:
         self._queue, self._archive, self._threads, self._attester = queue, archive, threads, attester
-        self._under_way: set[asyncio.Task[None]] = set()
-        self._closed = asyncio.Event()
+        self._background = Background[ArchiveClaim]()
         self._refusals = 0
         self.trouble = ""
         """Why the last attempt of this process failed; empty if it did not."""
@@ -47,43 +47,30 @@ class Archivist:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """A context in which the archive catches up. What is under way at its end is done by another process."""
-        task = asyncio.create_task(self._run())
         try:
-            yield
+            async with self._background.running(self._run()):
+                yield
         finally:
-            self._closed.set()
-            await task
-            for each in self._under_way:
-                each.cancel()
-            await asyncio.gather(*self._under_way, return_exceptions=True)
             self._threads.close()
 
     async def _run(self) -> None:
-        while not self._closed.is_set():
+        while not self._background.closed:
             found = await self._claim()
             for claim in found:
-                task = asyncio.create_task(self._settle(claim))
-                self._under_way.add(task)
-                task.add_done_callback(self._under_way.discard)
+                self._background.start(claim, self._settle(claim))
             if not found:
-                await self._wait(LOOK_S)
+                await self._background.pause(LOOK_S)
             elif self._refusals:
-                await self._wait(self._pause)
+                await self._background.pause(self._pause)
             else:
-                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._closed.wait(), seconds)
-        except TimeoutError:
-            return
+                await self._background.one_is_done()
 
     @property
     def _pause(self) -> float:
         return PAUSES_S[min(max(self._refusals, 1), len(PAUSES_S)) - 1]
 
     async def _claim(self) -> list[ArchiveClaim]:
-        free = (1 if self._refusals else AT_A_TIME) - len(self._under_way)
+        free = (1 if self._refusals else AT_A_TIME) - len(self._background.under_way)
         if free <= 0:
             return []
         try:

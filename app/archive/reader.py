@@ -11,7 +11,8 @@ from app.archive.storage import StorageError
 from app.archive.threads import ArchiveThreads
 from app.http.errors import ProblemError
 from app.redis.cursor import Cursor
-from app.redis.queue import Page, Queue
+from app.redis.listing import Page
+from app.redis.queue import Queue
 from smoothcert.certification import Status
 from store import archival
 from store.commands import unguarded

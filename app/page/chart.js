@@ -1,6 +1,7 @@
 // The chart of one image: above, the count against the boundaries; below, the interval for p_A as it closes on p0.
 
 import { element, fill, svg } from "./dom.js";
+import { Frame } from "./frame.js";
 import { compact, decades, linear, logarithmic, path, rounds } from "./scale.js";
 import { lower, percent, probability, upper, whole } from "./words.js";
 
@@ -12,16 +13,11 @@ const LEAST = 4.2, MARGIN = 1.4;    // standard deviations that the axis reaches
 // A reading (see reading.js) has the boundaries (`looks`, `p0`, `pooled`), the counts at the looks taken (`points`), the
 // way of the count (`way`), the counts that intervals are drawn for (`bars`), how sure the intervals are (`surety`),
 // how it ended (`end`) and whose count it is (`of`). A count has an interval for p_A (`p_interval`) if it is known.
-export class Chart {
+export class Chart extends Frame {
   constructor() {
-    this.drawing = svg("svg", { class: "chart", role: "img", "aria-label": "No samples yet" });
-    this.readout = element("figcaption", { class: "readout" });
-    this.figure = element("figure", {}, this.drawing, this.readout);
+    super("chart");
+    this.drawing.setAttribute("aria-label", "No samples yet");
     this.reading = null;
-    this.width = 0;
-    new ResizeObserver(([{ contentRect }]) => {
-      if (Math.abs(contentRect.width - this.width) > 1) this.draw((this.width = contentRect.width));
-    }).observe(this.figure);
     this.drawing.addEventListener("pointermove", (event) => this.point(event));
     this.drawing.addEventListener("pointerleave", () => this.tell(null));
   }
@@ -43,9 +39,7 @@ export class Chart {
     const x = logarithmic(first, last, LEFT, width - RIGHT);
     const above = { top: TOP, bottom: TOP + upper }, below = { top: TOP + upper + GAP, bottom: height - BOTTOM };
     this.places = bars.map((each) => ({ ...each, x: x(each.n) }));
-    this.drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    this.drawing.setAttribute("height", height);
-    this.drawing.setAttribute("aria-label", spoken(reading));
+    this.size(height, spoken(reading));
     const spots = { x, first, last, width, above, below };
     fill(this.drawing, axis(spots), counts(reading, spots), interval(reading, spots));
     this.tell(null);
@@ -61,9 +55,9 @@ export class Chart {
   tell(place) {
     const { reading, places } = this;
     const spot = place ?? places?.at(-1);
-    if (!spot) return fill(this.readout, reading?.note ?? "");
+    if (!spot) return fill(this.caption, reading?.note ?? "");
     const look = reading.looks.find(({ n }) => n === spot.n);
-    fill(this.readout, element("span", {}, `${whole(spot.count)} of ${whole(spot.n)}`),
+    fill(this.caption, element("span", {}, `${whole(spot.count)} of ${whole(spot.n)}`),
       spot.p_interval ? element("span", {}, `p_A in ${bracketed(spot.p_interval)}`) : null,
       look ? element("span", {}, gates(look)) : null,
       reading.surety ? element("span", { class: "surety" }, reading.surety) : null);

@@ -1,10 +1,10 @@
 // The images of a batch by their p_A, as their counts estimate it: what a procedure that proves one radius leaves to see.
 
 import { element, fill, svg } from "./dom.js";
-import { linear, rounds } from "./scale.js";
-import { percent, probability, short } from "./words.js";
+import { HEIGHT, LEFT, Plot, RIGHT, TOP } from "./plot.js";
+import { rounds } from "./scale.js";
+import { percent, probability } from "./words.js";
 
-const LEFT = 46, RIGHT = 14, TOP = 26, HEIGHT = 190, BOTTOM = 38;
 const BINS = 20;
 
 // The share of the last count that fell on the class; null where there was none.
@@ -23,15 +23,9 @@ export function binned(certificates, from) {
   return bins;
 }
 
-export class Distribution {
+export class Distribution extends Plot {
   constructor() {
-    this.drawing = svg("svg", { class: "chart distribution", role: "img" });
-    this.caption = element("figcaption", { class: "readout" });
-    this.figure = element("figure", {}, this.drawing, this.caption);
-    this.width = 0;
-    new ResizeObserver(([{ contentRect }]) => {
-      if (Math.abs(contentRect.width - this.width) > 1) this.draw((this.width = contentRect.width));
-    }).observe(this.figure);
+    super("chart distribution");
   }
 
   // `p0` is the least p_A that proves the radius, or null before it is known.
@@ -47,24 +41,18 @@ export class Distribution {
     const from = Math.floor(20 * Math.min(0.9, p0 ?? 1, ...known)) / 20;
     const bins = binned(certificates, from);
     const most = Math.max(1, ...bins.map(({ certified, abstain }) => certified + abstain));
-    const x = linear(from, 1, LEFT, width - RIGHT), y = linear(0, most, TOP + HEIGHT, TOP);
+    const { x, y } = this.scales(from, 1, most);
     const wide = (width - RIGHT - LEFT) / BINS;
     const block = (i, low, high, kind) => high > low && svg("rect", { class: `block ${kind}`, x: LEFT + i * wide + 1,
       width: wide - 2, y: y(high), height: y(low) - y(high) });
     const words = this.words();
-    this.drawing.setAttribute("viewBox", `0 0 ${width} ${TOP + HEIGHT + BOTTOM}`);
-    this.drawing.setAttribute("height", TOP + HEIGHT + BOTTOM);
-    this.drawing.setAttribute("aria-label", words.join("; "));
+    this.size(words.join("; "));
     fill(this.drawing,
-      svg("text", { class: "title", x: LEFT, y: TOP - 10 }, "Images by p_A",
-        svg("tspan", { class: "name" }, "  as their counts estimate it")),
-      rounds(0, most, 4).filter(Number.isInteger).map((tick) => [
-        svg("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
-        svg("text", { class: "tick", x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, tick),
-      ]),
-      rounds(from, 1, width < 480 ? 4 : 7).map((tick) =>
-        svg("text", { class: "tick", x: x(tick), y: TOP + HEIGHT + 16, "text-anchor": "middle" }, short(tick))),
-      svg("text", { class: "name", x: width - RIGHT, y: TOP + HEIGHT + 32, "text-anchor": "end" }, "p_A"),
+      this.axes({ x, y }, {
+        title: "Images by p_A", about: "as their counts estimate it", name: "p_A",
+        levels: rounds(0, most, 4).filter(Number.isInteger).map((level) => [level, level]),
+        ticks: this.ticks(from, 1),
+      }),
       bins.flatMap(({ certified, abstain }, i) =>
         [block(i, 0, certified, "certified"), block(i, certified, certified + abstain, "abstain")]).filter(Boolean),
       p0 === null ? null : [svg("line", { class: "target", x1: x(p0), x2: x(p0), y1: TOP, y2: TOP + HEIGHT }),

@@ -13,8 +13,10 @@ from app.http import npy
 from app.http.authentication import Keys
 from app.http.body import Bodies, Share
 from app.http.errors import ProblemError, invalid
-from app.redis.queue import Queue, Receipt, Snapshot
+from app.redis.queue import Queue
 from app.redis.retry_after import pace, retry_after
+from app.redis.snapshot import Snapshot
+from app.redis.submissions import Receipt
 from app.requests import admission, submission
 from app.requests.admission import Settled
 from app.requests.images import ImageSpec, are_eight_bit, decode, decoded_bytes, source_bytes, with_sources
@@ -27,7 +29,7 @@ from smoothcert.published import EnsembleCard
 from store import bookkeeping
 from store.presence import Offer
 from store.record import Record
-from store.transitions import LONGEST_WAIT
+from store.transitions.admission import LONGEST_WAIT
 
 if TYPE_CHECKING:
     from store.traces import Traces
@@ -68,7 +70,7 @@ class Intake:
             high = posted.request.priority == "high"
             admission.require_right(high, self._keys, owner)
             admission.require_receiver(posted.request.webhook, self._receivers)
-            offer = await self._queue.offer(posted.request.ensemble)
+            offer = await self._queue.staff.offer(posted.request.ensemble)
             settled = self._settle(posted, offer.card)
             spec = await self._spec(posted, settled, offer.card, share)
             images = await self._decode(posted, settled, spec, share)
@@ -78,7 +80,7 @@ class Intake:
             pixels = await share.run(lambda: npy.write(images))
             idempotency = (key, await share.run(posted.digest)) if key else None
             record = self._record(certification, settled, offer, seed=seed, owner=owner, images=len(posted.images))
-            receipt = await self._queue.submit(record, pixels, idempotency=idempotency, high=high)
+            receipt = await self._queue.submissions.add(record, pixels, idempotency=idempotency, high=high)
         await self._require_taken(receipt, offer.pool)
         return receipt, Snapshot(record, {}, receipt.count)
 

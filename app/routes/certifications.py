@@ -18,7 +18,7 @@ from app.http import headers
 from app.http.authentication import Owner
 from app.http.errors import ProblemError
 from app.redis.cursor import Cursor
-from app.redis.queue import Snapshot
+from app.redis.snapshot import Snapshot
 from app.requests.intake import new_id
 from app.service import Service, TheService
 from smoothcert.certification import Status
@@ -48,7 +48,7 @@ async def submitted(
     if replayed:
         snapshot = await _waited(receipt.certification, request, owner, service, wait)
     elif wait:
-        async with queue.watching(certification, for_the_end=True) as watch:
+        async with queue.listener.watching(certification, for_the_end=True) as watch:
             latest = await queue.wait(snapshot, watch, wait, gone=request.is_disconnected)
         snapshot = _still_there(latest, certification)
     return snapshot, _created(snapshot, wait, replayed=replayed)
@@ -159,7 +159,7 @@ async def list_(
 ) -> Response:
     """The certifications of the caller's key, the newest first."""
     now, after = time.time(), Cursor.read(cursor) if cursor else None
-    page = await service.queue.page(owner, status=status, limit=limit, after=after, now=now)
+    page = await service.queue.listing.page(owner, status=status, limit=limit, after=after, now=now)
     if service.archive is None:
         summaries = [answers.summary(each.record, each.position, now=now) for each in page.snapshots]
         following = page.next
@@ -213,7 +213,7 @@ async def _waited(certification: str, request: Request, owner: str, service: Ser
     snapshot, queue = await _find(certification, owner, service), service.queue
     if not wait or snapshot.record.ended:
         return snapshot
-    async with queue.watching(certification, for_the_end=True) as watch:
+    async with queue.listener.watching(certification, for_the_end=True) as watch:
         latest = await queue.wait(snapshot, watch, wait, gone=request.is_disconnected)
     return _still_there(latest, certification)
 

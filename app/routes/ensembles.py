@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/ensembles", tags=["ensembles"], dependencies=[AUT
 @router.get("", operation_id="list_ensembles")
 async def list_(service: TheService) -> Response:
     """All ensembles that are served now or were lately, and those that workers could not load."""
-    roster = await service.queue.roster()
+    roster = await service.queue.staff.roster()
     served = EnsembleList(data=tuple(roster.served(offer) for offer in roster.offers), failed=roster.failed)
     return Response(served.model_dump_json(), media_type="application/json")
 
@@ -24,5 +24,5 @@ async def list_(service: TheService) -> Response:
 async def get(name: str, service: TheService) -> Response:
     """One ensemble by its name."""
     offer = await service.offer(name)
-    served = (await service.queue.roster()).served(offer)
+    served = (await service.queue.staff.roster()).served(offer)
     return Response(served.model_dump_json(), media_type="application/json")

@@ -28,7 +28,7 @@ async def health() -> Response:
 @router.get("/readyz", operation_id="readiness")
 async def readiness(service: TheService) -> Response:
     """Whether Redis answers and at least one worker is alive, and whether Redis keeps what it acknowledges."""
-    workers = len((await service.queue.roster(fresh=True)).workers)
+    workers = len((await service.queue.staff.roster(fresh=True)).workers)
     if not workers:
         raise ProblemError("not_ready", "no worker is alive; requests wait until one is", retry_after=1)
     checks, archive = await service.queue.checks(), await _archive(service)

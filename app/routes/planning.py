@@ -36,7 +36,7 @@ async def create(request: Request, service: TheService) -> Response:
         most_sequential=service.settings.sequential_samples,
     )
     admission.require_targets(settled)
-    speed = (await service.queue.roster()).speed(offer)
+    speed = (await service.queue.staff.roster()).speed(offer)
     members = len(offer.card.members)
     planned = await service.planner.run(lambda: _answer(settled, members=members, speed=speed))
     return Response(planned.model_dump_json(), media_type="application/json")

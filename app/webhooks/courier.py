@@ -6,7 +6,6 @@ API processes share the deliveries; one that dies while it sends is replaced by 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import time
@@ -15,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
+from app.background import Background
 from app.http.errors import UnavailableError
 from app.redis.queue import Queue
 from app.webhooks.post import Postman
@@ -45,25 +45,19 @@ class Courier:
     ) -> None:
         self._queue, self._receivers, self._secret, self._pauses = queue, receivers, secret, pauses
         self._postman = postman or Postman(receivers)
-        self._under_way: dict[asyncio.Task[None], str] = {}
-        self._closed = asyncio.Event()
+        self._background = Background[Delivery]()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """A context in which deliveries are sent. What is under way at its end is sent again by another process."""
-        task = asyncio.create_task(self._run())
         try:
-            yield
+            async with self._background.running(self._run()):
+                yield
         finally:
-            self._closed.set()
-            await task
-            for sending in self._under_way:
-                sending.cancel()
-            await asyncio.gather(*self._under_way, return_exceptions=True)
             await self._postman.close()
 
     async def _run(self) -> None:
-        while not self._closed.is_set():
+        while not self._background.closed:
             try:
                 found = await self._claim()
             except UnavailableError:
@@ -72,23 +66,16 @@ class Courier:
                 logger.exception("deliveries cannot be claimed")
                 found = []
             for delivery in found:
-                task = asyncio.create_task(self._deliver(delivery))
-                self._under_way[task] = delivery.owner
-                task.add_done_callback(self._under_way.pop)
+                self._background.start(delivery, self._deliver(delivery))
             if not found:
-                await self._pause()
-
-    async def _pause(self) -> None:
-        try:
-            await asyncio.wait_for(self._closed.wait(), LOOK_S)
-        except TimeoutError:
-            return
+                await self._background.pause(LOOK_S)
 
     async def _claim(self) -> list[Delivery]:
-        free = AT_A_TIME - len(self._under_way)
+        under_way = self._background.under_way
+        free = AT_A_TIME - len(under_way)
         if not free:
             return []
-        held = Counter(self._under_way.values())
+        held = Counter(each.owner for each in under_way)
         return deliveries.claimed(await self._queue.ask(deliveries.claim(most=free, share=SHARE, held=held)))
 
     async def _deliver(self, delivery: Delivery) -> None:

@@ -20,7 +20,7 @@ from benchmarks.machine.engine import seconds_here
 from benchmarks.result import Figure, Result
 from models.resnet import resnet20
 from smoothcert.engine.errors import PrecisionError
-from smoothcert.engine.form import fold_batch_norm, prepare
+from smoothcert.engine.form import prepare
 from smoothcert.extras import is_installed
 
 SHAPE = (3, 32, 32)
@@ -102,19 +102,6 @@ def formed(runtime: str, precision: str) -> Callable[[nn.Module], Forward]:
     return make
 
 
-def compiled(network: nn.Module) -> Forward:
-    """The folded network through torch.compile with its weights frozen, in slices."""
-    inductor: Any = import_module("torch._inductor.config")
-    inductor.freezing = True
-    folded = torch.compile(fold_batch_norm(network).to(memory_format=torch.channels_last))  # type: ignore[call-overload]
-
-    @torch.inference_mode()
-    def forward(batch: Tensor) -> object:
-        return [folded(rows.to(memory_format=torch.channels_last)) for rows in torch.split(batch, SLICE)]
-
-    return forward
-
-
 def onnxruntime(network: nn.Module) -> Forward:
     for package in ("onnx", "onnxruntime"):
         if not is_installed(package):
@@ -134,7 +121,7 @@ def onnxruntime(network: nn.Module) -> Forward:
 CONTESTANTS: dict[str, Callable[[nn.Module], Forward]] = {
     OURS: formed("torch", "float32"),
     "torch, eager": eager,
-    "torch, compiled and frozen, in slices": compiled,
+    "torch, compiled and frozen": formed("compiled", "float32"),
     "onnxruntime, float32": onnxruntime,
     "OpenVINO, float32": formed("openvino", "float32"),
     "torch, folded, bfloat16": formed("torch", "bfloat16"),

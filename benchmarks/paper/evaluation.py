@@ -60,12 +60,23 @@ def report(evaluated: list[Evaluated], images: Images, description: Description,
         notes=[
             about(images),
             *tape_notes(paces),
-            *([table.note] if table and len(rows) > len(evaluated) else []),
+            *([table.note, *consensus_notes(evaluated)] if table and len(rows) > len(evaluated) else []),
             budget(description),
             *cap_notes(evaluated),
             *as_notes(disagreed),
         ],
     )
+
+
+def consensus_notes(evaluated: Sequence[Evaluated]) -> list[str]:
+    """What K-consensus means beside the paper's rows."""
+    asked = [(each.setting.ensemble.consensus or each.k, each.k) for each in evaluated]
+    partial = [consensus for consensus, k in asked if consensus < k]
+    if not partial:
+        return []
+    return [
+        f"In the paper's rows all members vote on every sample; in ours of K-consensus the first {min(partial)} do."
+    ]
 
 
 def row(each: Evaluated, radii: Sequence[float]) -> tuple[object, ...]:

@@ -47,14 +47,14 @@ class PaperTable:
     goals: Goals
 
     def is_about(self, description: Description, setting: Setting, data: str) -> bool:
-        """Whether our setting asks the same question about the same kind of networks."""
+        """Whether our setting asks the same question about the same kind of networks, whatever its consensus."""
         question, ensemble = setting.question, setting.ensemble
         ours = (description.architecture, ensemble.noise, question.noise, data)
-        how = (ensemble.voting, ensemble.consensus, question.radius, question.alpha)
+        how = (ensemble.voting, question.radius, question.alpha)
         return (
             ours == (self.architecture, self.noise, self.noise, self.data)
             and description.method in self.methods
-            and how == ("soft", None, None, ALPHA)
+            and how == ("soft", None, ALPHA)
         )
 
 

@@ -12,7 +12,7 @@ from models.architectures import ARCHITECTURES, DENOISERS
 from models.commands.options import AllowHost, AllowImport, NoiseText, Sigma, Zoo, chosen_noise, remote_policy
 from models.registry import ZOO
 from smoothcert.engine.case import ensemble_record
-from smoothcert.engine.ensemble import MAX_CLASSES
+from smoothcert.engine.composition import MAX_CLASSES
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.figures import counted
 from smoothcert.remarks import unpinned

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.canonical import digest
-from smoothcert.engine.ensemble import Identity
 from smoothcert.engine.errors import MemberError, reason
 from smoothcert.engine.form import optimised, refuse_misfit
+from smoothcert.engine.identity import Identity
 
 
 class Denoised(nn.Module):

@@ -7,7 +7,7 @@ few others with some hundred forward passes for each image, and says in sentence
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,10 +15,11 @@ from torch import Tensor
 
 from smoothcert.bounds import lower_bound
 from smoothcert.diagnosis import Diagnosis, Finding
-from smoothcert.engine.batches import USUAL, as_labels
+from smoothcert.engine.batches import as_labels
 from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.outputs import are_probabilities
+from smoothcert.engine.presentation import AS_THEY_ARE, Way, usual_ways
 from smoothcert.errors import DomainError
 from smoothcert.figures import radius_text
 from smoothcert.noise import Noise
@@ -186,7 +187,7 @@ class _Patient:
         if len(own) > 1:
             return Finding("input", None, "The members have different normalisations, so no other input was tried.")
         (normalisation,) = own
-        ways = [way for way in _ways(self.images.shape[1]) if way.normalisation != normalisation or way.rearranged]
+        ways = [way for way in usual_ways(self.images.shape[1]) if way.normalisation != normalisation or way.rearranged]
         tried = {way: found for way in ways if (found := self._right(way, normalisation)) is not None}
         before = torch.zeros(len(self.images), dtype=torch.bool) if right is None else right
         better = {way: _mean(found) for way, found in tried.items() if _better(found, before)}
@@ -204,7 +205,7 @@ class _Patient:
             return Finding("input", [], f"The model does not recognise the images as they are, and {others}.")
         return Finding("input", [], f"The images fit the model as they are: {others}.")
 
-    def _right(self, way: _Way, normalisation: Normalisation | None = None) -> Tensor | None:
+    def _right(self, way: Way, normalisation: Normalisation | None = None) -> Tensor | None:
         """Which images are classified correctly, bool [N]; None where the network cannot take them."""
         try:
             shown = way.present(self.images, normalisation)
@@ -247,93 +248,6 @@ class _Patient:
         return 1 / len(self.ensemble.classes)
 
 
-@dataclass(frozen=True)
-class _Way:
-    """A way to present images in [0, 1] to a network: a range of pixels, and perhaps another order of the values."""
-
-    name: str
-    advice: str
-    normalisation: Normalisation | None
-    rearrange: Callable[[Tensor], Tensor] | None = None
-
-    @property
-    def rearranged(self) -> bool:
-        return self.rearrange is not None
-
-    def present(self, images: Tensor, own: Normalisation | None) -> Tensor:
-        """The images such that they arrive in this way behind the normalisation `own` that the network begins with.
-
-        They are normalised by this way's numbers, rearranged, and then `own` is undone in advance.
-        """
-        if self is AS_THEY_ARE:
-            return images
-        values = images if self.normalisation is None else (images - _column(self.normalisation.mean)) / _column(
-            self.normalisation.std
-        )  # fmt: skip
-        values = values if self.rearrange is None else self.rearrange(values)
-        return values if own is None else values * _column(own.std) + _column(own.mean)
-
-
-AS_THEY_ARE = _Way("the images as they are", "", None)
-
-
-def _ways(channels: int) -> list[_Way]:
-    """The usual ranges, each with the usual orders."""
-    ranges = [
-        ("pixels in [0, 1] without normalisation", "Leave the normalisation out.", None),
-        (
-            "pixels from 0 to 255",
-            "Normalise with mean=0 and std=1/255.",
-            Normalisation((0.0,) * channels, (1 / 255,) * channels),
-        ),
-        (
-            "pixels in [-1, 1]",
-            "Normalise with mean=0.5 and std=0.5.",
-            Normalisation((0.5,) * channels, (0.5,) * channels),
-        ),
-    ]
-    for whose in ("ImageNet's", "CIFAR-10's", "MNIST's"):
-        usual = USUAL[whose]
-        if len(usual.mean) == channels:
-            advice = f"Normalise with mean={usual.mean} and std={usual.std}."
-            ranges.append((f"{whose} mean and standard deviation", advice, usual))
-    ways = [_Way(name, advice, normalisation) for name, advice, normalisation in ranges]
-    for name, advice, normalisation in ranges:
-        if channels == 3:
-            ways.append(
-                _Way(
-                    f"{name}, in the order BGR",
-                    f"{advice} Reverse the channels in front of the model: x.flip(1).",
-                    normalisation,
-                    _reverse_channels,
-                )
-            )
-        if channels == 1:
-            ways.append(_Way(f"{name}, inverted", f"{advice} Invert the images: 1 - x.", normalisation, _invert))
-        ways.append(
-            _Way(
-                f"{name}, with the channels last",
-                f"{advice} Permute the images in front of the model: x.permute(0, 2, 3, 1).",
-                normalisation,
-                _channels_last,
-            )
-        )
-    return ways
-
-
-def _reverse_channels(images: Tensor) -> Tensor:
-    return images.flip(1)
-
-
-def _channels_last(images: Tensor) -> Tensor:
-    return images.permute(0, 2, 3, 1)
-
-
-def _invert(images: Tensor) -> Tensor:
-    """Light for dark, within the range that the images span."""
-    return images.min() + images.max() - images
-
-
 def _reshaped(ensemble: Ensemble, images: Tensor) -> Ensemble:
     """The ensemble for images of this shape, in its plain form and without a look at whether it can take them."""
     _, *shape = images.shape
@@ -349,7 +263,7 @@ def _reshaped(ensemble: Ensemble, images: Tensor) -> Ensemble:
     return replace(ensemble, members=tuple(map(plain, ensemble.members)), input_shape=(channels, height, width))
 
 
-def _fitting(better: Mapping[_Way, float], now: float | None) -> Finding:
+def _fitting(better: Mapping[Way, float], now: float | None) -> Finding:
     """The ways that fit best, from the accuracy of each that fits clearly better than the images as they are."""
     highest = max(better.values())
     fitting = sorted((way for way in better if highest - better[way] < CLOSE), key=lambda way: -better[way])
@@ -389,10 +303,6 @@ def _radii(noise: Noise) -> list[float]:
     radii = [noise.radius(p) for p in QUANTILES]
     rounded = [float(max(1, round(r))) for r in radii] if noise.whole else [float(f"{r:.2g}") for r in radii]
     return sorted(set(rounded))
-
-
-def _column(values: Sequence[float]) -> Tensor:
-    return torch.tensor(values).view(1, -1, 1, 1)
 
 
 def _distance(one: Tensor, other: Tensor) -> float:

@@ -11,42 +11,25 @@ Members are asked in ranked order, and an image is left out as soon as those to 
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import EllipsisType
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
-from smoothcert.canonical import digest
 from smoothcert.engine.arithmetic import arithmetic
-from smoothcert.engine.errors import BatchError, MemberError, VotingError
+from smoothcert.engine.composition import check_classes, check_consensus, check_members, check_voting, check_weights
+from smoothcert.engine.errors import BatchError, MemberError
 from smoothcert.engine.exits import Limits, check_limits
 from smoothcert.engine.form import Form, prepare, resize
+from smoothcert.engine.identity import Identity, ensemble_digest, network_digest
 from smoothcert.engine.libraries import versions_of
 from smoothcert.engine.magnitude import is_finite, within_reach
-from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.poll import UNDECIDED, Poll, Polled
-from smoothcert.engine.voting import WEIGHTED, rule, vote
+from smoothcert.engine.voting import vote
 from smoothcert.noise import Noise
-
-MAX_CLASSES = 100_000
-"""The most classes of an ensemble: the counts of every draw have one entry per class."""
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What determines the logits of a member.
-
-    `digest` is the sha256 of its file; for a classifier behind a denoiser see `engine.denoised.chained`.
-    """
-
-    architecture: str
-    digest: str
-    normalisation: Normalisation | None = None
 
 
 @dataclass(frozen=True)
@@ -284,134 +267,3 @@ def assemble(
         identity = Identity(type(network).__qualname__, network_digest(network))
         members.append(Member(f"{name}/{place}", identity, network, form))
     return Ensemble(name, tuple(members), tuple(classes), input_shape, noise, voting, consensus)
-
-
-def ensemble_digest(
-    members: Sequence[Identity],
-    classes: Sequence[str],
-    input_shape: Sequence[int],
-    weights: Mapping[str, float] | None,
-    limits: Limits | None = None,
-) -> str:
-    """sha256 over the canonical JSON (RFC 8785) of
-
-        {"format": 1, "classes": [...], "input_shape": [C, H, W],
-         "members": [{"architecture", "digest", "normalisation": null or {"mean", "std"}}, ...] in ranked order,
-         "weights": null or {member digest: weight},
-         "limits": [low, high], absent where there are none}
-
-    Voting rule, K, precision and device are not in it: a certificate records them on their own, and they may differ
-    between two requests to the same ensemble. Names, training records, the noise of training and the ranking's
-    accuracies are not in it either.
-    """
-    stated = {
-        "format": 1,
-        "classes": list(classes),
-        "input_shape": list(input_shape),
-        "members": [
-            {
-                "architecture": member.architecture,
-                "digest": member.digest,
-                "normalisation": member.normalisation
-                and {"mean": member.normalisation.mean, "std": member.normalisation.std},
-            }
-            for member in members
-        ],
-        "weights": None if weights is None else dict(weights),
-    }
-    return digest(stated if limits is None else stated | {"limits": list(limits)})
-
-
-def network_digest(network: nn.Module) -> str:
-    """sha256 over the structure (see `_structure`) and the names, dtypes, shapes and values of all tensors.
-
-    It identifies a network that has no file. Code is represented by the name of its class, so two versions of a class
-    look alike.
-    """
-    sha = hashlib.sha256()
-    for name, module in network.named_modules():
-        sha.update(f"{name} {_structure(module)}\n".encode())
-    for name, tensor in sorted([*network.named_parameters(), *network.named_buffers()]):
-        sha.update(f"{name} {_tensor_digest(tensor)}\n".encode())
-    return sha.hexdigest()
-
-
-def _tensor_digest(tensor: Tensor) -> str:
-    sha = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return sha.hexdigest()
-
-
-def _structure(module: nn.Module) -> str:
-    """The class of a module, what it prints of itself, its plain attributes, and its code where it carries any."""
-    kind = type(module)
-    plain = {
-        key: value
-        for key, value in sorted(vars(module).items())
-        if isinstance(value, bool | int | float | str) and key != "training" and not key.startswith("_")
-    }
-    return f"{kind.__module__}.{kind.__qualname__}({module.extra_repr()}) {plain} {_code(module)}"
-
-
-def _code(module: nn.Module) -> str:
-    """The code that a traced module carries, with its constants: all the weights, where a script was frozen."""
-    if isinstance(module, fx.GraphModule):
-        return module.code
-    if not isinstance(module, torch.jit.ScriptModule) or not hasattr(module, "code_with_constants"):
-        return ""  # a script that is never called has no code
-    code, constants = module.code_with_constants
-    named = {
-        name: _tensor_digest(value) if isinstance(value, Tensor) else value
-        for name, value in sorted(constants.const_mapping.items())
-    }
-    return f"{code} {named}"
-
-
-def check_members(digests: Sequence[str]) -> None:
-    """Raise MemberError unless there is at least one member and each occurs once."""
-    if not digests:
-        raise MemberError("an ensemble must have at least one member; got none")
-    if places := repeated(digests):
-        twice = " and ".join(map(str, places))
-        raise MemberError(f"the same member twice: members {twice} have the digest {digests[places[0] - 1]}")
-
-
-def repeated(digests: Sequence[str]) -> tuple[int, ...]:
-    """The places, from 1 on, of the first digest that occurs more than once; none where all differ."""
-    for each in digests:
-        places = tuple(place for place, other in enumerate(digests, 1) if other == each)
-        if len(places) > 1:
-            return places
-    return ()
-
-
-def check_classes(classes: Sequence[str]) -> None:
-    """Raise MemberError unless there are 2 to MAX_CLASSES classes with different names."""
-    if len(classes) > MAX_CLASSES:
-        raise MemberError(f"there must be at most {MAX_CLASSES:,} classes; got {len(classes):,}")
-    if len(classes) < 2 or len(set(classes)) != len(classes):
-        raise MemberError(f"classes must be two or more different names; got {list(classes)}")
-
-
-def check_consensus(consensus: int | None, *, members: int) -> None:
-    """Raise VotingError unless K is in 1..k, or None."""
-    if consensus is not None and (type(consensus) is not int or not 1 <= consensus <= members):
-        raise VotingError(f"consensus must be from 1 to {members}, the number of members, got {consensus!r}")
-
-
-def check_weights(weights: Mapping[str, float] | None, digests: Sequence[str]) -> None:
-    """Raise VotingError unless there is a weight for each member alone: finite, not negative, not all zero."""
-    if weights is None:
-        return
-    strange, missing = sorted(set(weights) - set(digests)), sorted(set(digests) - set(weights))
-    if strange or missing:
-        raise VotingError(f"weights for other members: not in the ensemble {strange}, without weight {missing}")
-    if not all(math.isfinite(weight) and weight >= 0 for weight in weights.values()) or not any(weights.values()):
-        raise VotingError(f"weights must be finite, not negative and not all zero: {dict(weights)}")
-
-
-def check_voting(voting: str, weights: Mapping[str, float] | None) -> None:
-    """Raise VotingError unless the rule is known and there are weights where it needs them."""
-    rule(voting)
-    if voting in WEIGHTED and weights is None:
-        raise VotingError("weighted voting needs weights, and this ensemble has none; fit them with `models rank`")

@@ -242,7 +242,7 @@ def optimised(network: nn.Module, device: torch.device, dtype: torch.dtype) -> t
     return placed(fold_batch_norm(network), device, dtype), "folded"
 
 
-RUNTIMES = ("torch", "openvino")
+RUNTIMES = ("torch", "openvino", "compiled")
 """What can compute the optimised form of a member."""
 
 
@@ -255,6 +255,10 @@ def optimiser_of(runtime: str, device: torch.device) -> Optimiser:
             from smoothcert.engine import openvino  # its extra is imported where somebody asks for it
 
             return openvino.optimiser(device)
+        case "compiled":
+            from smoothcert.engine import compiled  # which imports this module
+
+            return compiled.optimiser(device)
     raise RuntimeNameError(f"runtime must be one of {', '.join(RUNTIMES)}; got {runtime!r}")
 
 

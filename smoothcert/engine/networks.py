@@ -17,18 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.engine.batches import as_float
+from smoothcert.engine.composition import check_classes, check_consensus, repeated
 from smoothcert.engine.denoised import Denoised, Shared, chained, check_denoiser
-from smoothcert.engine.ensemble import (
-    Ensemble,
-    Identity,
-    Member,
-    check_classes,
-    check_consensus,
-    network_digest,
-    repeated,
-)
+from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.errors import DeviceError, MemberError, NormalisationError, reason
 from smoothcert.engine.form import Form, optimiser_of, prepare
+from smoothcert.engine.identity import Identity, network_digest
 from smoothcert.engine.named import Named
 from smoothcert.engine.normalisation import Normalisation, normalised
 from smoothcert.engine.outputs import LogitsOf, are_probabilities, count_classes, first_output

@@ -10,7 +10,7 @@ from pydantic import Field
 from smoothcert.boundaries import Boundaries, Outcome
 from smoothcert.errors import DomainError
 from smoothcert.noise import Noise
-from smoothcert.procedures.parameters import Parameters
+from smoothcert.procedures.one_look import OneLook
 from smoothcert.procedures.protocol import Procedure, draw, top_class
 from smoothcert.verdict import Stage, Verdict
 
@@ -47,7 +47,7 @@ class AllOutcomes(Boundaries):
         return Outcome(certify=float(p * outcomes >= certify_at), abandon=0.0, samples=float(outcomes))
 
 
-class Exact(Parameters):
+class Exact(OneLook):
     """`certify_exactly` by name."""
 
     budget: ClassVar[str] = ""
@@ -58,18 +58,6 @@ class Exact(Parameters):
     name: Literal["exact"] = "exact"
     n0: Annotated[int, Field(strict=True, ge=0, le=0)] = 0
     """There is no selection: the class is read off all outcomes."""
-
-    @property
-    def label(self) -> str:
-        return "exact"
-
-    @property
-    def targeted(self) -> bool:
-        return False
-
-    @property
-    def abandoning(self) -> None:
-        return None
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run; it uses no target radius, no alpha and no beta."""
@@ -85,10 +73,6 @@ class Exact(Parameters):
     def most_samples(self) -> int:
         """For the noise with the most outcomes; a `Question` knows the number for its own."""
         return MOST_OUTCOMES
-
-    @property
-    def look_count(self) -> int:
-        return 1
 
     def samples_needed(self, noise: Noise, radius: float, *, alpha: float) -> int | None:
         return noise.outcomes if radius <= self.largest_radius(noise, alpha=alpha) else None

@@ -10,7 +10,8 @@ from smoothcert.boundaries import Boundaries
 from smoothcert.bounds import lower_bound
 from smoothcert.errors import require_count, require_level
 from smoothcert.noise import Noise
-from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
+from smoothcert.procedures.one_look import OneLook
+from smoothcert.procedures.parameters import N0, WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, top_class
 from smoothcert.procedures.thresholds import least_certifying
 from smoothcert.verdict import Stage, Verdict
@@ -41,7 +42,7 @@ def _certify(noise: Noise, n0: int, n: int, alpha: float) -> Procedure:
     return Verdict(c_a, noise.radius(p_lower), p_lower, n0 + n, "certified", (stage,), selection)
 
 
-class Fixed(Parameters):
+class Fixed(OneLook):
     """`certify` by name, with its parameters."""
 
     budget: ClassVar[str] = "n"
@@ -52,18 +53,6 @@ class Fixed(Parameters):
     name: Literal["fixed"] = "fixed"
     n: WholeNumber = N
     """The samples that bound p_A."""
-
-    @property
-    def label(self) -> str:
-        return "fixed"
-
-    @property
-    def targeted(self) -> bool:
-        return False
-
-    @property
-    def abandoning(self) -> None:
-        return None
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run; it uses neither a target radius nor beta."""
@@ -77,7 +66,3 @@ class Fixed(Parameters):
     @property
     def most_samples(self) -> int:
         return self.n
-
-    @property
-    def look_count(self) -> int:
-        return 1

@@ -90,10 +90,6 @@ class Largest(Parameters):
     """The samples that a radius of 1 is worth, in the norm of the noise."""
 
     @property
-    def label(self) -> str:
-        return "largest"
-
-    @property
     def targeted(self) -> bool:
         return False
 

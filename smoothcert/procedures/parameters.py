@@ -68,9 +68,9 @@ class Parameters(Frozen, ABC):
     """Whether a form offers it before the others."""
 
     @property
-    @abstractmethod
     def label(self) -> str:
-        """The procedure for people, for example "sequential, strict"."""
+        """The procedure for people, for example "sequential, strict"; its name, unless it has variants."""
+        return self.name
 
     @property
     def targeted(self) -> bool:

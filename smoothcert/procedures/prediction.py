@@ -13,7 +13,8 @@ from scipy.special import betainc
 from smoothcert.boundaries import Boundaries
 from smoothcert.errors import require_count, require_level
 from smoothcert.noise import Noise
-from smoothcert.procedures.parameters import Parameters, WholeNumber
+from smoothcert.procedures.one_look import OneLook
+from smoothcert.procedures.parameters import WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, top_class
 from smoothcert.verdict import Stage, Verdict
 
@@ -45,7 +46,7 @@ def two_sided_p_value(count: int, n: int) -> float:
     return min(1.0, 2.0 * float(betainc(count, n - count + 1, 0.5))) if count > 0 else 1.0
 
 
-class Predict(Parameters):
+class Predict(OneLook):
     """`predict` by name, with its parameters."""
 
     budget: ClassVar[str] = "n"
@@ -58,18 +59,6 @@ class Predict(Parameters):
     """There is no selection: the test allows for the class being chosen by the samples that it counts."""
     n: WholeNumber = N
     """The samples whose two most frequent classes are told apart."""
-
-    @property
-    def label(self) -> str:
-        return "predict"
-
-    @property
-    def targeted(self) -> bool:
-        return False
-
-    @property
-    def abandoning(self) -> None:
-        return None
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run; it uses neither a target radius nor beta."""
@@ -86,10 +75,6 @@ class Predict(Parameters):
     @property
     def most_samples(self) -> int:
         return self.n
-
-    @property
-    def look_count(self) -> int:
-        return 1
 
     def samples_needed(self, noise: Noise, radius: float, *, alpha: float) -> int | None:
         """The fewest samples that decide if all of them fall on one class; None for a radius, which is never proved."""

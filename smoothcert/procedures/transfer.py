@@ -29,7 +29,8 @@ from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.errors import CertificateError, DomainError, require_count, require_level
 from smoothcert.noise import Noise
 from smoothcert.procedures.fixed import Fixed
-from smoothcert.procedures.parameters import Parameters, WholeNumber
+from smoothcert.procedures.one_look import OneLook
+from smoothcert.procedures.parameters import WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw
 from smoothcert.procedures.thresholds import least_certifying, proves
 from smoothcert.verdict import Stage, Verdict
@@ -71,7 +72,7 @@ def _lowered(p_old: float, disagreed: int, n: int, alpha: float) -> float:
     return max(0.0, p_old - upper_bound(disagreed, n, alpha / 2))
 
 
-class Transfer(Parameters):
+class Transfer(OneLook):
     """`certify_transferred` by name, with the certificate that it rests on.
 
     A service does not offer it: a worker would need both ensembles. `smoothcert.engine.transfer` runs it.
@@ -114,18 +115,6 @@ class Transfer(Parameters):
         directly = _least(n, lambda m: lower_bound(round(share * m), m, alpha) >= wanted)
         jointly = _least(directly, lambda m: upper_bound(round(zeta * m), m, alpha / 2) <= spare)
         return cls(basis=old.model_dump_json(), n=jointly, joint=jointly < directly)
-
-    @property
-    def label(self) -> str:
-        return "transfer"
-
-    @property
-    def targeted(self) -> bool:
-        return False
-
-    @property
-    def abandoning(self) -> None:
-        return None
 
     @property
     def old(self) -> Certificate:
@@ -171,10 +160,6 @@ class Transfer(Parameters):
     @property
     def most_samples(self) -> int:
         return self.n
-
-    @property
-    def look_count(self) -> int:
-        return 1
 
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:
         """The radius that is proved if the ensembles never disagree."""

@@ -90,6 +90,7 @@ def test_without_verification_the_chart_has_no_intervals(here: Visit, visit: Ope
     again.page.route("**/v1/verify", lambda route: route.fulfill(status=503, body="{}"))
     again.page.goto(address)
     again.page.locator(".readout", has_text=" of ").wait_for()
+    again.page.wait_for_selector("#answer circle.now", state="attached")
     assert again.page.locator("#answer circle.now").count() == 1
     assert "p_A in" not in again.text(".readout")
     assert again.page.locator("#answer .bar, #answer .band").count() == 0

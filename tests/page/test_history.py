@@ -50,6 +50,7 @@ def test_history_shows_what_came_out_and_when_it_is_forgotten(here: Visit) -> No
 
 
 def cells_of(visit: Visit, row: int) -> list[str]:
+    visit.page.wait_for_selector(f".batch tbody tr:nth-child({row}) > :nth-child(4)")
     cells = visit.page.locator(f".batch tbody tr:nth-child({row}) > *").all_inner_texts()
     return [" ".join(each.split()) for each in cells]
 

@@ -17,7 +17,8 @@ from app.local.embedded import EmbeddedServer
 from smoothcert.attestation.keys import KeySet
 from smoothcert.certification import Certification, CertificationPage, CertificationSummary
 from smoothcert.examination import examine
-from store import archival, keys, transitions
+from store import archival, keys
+from store.transitions import admission
 from tests.service import database, eventually
 from tests.support.api import Api, problem, question
 from tests.support.attested import complete, keyring
@@ -290,4 +291,4 @@ def test_a_service_without_an_archive_keeps_nothing(client: httpx2.Client, playe
     assert record.archive == 0
     assert player.redis.zscore(keys.ARCHIVAL, certification) is None
     assert client.get("/readyz").json()["archive"] is None
-    assert transitions.LONGEST_WAIT * 2 == archival.KEPT_S
+    assert admission.LONGEST_WAIT * 2 == archival.KEPT_S

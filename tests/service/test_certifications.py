@@ -16,7 +16,8 @@ from app.local.embedded import EmbeddedServer
 from smoothcert.certification import Certification, Progress
 from smoothcert.noise import RoundedGaussian
 from smoothcert.problem import Failure
-from store import keys, transitions
+from store import keys
+from store.transitions import lease
 from tests.service import PATIENCE_S, database
 from tests.support.api import Api, encoded, npy, picture, problem, question, tensor, text
 from tests.support.asking import URL, got, in_a_moment, post, posted
@@ -289,7 +290,7 @@ def test_a_cancel_that_comes_between_taking_and_beginning_wins(client: httpx2.Cl
     certification = posted(client, player)
     record = player.take()
     assert client.post(f"{URL}/{certification.id}/cancel").json()["status"] == "canceled"
-    _, call = transitions.begin(record, player.name, now=time.time(), ttl=60)
+    _, call = lease.begin(record, player.name, now=time.time(), ttl=60)
     assert player.redis.eval(*call.arguments)[0] == 0
 
 
@@ -298,7 +299,7 @@ def test_a_cancel_in_the_midst_of_changes_ends_in_one_of_two_ways(client: httpx2
     for _ in range(20):
         certification = posted(client, player)
         record = player.take()
-        _, call = transitions.begin(record, player.name, now=time.time(), ttl=60)
+        _, call = lease.begin(record, player.name, now=time.time(), ttl=60)
         with ThreadPoolExecutor(1) as worker:
             begun = worker.submit(player.redis.eval, *call.arguments)
             answer = client.post(f"{URL}/{certification.id}/cancel")

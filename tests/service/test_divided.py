@@ -18,8 +18,9 @@ from smoothcert.noise import Gaussian
 from smoothcert.procedures import Fixed
 from smoothcert.question import Question
 from smoothcert.verification import verify
-from store import bookkeeping, keys, transitions
+from store import bookkeeping, keys
 from store.record import Record
+from store.transitions import cancellation
 from tests.support.pool import Pool, flat, wait_until, without_times
 from tests.support.zoo import ALLOWED, SIGMA, make_zoo
 
@@ -118,7 +119,7 @@ def test_two_workers_share_the_samples_of_one_image(two: Pool, zoo: Path) -> Non
 def test_to_cancel_stops_both_workers(two: Pool) -> None:
     job = two.submit(flat(0.503, IMAGES), **{**LONG, "procedure": {"name": "fixed", "n": 200_000}})
     wait_until(lambda: any(each.worker for each in shards(two, job)), "a shard under way")
-    call = transitions.cancel_running(two.record(job))
+    call = cancellation.cancel_running(two.record(job))
     assert two.redis.eval(*call.arguments)[0] == 1
     assert two.ended(job).status == "canceled"
     wait_until(lambda: _idle(two), "two workers without work")

@@ -15,7 +15,7 @@ from app.local.embedded import EmbeddedServer
 from app.redis.queue import Queue
 from smoothcert.certification import CertificationSummary, Progress
 from store import keys
-from store.transitions import Limits
+from store.transitions.admission import Limits
 from tests.service import eventually
 from tests.support.api import picture, problem, text
 from tests.support.asking import URL, posted

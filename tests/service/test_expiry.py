@@ -14,7 +14,8 @@ from app.local.embedded import EmbeddedServer
 from smoothcert.problem import Failure
 from smoothcert.procedures import Sequential
 from smoothcert.request import CertificationRequest
-from store import bookkeeping, keys, transitions, waiting
+from store import bookkeeping, keys, waiting
+from store.transitions import admission, agenda
 from tests.service import eventually
 from tests.support.player import progress
 from tests.support.stored import MANY, POOL, QUEUE, accepted, begun, call, finishing, new, read
@@ -52,7 +53,7 @@ def test_when_a_record_has_expired_nothing_of_it_is_left(client: Any, janitor: J
     """Mutants killed: the times of earlier versions, and a janitor without an agenda."""
     key = keys.idempotency("me", "key")
     record = new(budget=10)
-    call(client, transitions.accept(record, b"images", MANY, idempotency=(key, "digest"), high=False))
+    call(client, admission.accept(record, b"images", MANY, idempotency=(key, "digest"), high=False))
     client.eval(*waiting.take(POOL, most=1, most_bytes=1, busy=False, share=1, held={}).arguments)
     call(client, finishing(read(client, record), begun(client, record), ttl=1))
     sweep(janitor, client)
@@ -93,7 +94,7 @@ def test_what_runs_past_its_deadline_is_left_to_its_worker(client: Any, janitor:
     begun(client, record)
     sweep(janitor, client)
     assert read(client, record).status == "running"
-    assert client.zscore(keys.AGENDA, transitions.agenda_entry(record)) > time.time() + 30
+    assert client.zscore(keys.AGENDA, agenda.entry(record)) > time.time() + 30
 
 
 def test_what_a_certification_keeps_is_as_the_document_says(client: Any) -> None:

@@ -12,9 +12,10 @@ import redis
 
 from app.local.embedded import EmbeddedServer
 from app.redis.memory import SHARE
-from store import keys, transitions
+from store import keys
 from store.checkpoints import SavedCheckpoint
 from store.record import Record
+from store.transitions import admission, cancellation, lease
 from tests.service import eventually
 from tests.support.api import Api, problem, question
 from tests.support.player import Player
@@ -60,7 +61,7 @@ def refused_record(client: Any) -> Record | None:
     record = new()
     client.zadd(keys.active("me"), {"cert_gone": 1})  # which the script deletes
     try:
-        call(client, transitions.accept(record, bytes(SIZE), MANY, idempotency=None, high=False))
+        call(client, admission.accept(record, bytes(SIZE), MANY, idempotency=None, high=False))
     except redis.exceptions.OutOfMemoryError:
         return record
     return None
@@ -72,10 +73,10 @@ def test_what_was_accepted_ends_and_makes_room(client: Any) -> None:
     for record in records[:2]:
         execution = begun(client, record)
         large = {0: SavedCheckpoint("x" * SIZE)}
-        assert call(client, transitions.save(read(client, record), execution, checkpoints=large))[0] == 1
+        assert call(client, lease.save(read(client, record), execution, checkpoints=large))[0] == 1
         assert call(client, finishing(read(client, record), execution))[0] == 1
-        assert call(client, transitions.delete(read(client, record)))[0] == 1
-    assert call(client, transitions.cancel_waiting(read(client, records[2]), now=time.time(), ttl=60))[0] == 1
+        assert call(client, cancellation.delete(read(client, record)))[0] == 1
+    assert call(client, cancellation.cancel_waiting(read(client, records[2]), now=time.time(), ttl=60))[0] == 1
     with pytest.raises(redis.exceptions.OutOfMemoryError):
         accepted(client)
 

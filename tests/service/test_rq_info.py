@@ -13,7 +13,8 @@ import pytest
 
 from app.local.embedded import EmbeddedServer
 from smoothcert.errors import SmoothcertError
-from store import bookkeeping, keys, transitions
+from store import bookkeeping, keys
+from store.transitions import cancellation
 from tests.service import eventually
 from tests.support.pool import Pool, flat
 from tests.support.worker_networks import BREAK
@@ -83,10 +84,10 @@ def test_rq_info_shows_what_waits_what_runs_what_ended_and_who_works(pool: Pool)
     assert rq_info(pool) == Info({QUEUE: (3, 2, 0, 1)}, {name: ("busy", both, 2, 1)})
 
     for each in waiting:
-        call = transitions.cancel_waiting(pool.record(each), now=1.0, ttl=60)
+        call = cancellation.cancel_waiting(pool.record(each), now=1.0, ttl=60)
         assert pool.redis.eval(*call.arguments)[0] == 1
     for each in running:
-        assert pool.redis.eval(*transitions.cancel_running(pool.record(each)).arguments)[0] == 1
+        assert pool.redis.eval(*cancellation.cancel_running(pool.record(each)).arguments)[0] == 1
     for each in running:
         assert pool.ended(each).status == "canceled"
     eventually(lambda: rq_info(pool).workers[name][0] == "idle", "an idle worker")

@@ -17,8 +17,9 @@ import pytest
 
 from app.http.errors import UnconfirmedError
 from app.local.embedded import EmbeddedServer
-from app.redis import queue
-from app.redis.queue import Queue, Receipt
+from app.redis import submissions
+from app.redis.queue import Queue
+from app.redis.submissions import Receipt
 from smoothcert.problem import Problem
 from store.address import RedisAddress
 from store.settings import RedisSettings
@@ -139,12 +140,12 @@ def test_a_repeated_request_is_confirmed_by_replicas_that_have_the_first_one(
     async def submit(key: str) -> Receipt:
         """By a connection of its own."""
         async with Queue(watched.address, MANY, result_ttl=60, replicas=1).listening() as made:
-            return await made.submit(new(), b"images", idempotency=(key, "digest"))
+            return await made.submissions.add(new(), b"images", idempotency=(key, "digest"))
 
     assert asyncio.run(submit("first")).outcome == "accepted"
     assert asyncio.run(submit("first")).outcome == "replay"
     os.kill(replica, signal.SIGSTOP)
-    monkeypatch.setattr(queue, "CONFIRM_SECONDS", 0.2)  # nothing is awaited that could come
+    monkeypatch.setattr(submissions, "CONFIRM_SECONDS", 0.2)  # nothing is awaited that could come
     try:
         for _ in range(3):
             with pytest.raises(UnconfirmedError, match="0 of 1 replicas"):

@@ -169,11 +169,11 @@ def test_the_api_leaves_a_server_that_became_a_replica_for_the_one_at_its_addres
         async def submitted() -> list[Record]:
             async with Queue(f"unix://{link}", MANY, result_ttl=60).listening() as queue:
                 records = [stored.new(), stored.new()]
-                assert (await queue.submit(records[0], b"images")).outcome == "accepted"
+                assert (await queue.submissions.add(records[0], b"images")).outcome == "accepted"
                 old.replicaof("127.0.0.1", 1)
                 link.unlink()
                 link.symlink_to(sockets[1])
-                assert (await queue.submit(records[1], b"images")).outcome == "accepted"
+                assert (await queue.submissions.add(records[1], b"images")).outcome == "accepted"
                 return records
 
         first, second = asyncio.run(submitted())

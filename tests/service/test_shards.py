@@ -14,10 +14,11 @@ from rq.serializers import JSONSerializer
 from app.answers import certifications
 from smoothcert.certification import Progress
 from smoothcert.problem import Failure
-from store import bookkeeping, division, keys, shards, transitions, waiting
+from store import bookkeeping, division, keys, shards, waiting
 from store.checkpoints import SavedCheckpoint
 from store.commands import Call
 from store.record import Record
+from store.transitions import cancellation, endings, lease
 from tests.support.stored import POOL, QUARANTINE, QUEUE, accepted, begun, call, finishing, private_server, read
 
 NAME = "ab12"
@@ -84,7 +85,7 @@ def divided(client: Any, **fields: Any) -> tuple[Record, Record]:
 def taken(client: Any, record: Record, name: str = NAME) -> Record:
     """The shard, begun by the worker that was idle."""
     assert look(client, "v") == [f"{record.id}-{name}"]
-    _, made = transitions.begin(shard_of(client, record, name), "v", now=time.time(), ttl=100)
+    _, made = lease.begin(shard_of(client, record, name), "v", now=time.time(), ttl=100)
     assert call(client, made) == (1, "queued")
     return shard_of(client, record, name)
 
@@ -199,9 +200,9 @@ def test_certificates_of_several_shards_arrive_one_after_the_other(empty: Any) -
     record, _ = divided(empty)
     shard = taken(empty, record)
     for each, place in ((shard, 3), (record, 0), (shard, 1)):
-        assert call(empty, transitions.save(each, each.execution, certificates={place: "{}"}))[0] == 1
+        assert call(empty, lease.save(each, each.execution, certificates={place: "{}"}))[0] == 1
     assert empty.zrange(keys.arrivals(record.id), 0, -1) == [b"3", b"0", b"1"]
-    again = transitions.save(record, record.execution, certificates={0: "{}", 2: "{}"})
+    again = lease.save(record, record.execution, certificates={0: "{}", 2: "{}"})
     call(empty, again)
     assert empty.zrange(keys.arrivals(record.id), 0, -1) == [b"3", b"0", b"1", b"2"]
     assert read(empty, record).done == 4
@@ -215,7 +216,7 @@ def test_a_shard_that_fails_ends_the_certification(empty: Any) -> None:
     error = Failure(code="engine_failed", detail="it broke")
     assert call(empty, ending(shard, "failed", certificates={}, error=error))[0] == 1
     assert (read(empty, record).status, shard_of(empty, record, "cd34").status) == ("failed", "failed")
-    for late in (ending(record), transitions.beat(record, record.execution, ttl=9)):
+    for late in (ending(record), lease.beat(record, record.execution, ttl=9)):
         assert call(empty, late) == (0, "failed")
     assert look(empty, "u") == []
     assert waiting_in_rq(empty) == []
@@ -223,15 +224,15 @@ def test_a_shard_that_fails_ends_the_certification(empty: Any) -> None:
     assert failed.get_job_ids(cleanup=False) == [record.id]
     assert not empty.zcard(keys.executions(QUEUE))
     assert not empty.zcard(bookkeeping.started_key(QUEUE))
-    assert call(empty, transitions.delete(read(empty, record)))[0] == 1
+    assert call(empty, cancellation.delete(read(empty, record)))[0] == 1
     assert left_of_rq(empty, record) == []
 
 
 def test_to_cancel_ends_shards_that_run_and_shards_that_wait(empty: Any) -> None:
     record, _ = divided(empty)
-    assert call(empty, transitions.cancel_running(record))[0] == 1
+    assert call(empty, cancellation.cancel_running(record))[0] == 1
     assert call(empty, dividing(read(empty, record), "cd34", given=(2,)))[0] == 0, "nothing is divided any more"
-    assert call(empty, transitions.beat(record, record.execution, ttl=9)) == (1, "canceling")
+    assert call(empty, lease.beat(record, record.execution, ttl=9)) == (1, "canceling")
     assert call(empty, ending(record, "canceled", certificates={0: "{}"}))[0] == 1
     ended = read(empty, record)
     assert (ended.status, ended.done) == ("canceled", 1)
@@ -242,9 +243,9 @@ def test_to_cancel_ends_shards_that_run_and_shards_that_wait(empty: Any) -> None
 def test_a_shard_that_waits_alone_ends_what_was_canceled(empty: Any) -> None:
     record, shard = divided(empty)
     assert call(empty, ending(record)) == (1, "running")
-    assert call(empty, transitions.cancel_running(read(empty, record)))[0] == 1
+    assert call(empty, cancellation.cancel_running(read(empty, record)))[0] == 1
     assert look(empty, "v") == [shard.name]
-    _, made = transitions.begin(shard_of(empty, record), "v", now=time.time(), ttl=9)
+    _, made = lease.begin(shard_of(empty, record), "v", now=time.time(), ttl=9)
     assert call(empty, made) == (1, "canceling")
     assert call(empty, ending(shard_of(empty, record), "canceled", certificates={}))[0] == 1
     assert read(empty, record).status == "canceled"
@@ -254,18 +255,18 @@ def test_a_shard_that_waits_alone_ends_what_was_canceled(empty: Any) -> None:
 def test_a_shard_whose_worker_died_is_the_only_one_that_waits_again(empty: Any) -> None:
     record, _ = divided(empty)
     shard = taken(empty, record)
-    buried = transitions.bury(shard, blamed=True, now=time.time(), ttl=60)
+    buried = lease.bury(shard, blamed=True, now=time.time(), ttl=60)
     assert call(empty, buried)[0] == 1
     again = shard_of(empty, record)
     assert (again.status, again.queue, again.deaths, again.burials) == ("queued", QUARANTINE, 1, 1)
     assert read(empty, record) == record
-    assert call(empty, transitions.beat(record, record.execution, ttl=9)) == (1, "running")
-    assert call(empty, transitions.save(shard, shard.execution, progress="late"))[0] == 0
+    assert call(empty, lease.beat(record, record.execution, ttl=9)) == (1, "running")
+    assert call(empty, lease.save(shard, shard.execution, progress="late"))[0] == 0
     assert empty.lrange(bookkeeping.waiting_key(QUARANTINE), 0, -1) == [shard.name.encode()]
     empty.eval(*waiting.take_suspect(POOL).arguments)
-    _, made = transitions.begin(again, "u", now=time.time(), ttl=9)
+    _, made = lease.begin(again, "u", now=time.time(), ttl=9)
     assert call(empty, made)[0] == 1
-    second = transitions.bury(shard_of(empty, record), blamed=True, now=time.time(), ttl=60)
+    second = lease.bury(shard_of(empty, record), blamed=True, now=time.time(), ttl=60)
     assert call(empty, second)[0] == 1
     ended = read(empty, record)
     assert ended.status == "failed"
@@ -276,10 +277,10 @@ def test_a_shard_whose_worker_died_is_the_only_one_that_waits_again(empty: Any) 
 def test_while_the_first_shard_waits_the_others_go_on(empty: Any) -> None:
     record, _ = divided(empty)
     shard = taken(empty, record)
-    handed = transitions.hand_back(record, record.execution, samples=80, checkpoints={0: SavedCheckpoint("c")})
+    handed = lease.hand_back(record, record.execution, samples=80, checkpoints={0: SavedCheckpoint("c")})
     assert call(empty, handed)[0] == 1
     assert read(empty, record).status == "queued"
-    assert call(empty, transitions.save(shard, shard.execution, certificates={1: "{}"})) == (1, "running")
+    assert call(empty, lease.save(shard, shard.execution, certificates={1: "{}"})) == (1, "running")
     assert call(empty, ending(shard)) == (1, "running")
     assert look(empty, "v") == [record.id]
     begun(empty, record, "v")
@@ -294,7 +295,7 @@ def test_progress_is_that_of_all_shards(empty: Any) -> None:
     shard = taken(empty, record)
     for each, samples in ((record, 10), (shard, 5)):
         shown = Progress(images_done=1, images_total=4, samples=samples, evaluations=2 * samples).model_dump_json()
-        call(empty, transitions.save(each, each.execution, progress=shown))
+        call(empty, lease.save(each, each.execution, progress=shown))
     whole = Progress.model_validate_json(certifications.progress(read(empty, record)))
     assert (whole.images_done, whole.images_total, whole.samples, whole.evaluations) == (2, 4, 15, 30)
 
@@ -320,7 +321,7 @@ def ranged(client: Any) -> tuple[Record, Record]:
 def test_a_range_leaves_what_it_counted_and_ends_nothing(empty: Any) -> None:
     record, shard = ranged(empty)
     assert (record.shards, shard.place_list, shard.range, shard.first_sample) == (0, [0], "50000-100000", 50_000)
-    ended = transitions.end_range(shard, shard.execution, checkpoint="counted", credited=True)
+    ended = endings.end_range(shard, shard.execution, checkpoint="counted", credited=True)
     assert call(empty, ended) == (1, "running")
     assert call(empty, ended)[0] == 0
     assert read(empty, record) == record
@@ -336,9 +337,9 @@ def test_a_range_leaves_what_it_counted_and_ends_nothing(empty: Any) -> None:
 def test_a_range_without_a_worker_is_forgotten(empty: Any, how: str) -> None:
     record, shard = ranged(empty)
     if how == "its worker died":
-        made = transitions.bury(shard, blamed=True, now=time.time(), ttl=60)
+        made = lease.bury(shard, blamed=True, now=time.time(), ttl=60)
     else:
-        made = transitions.hand_back(shard, shard.execution, samples=9, checkpoints={})
+        made = lease.hand_back(shard, shard.execution, samples=9, checkpoints={})
     assert call(empty, made)[0] == 1
     assert empty.execute_command(*division.read_range(record.id, NAME)) is None
     assert look(empty, "v") == []
@@ -349,8 +350,8 @@ def test_a_range_without_a_worker_is_forgotten(empty: Any, how: str) -> None:
 def test_the_end_of_the_certification_ends_its_ranges(empty: Any) -> None:
     record, shard = ranged(empty)
     assert call(empty, ending(record))[0] == 1
-    assert call(empty, transitions.beat(shard, shard.execution, ttl=9)) == (0, "succeeded")
-    assert call(empty, transitions.end_range(shard, shard.execution, checkpoint="late"))[0] == 0
+    assert call(empty, lease.beat(shard, shard.execution, ttl=9)) == (0, "succeeded")
+    assert call(empty, endings.end_range(shard, shard.execution, checkpoint="late"))[0] == 0
     assert left_of_rq(empty, record) == []
     assert not empty.exists(keys.ranges(record.id))
     assert not empty.zcard(keys.executions(QUEUE))

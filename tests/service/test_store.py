@@ -16,12 +16,13 @@ from rq.serializers import JSONSerializer
 
 from app.local.embedded import EmbeddedServer
 from smoothcert.problem import Failure
-from store import bookkeeping, keys, transitions, waiting
+from store import bookkeeping, keys, waiting
 from store.checkpoints import SavedCheckpoint
 from store.commands import unguarded
 from store.record import Record
 from store.statistics import SECONDS, bucket, histogram
-from store.transitions import Limits
+from store.transitions import admission, cancellation, lease
+from store.transitions.admission import Limits
 from tests.support.stored import (
     MANY,
     POOL,
@@ -65,7 +66,7 @@ def test_a_record_is_read_as_it_was_written(empty: Any) -> None:
 def test_rq_finds_the_job_in_its_queue(empty: Any) -> None:
     first, second = accepted(empty), accepted(empty)
     urgent = new()
-    call(empty, transitions.accept(urgent, b"", MANY, idempotency=None, high=True))
+    call(empty, admission.accept(urgent, b"", MANY, idempotency=None, high=True))
     assert rq_queue(empty).get_job_ids() == [urgent.id, first.id, second.id]
     job = Job.fetch(first.id, connection=empty, serializer=JSONSerializer)
     assert (job.func_name, job.args, job.get_status()) == (bookkeeping.FUNCTION, [first.id], "queued")
@@ -107,7 +108,7 @@ def test_rq_keeps_a_failed_job_for_a_day(empty: Any) -> None:
 def test_a_heartbeat_does_not_bring_back_an_execution_that_was_ended(empty: Any) -> None:
     record = accepted(empty)
     execution = begun(empty, record)
-    call(empty, transitions.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
+    call(empty, lease.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
     for command in bookkeeping.beat(record.id, QUEUE, execution, ttl=50):
         empty.execute_command(*command)
     assert empty.zcard(bookkeeping.started_key(QUEUE)) == 0
@@ -116,9 +117,9 @@ def test_a_heartbeat_does_not_bring_back_an_execution_that_was_ended(empty: Any)
 def test_a_heartbeat_that_comes_after_the_end_leaves_nothing_behind(empty: Any) -> None:
     record = accepted(empty)
     execution = begun(empty, record)
-    assert call(empty, transitions.beat(record, execution, ttl=50)) == (1, "running")
+    assert call(empty, lease.beat(record, execution, ttl=50)) == (1, "running")
     assert call(empty, finishing(record, execution))[0] == 1
-    assert call(empty, transitions.beat(record, execution, ttl=50)) == (0, "succeeded")
+    assert call(empty, lease.beat(record, execution, ttl=50)) == (0, "succeeded")
     assert not [key for key in empty.scan_iter() if key.startswith(b"rq:") and record.id.encode() in key]
 
 
@@ -126,7 +127,7 @@ def test_nothing_is_left_of_a_failed_certification_that_is_deleted(empty: Any) -
     record = accepted(empty)
     error = Failure(code="engine_failed", detail="it broke")
     assert call(empty, finishing(record, begun(empty, record), "failed", error=error))[0] == 1
-    assert call(empty, transitions.delete(read(empty, record)))[0] == 1
+    assert call(empty, cancellation.delete(read(empty, record)))[0] == 1
     assert rq_queue(empty).failed_job_registry.get_job_ids(cleanup=False) == []
     assert not [key for key in empty.scan_iter() if record.id.encode() in key]
 
@@ -138,12 +139,12 @@ def test_the_first_final_status_wins(empty: Any) -> None:
     before = empty.hgetall(keys.record(record.id)), empty.hgetall(keys.STATISTICS)
     for late in (
         finishing(record, execution, "failed"),
-        transitions.save(record, execution, progress="late", certificates={1: "late"}),
-        transitions.hand_back(record, execution, samples=1, checkpoints={0: SavedCheckpoint("late")}),
-        transitions.bury(read(empty, record), blamed=True, now=1.0, ttl=1),
-        transitions.cancel_running(read(empty, record)),
-        transitions.cancel_waiting(read(empty, record), now=1.0, ttl=1),
-        transitions.begin(read(empty, record), "other", now=1.0, ttl=1)[1],
+        lease.save(record, execution, progress="late", certificates={1: "late"}),
+        lease.hand_back(record, execution, samples=1, checkpoints={0: SavedCheckpoint("late")}),
+        lease.bury(read(empty, record), blamed=True, now=1.0, ttl=1),
+        cancellation.cancel_running(read(empty, record)),
+        cancellation.cancel_waiting(read(empty, record), now=1.0, ttl=1),
+        lease.begin(read(empty, record), "other", now=1.0, ttl=1)[1],
     ):
         assert call(empty, late) == (0, "succeeded")
     assert (empty.hgetall(keys.record(record.id)), empty.hgetall(keys.STATISTICS)) == before
@@ -153,18 +154,18 @@ def test_the_first_final_status_wins(empty: Any) -> None:
 def test_only_the_execution_under_way_may_write(empty: Any) -> None:
     record = accepted(empty)
     old = begun(empty, record)
-    call(empty, transitions.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
+    call(empty, lease.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
     execution = begun(empty, record, "other")
-    assert call(empty, transitions.save(record, old, progress="old")) == (0, "running")
+    assert call(empty, lease.save(record, old, progress="old")) == (0, "running")
     assert call(empty, finishing(record, old)) == (0, "running")
     assert read(empty, record).progress == ""
-    assert call(empty, transitions.save(record, execution, progress="new")) == (1, "running")
+    assert call(empty, lease.save(record, execution, progress="new")) == (1, "running")
 
 
 def test_a_call_that_comes_twice_changes_nothing_more(empty: Any) -> None:
     record = accepted(empty)
     execution = begun(empty, record)
-    saved = transitions.save(record, execution, progress="p", samples=7, certificates={1: "c"})
+    saved = lease.save(record, execution, progress="p", samples=7, certificates={1: "c"})
     call(empty, saved)
     once = {key: empty.dump(key) for key in empty.scan_iter()}
     call(empty, saved)
@@ -174,11 +175,11 @@ def test_a_call_that_comes_twice_changes_nothing_more(empty: Any) -> None:
 def test_a_second_death_without_progress_is_the_end(empty: Any) -> None:
     record = accepted(empty)
     begun(empty, record)
-    call(empty, transitions.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
+    call(empty, lease.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
     seen = read(empty, record)
     assert (seen.status, seen.queue, seen.deaths) == ("queued", QUARANTINE, 1)
     begun(empty, record)
-    call(empty, transitions.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
+    call(empty, lease.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
     seen = read(empty, record)
     assert seen.status == "failed"
     assert Failure.model_validate_json(seen.error).code == "worker_died"
@@ -188,22 +189,22 @@ def test_deaths_do_not_count_for_who_came_further_or_is_not_to_blame(empty: Any)
     record = accepted(empty)
     for samples in (10, 20, 30):
         execution = begun(empty, record)
-        call(empty, transitions.save(read(empty, record), execution, samples=samples, checkpoints=SAVED))
-        call(empty, transitions.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
+        call(empty, lease.save(read(empty, record), execution, samples=samples, checkpoints=SAVED))
+        call(empty, lease.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
         assert (read(empty, record).status, read(empty, record).deaths) == ("queued", 0)
     for _ in range(3):
         begun(empty, record)
-        call(empty, transitions.bury(read(empty, record), blamed=False, now=time.time(), ttl=60))
+        call(empty, lease.bury(read(empty, record), blamed=False, now=time.time(), ttl=60))
         assert (read(empty, record).status, read(empty, record).queue) == ("queued", QUEUE)
 
 
 def test_nobody_outlives_workers_for_ever(empty: Any) -> None:
     record = accepted(empty)
-    for burials in range(transitions.MOST_BURIALS):
+    for burials in range(lease.MOST_BURIALS):
         assert (read(empty, record).status, read(empty, record).burials) == ("queued", burials)
         execution = begun(empty, record)
-        call(empty, transitions.save(read(empty, record), execution, samples=burials + 1, checkpoints=SAVED))
-        call(empty, transitions.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
+        call(empty, lease.save(read(empty, record), execution, samples=burials + 1, checkpoints=SAVED))
+        call(empty, lease.bury(read(empty, record), blamed=True, now=time.time(), ttl=60))
     seen = read(empty, record)
     assert seen.status == "failed"
     assert Failure.model_validate_json(seen.error).detail == "10 workers died with this certification"
@@ -212,7 +213,7 @@ def test_nobody_outlives_workers_for_ever(empty: Any) -> None:
 def test_what_is_put_back_twice_waits_once(empty: Any) -> None:
     record = accepted(empty)
     for _ in range(2):
-        call(empty, transitions.put_back(read(empty, record)))
+        call(empty, lease.put_back(read(empty, record)))
     assert empty.lrange(bookkeeping.waiting_key(QUEUE), 0, -1) == [record.id.encode()]
 
 
@@ -221,14 +222,14 @@ def test_a_key_is_taken_once(empty: Any) -> None:
     place = keys.idempotency("me", "key")
 
     def accept(record: Record, digest: str) -> tuple[Any, str]:
-        return call(empty, transitions.accept(record, b"", MANY, idempotency=(place, digest), high=False))
+        return call(empty, admission.accept(record, b"", MANY, idempotency=(place, digest), high=False))
 
     assert accept(first, "a")[0] == b"accepted"
     assert accept(second, "a") == (b"replay", first.id)
     assert accept(second, "b") == (b"conflict", first.id)
     assert not empty.exists(keys.record(second.id))
-    call(empty, transitions.cancel_waiting(read(empty, first), now=time.time(), ttl=60))
-    call(empty, transitions.delete(read(empty, first)))
+    call(empty, cancellation.cancel_waiting(read(empty, first), now=time.time(), ttl=60))
+    call(empty, cancellation.delete(read(empty, first)))
     assert accept(second, "a") == (b"gone", first.id)
     assert accept(second, "b") == (b"conflict", first.id)
     assert 60 < empty.ttl(place) <= 120  # as long as the record would have been kept
@@ -236,7 +237,7 @@ def test_a_key_is_taken_once(empty: Any) -> None:
 
 def test_a_submission_that_is_sent_twice_is_taken_in_once(empty: Any) -> None:
     record = new()
-    sent = transitions.accept(record, b"", Limits(waiting=1, active=1), idempotency=("k", "digest"), high=False)
+    sent = admission.accept(record, b"", Limits(waiting=1, active=1), idempotency=("k", "digest"), high=False)
     assert [call(empty, sent)[0] for _ in range(2)] == [b"accepted", b"accepted"]
     assert empty.lrange(bookkeeping.waiting_key(QUEUE), 0, -1) == [record.id.encode()]
 
@@ -247,7 +248,7 @@ def test_what_is_too_much_is_not_taken_in(empty: Any) -> None:
     third = new()
 
     def accept(limits: Limits) -> tuple[Any, str]:
-        return call(empty, transitions.accept(third, b"", limits, idempotency=None, high=False))
+        return call(empty, admission.accept(third, b"", limits, idempotency=None, high=False))
 
     assert accept(Limits(waiting=2, active=10)) == (b"full", "2")
     assert accept(Limits(waiting=10, active=2)) == (b"busy", "2")
@@ -292,16 +293,16 @@ class Life(RuleBasedStateMachine):
         """Take it from where it waits and begin, as a worker does."""
         now = read(self.client, record)
         call(self.client, unguarded([waiting.leave(now), ("RPUSH", bookkeeping.taken_key(now.queue), record.id)]))
-        execution, made = transitions.begin(now, worker, now=time.time(), ttl=100)
+        execution, made = lease.begin(now, worker, now=time.time(), ttl=100)
         if not call(self.client, made)[0]:
-            for command in transitions.drop(record.id, now.queue):
+            for command in lease.drop(record.id, now.queue):
                 self.client.execute_command(*command)
         return record, execution
 
     @rule(work=running, samples=st.integers(1, 100))
     def save(self, work: tuple[Record, str], samples: int) -> None:
         record, execution = work
-        call(self.client, transitions.save(record, execution, samples=samples, checkpoints=SAVED, progress="{}"))
+        call(self.client, lease.save(record, execution, samples=samples, checkpoints=SAVED, progress="{}"))
 
     @rule(work=running, status=st.sampled_from(["succeeded", "failed", "canceled"]))
     def finish(self, work: tuple[Record, str], status: str) -> None:
@@ -313,25 +314,25 @@ class Life(RuleBasedStateMachine):
     def hand_back(self, work: tuple[Record, str]) -> None:
         record, execution = work
         now = read(self.client, record)
-        call(self.client, transitions.hand_back(now, execution, samples=now.samples_saved, checkpoints={}))
+        call(self.client, lease.hand_back(now, execution, samples=now.samples_saved, checkpoints={}))
 
     @rule(record=queued, blamed=st.booleans())
     def bury(self, record: Record, blamed: bool) -> None:
         now = read(self.client, record)
         if now.execution:
-            call(self.client, transitions.bury(now, blamed=blamed, now=time.time(), ttl=60))
+            call(self.client, lease.bury(now, blamed=blamed, now=time.time(), ttl=60))
 
     @rule(record=queued)
     def cancel(self, record: Record) -> None:
         now = read(self.client, record)
-        call(self.client, transitions.cancel_waiting(now, now=time.time(), ttl=60))
-        call(self.client, transitions.cancel_running(now))
+        call(self.client, cancellation.cancel_waiting(now, now=time.time(), ttl=60))
+        call(self.client, cancellation.cancel_running(now))
 
     @rule(record=queued)
     def put_back(self, record: Record) -> None:
         """A janitor that is late: it saw the id among those taken."""
         now = read(self.client, record)
-        call(self.client, transitions.put_back(now))
+        call(self.client, lease.put_back(now))
 
     @invariant()
     def what_is_counted_is_what_is_active(self) -> None:

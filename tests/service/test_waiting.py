@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from smoothcert.problem import Failure
-from store import bookkeeping, checkpoints, keys, transitions, waiting
+from store import bookkeeping, checkpoints, keys, waiting
 from store.checkpoints import SavedCheckpoint
 from store.record import Record
-from store.scripts import LONG_LIST
-from store.transitions import Limits
+from store.scripts.waiting import LONG_LIST
+from store.transitions import admission, cancellation, lease, pieces
+from store.transitions.admission import Limits
 from store.waiting import ANONYMOUS
 from tests.support.stored import MANY, POOL, QUEUE, accepted, begun, call, finishing, new, private_server, read
 
@@ -44,7 +45,7 @@ def taking(client: Any, most: int = 1, **other: Any) -> tuple[bool, list[str]]:
 
 def urgent(client: Any, **other: Any) -> Record:
     record = new(**other)
-    assert call(client, transitions.accept(record, b"", MANY, idempotency=None, high=True))[0] == b"accepted"
+    assert call(client, admission.accept(record, b"", MANY, idempotency=None, high=True))[0] == b"accepted"
     return record
 
 
@@ -87,7 +88,7 @@ def test_a_service_without_keys_has_no_shares(empty: Any) -> None:
 
 def test_work_is_taken_by_bytes_as_well(empty: Any) -> None:
     large = new(owner="alice")
-    call(empty, transitions.accept(large, bytes(1000), MANY, idempotency=None, high=False))
+    call(empty, admission.accept(large, bytes(1000), MANY, idempotency=None, high=False))
     small = accepted(empty, owner="bob")
     assert taking(empty, 10, most_bytes=500, busy=True) == (True, [])
     assert taking(empty, 10, most_bytes=500) == (True, [large.id])  # alone it may have any size
@@ -155,13 +156,13 @@ def test_a_long_list_of_rq_keeps_what_was_canceled_until_it_comes_to_its_head(em
     empty.hset(keys.record("cert_flood000001"), "owner", "alice")
     empty.rpush(listed, *flood)
     bob, canceled = accepted(empty, owner="bob"), accepted(empty, owner="bob")
-    call(empty, transitions.cancel_waiting(read(empty, canceled), now=time.time(), ttl=60))
+    call(empty, cancellation.cancel_waiting(read(empty, canceled), now=time.time(), ttl=60))
     assert take(empty, 2) == ["cert_flood000000", bob.id]
     assert empty.lrange(listed, -2, -1) == [bob.id.encode(), canceled.id.encode()]
     empty.delete(keys.waiting(POOL, "alice"))
     empty.ltrim(listed, -2, -1)
     assert take(empty, 5) == ids([bob, canceled])  # as strays: the worker drops both
-    execution, made = transitions.begin(read(empty, canceled), "w", now=time.time(), ttl=60)
+    execution, made = lease.begin(read(empty, canceled), "w", now=time.time(), ttl=60)
     assert (call(empty, made), bool(execution)) == ((0, "canceled"), True)
 
 
@@ -173,7 +174,7 @@ def test_an_owner_is_limited_in_samples_and_bytes_and_all_together_in_bytes(empt
 
     def accept(owner: str, size: int) -> tuple[Record, bytes]:
         record = new(owner=owner, budget=100)
-        outcome = call(empty, transitions.accept(record, bytes(size), limits, idempotency=None, high=False))
+        outcome = call(empty, admission.accept(record, bytes(size), limits, idempotency=None, high=False))
         return record, outcome[0]
 
     first, outcome = accept("alice", 300)
@@ -190,14 +191,14 @@ def test_an_owner_is_limited_in_samples_and_bytes_and_all_together_in_bytes(empt
 def test_what_expired_without_an_end_is_counted_no_longer(empty: Any) -> None:
     limits = Limits(waiting=10, active=10, bytes=100, owner_bytes=100)
     lost = new()
-    call(empty, transitions.accept(lost, bytes(100), limits, idempotency=None, high=False))
+    call(empty, admission.accept(lost, bytes(100), limits, idempotency=None, high=False))
     empty.delete(keys.record(lost.id), keys.images(lost.id))
     empty.zadd(keys.active("me"), {lost.id: time.time() - 1})
     other = new()
-    assert call(empty, transitions.accept(other, bytes(100), limits, idempotency=None, high=False))[0] == b"accepted"
+    assert call(empty, admission.accept(other, bytes(100), limits, idempotency=None, high=False))[0] == b"accepted"
     assert int(empty.hget(keys.BYTES, "me")) == 100
     empty.zadd(keys.active("me"), {other.id: time.time() - 1})
-    call(empty, transitions.recount(time.time()))
+    call(empty, admission.recount(time.time()))
     assert not empty.exists(keys.BYTES, keys.SAMPLES)
 
 
@@ -205,7 +206,7 @@ def test_what_expired_without_an_end_is_counted_no_longer(empty: Any) -> None:
 
 
 def test_many_certificates_are_written_in_pieces(empty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transitions, "PIECE_BYTES", 25)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 25)
     record = accepted(empty, images=6)
     execution = begun(empty, record)
     texts = {index: f'"{index:08}"' for index in (3, 1, 5, 0, 2, 4)}
@@ -221,24 +222,24 @@ def test_many_certificates_are_written_in_pieces(empty: Any, monkeypatch: pytest
 
 def test_a_draw_is_written_once_and_goes_with_its_image(empty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What belongs to one image is never in two calls: a worker that dies between them would leave half of it."""
-    monkeypatch.setattr(transitions, "PIECE_BYTES", 10)
-    monkeypatch.setattr(transitions, "PIECE_ENTRIES", 2)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 10)
+    monkeypatch.setattr(pieces, "PIECE_ENTRIES", 2)
     record = accepted(empty, images=2)
     execution = begun(empty, record)
     first = {place: SavedCheckpoint(f"r{place}", {n: f"{place}-{n}" for n in range(3)}) for place in (0, 1)}
-    made = transitions.save(read(empty, record), execution, checkpoints=first, samples=1)
+    made = lease.save(read(empty, record), execution, checkpoints=first, samples=1)
     assert len(made.first) == 1
     for part in (*made.first, made):
         call(empty, part)
     second = {0: SavedCheckpoint("new", {3: "0-3"})}
-    later = transitions.save(read(empty, record), execution, checkpoints=second, samples=2)
+    later = lease.save(read(empty, record), execution, checkpoints=second, samples=2)
     assert "0-2" not in str(later.arguments)
     call(empty, later)
     call(empty, later)  # a call that comes twice counts once
     found = checkpoints.read(empty.hgetall(keys.checkpoints(record.id)), empty.hgetall(keys.draws(record.id)))
     assert found[0] == SavedCheckpoint(b"new", {n: f"0-{n}".encode() for n in range(4)})
     assert found[1] == SavedCheckpoint(b"r1", {n: f"1-{n}".encode() for n in range(3)})
-    call(empty, transitions.save(read(empty, record), execution, certificates={0: "{}"}))
+    call(empty, lease.save(read(empty, record), execution, certificates={0: "{}"}))
     assert sorted(empty.hkeys(keys.draws(record.id))) == [b"1/0", b"1/1", b"1/2"]
     assert empty.hkeys(keys.checkpoints(record.id)) == [b"1"]
     call(empty, finishing(read(empty, record), execution, certificates={1: "{}"}))
@@ -249,15 +250,15 @@ def test_a_draw_is_written_once_and_goes_with_its_image(empty: Any, monkeypatch:
 def test_a_text_that_is_too_large_fails_its_certification(
     empty: Any, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(transitions, "MOST_BYTES", 100)
+    monkeypatch.setattr(pieces, "MOST_BYTES", 100)
     record = accepted(empty)
     execution, huge = begun(empty, record), {1: "x" * 101}
     large = {1: SavedCheckpoint("x", {7: "x" * 100})}
     made = {
-        "certificates": lambda: transitions.save(read(empty, record), execution, certificates=huge),
-        "checkpoints": lambda: transitions.save(read(empty, record), execution, checkpoints=large, samples=1),
+        "certificates": lambda: lease.save(read(empty, record), execution, certificates=huge),
+        "checkpoints": lambda: lease.save(read(empty, record), execution, checkpoints=large, samples=1),
         "end": lambda: finishing(read(empty, record), execution, certificates=huge),
-        "handed back": lambda: transitions.hand_back(read(empty, record), execution, samples=1, checkpoints=large),
+        "handed back": lambda: lease.hand_back(read(empty, record), execution, samples=1, checkpoints=large),
     }[what]()
     assert call(empty, made) == (1, "running")
     ended = read(empty, record)

@@ -14,7 +14,8 @@ from app.__main__ import main
 from app.local.embedded import EmbeddedServer
 from app.webhooks.signature import owner_secret, signed
 from smoothcert.problem import Failure
-from store import deliveries, keys, transitions
+from store import deliveries, keys
+from store.transitions import endings
 from tests.service import eventually
 from tests.support.api import Api, problem, question
 from tests.support.asking import got, posted
@@ -310,7 +311,7 @@ def test_a_process_that_comes_late_brings_nothing_back() -> None:
 def test_a_deadline_that_passed_is_told_too() -> None:
     with private_server() as client:
         late = accepted(client, webhook="https://hooks.example.com/")
-        assert call(client, transitions.miss(late, now=1.0, ttl=60))[0] == 1
+        assert call(client, endings.miss(late, now=1.0, ttl=60))[0] == 1
         body = json.loads(client.hget(keys.delivery(late.id), "body"))
         assert (body["type"], body["data"]["error"]["code"]) == ("certification.failed", "deadline_exceeded")
 

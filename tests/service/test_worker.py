@@ -15,8 +15,9 @@ from smoothcert.noise import Gaussian
 from smoothcert.procedures import Sequential
 from smoothcert.question import Question
 from smoothcert.verification import verify
-from store import bookkeeping, keys, transitions
+from store import bookkeeping, keys
 from store.record import Record
+from store.transitions import cancellation
 from store.waiting import ANONYMOUS
 from tests.support.pool import LONG, SEED, Pool, flat, wait_until, without_times
 from tests.support.undisturbed import undisturbed
@@ -77,7 +78,7 @@ def test_a_running_certification_is_stopped_by_rqs_command(steady: Pool) -> None
     job = steady.submit(flat(0.5), **LONG | {"procedure": {"name": "fixed", "n": 2_000_000}})
     wait_until(lambda: samples_told(steady.record(job)), "samples")
     running = steady.record(job)
-    assert steady.redis.eval(*transitions.cancel_running(running).arguments)[0] == 1
+    assert steady.redis.eval(*cancellation.cancel_running(running).arguments)[0] == 1
     canceled = steady.ended(job)
     assert canceled.status == "canceled"
     assert steady.certificates(job) == []

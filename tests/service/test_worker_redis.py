@@ -19,6 +19,7 @@ from tests.support.zoo import ALLOWED
 from workers.connection import AWAY, RedisConnection
 from workers.holdings import Holdings
 from workers.settings import WorkerSettings
+from workers.taken import fetch
 from workers.worker import CertificationWorker
 
 
@@ -104,7 +105,7 @@ def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkey
     deleted, job = alone.submit(flat(0.9)), alone.submit(flat(0.9))
     worker = CertificationWorker(Leaving(alone.server.url), settings, holdings)
     with worker.engine:
-        found = worker._fetch([deleted, job])
+        found = fetch(worker.redis, [deleted, job])
         alone.redis.delete(keys.record(deleted))
         with pytest.raises(AWAY):
             worker._begin(found, worker.queue)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx2
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool
 
 from app.main import create_app
 from app.redis import client
@@ -97,8 +97,8 @@ class ApiProcess(Process):
             network=network,
             process=self,
         )
-        made._redis = Redis.from_pool(pool)
-        network.subscribe(f"{keys.CHANGED}:", self, lambda message: self.run(lambda: made._wake(message)))
+        made._redis.connection_pool = pool  # of the one client that its parts share
+        network.subscribe(f"{keys.CHANGED}:", self, lambda message: self.run(lambda: made.listener.hear(message)))
         return application
 
     # --- the event loop

@@ -12,7 +12,8 @@ import torch
 from smoothcert.request import CertificationRequest
 from store import bookkeeping, keys
 from store.record import Record
-from store.scripts import DIVIDE, TAKE
+from store.scripts.shards import DIVIDE
+from store.scripts.waiting import TAKE
 from store.shards import parse_name, read_places
 from tests.simulation.engine import undisturbed
 from tests.simulation.scripts import PIXELS, Order

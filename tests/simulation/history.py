@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
+from store import scripts as made
 from tests.simulation import scripts
 from tests.simulation.api import ApiProcess
 from tests.simulation.audit import Audit
@@ -220,6 +223,7 @@ def _short(part: object) -> str:
 
 @cache
 def scripts_by_text() -> dict[str, str]:
-    from store import scripts as made
-
-    return {text: name for name, text in vars(made).items() if isinstance(text, str) and name.isupper()}
+    """The names of the scripts of `store`."""
+    modules = [import_module(f"{made.__name__}.{each.name}") for each in iter_modules(made.__path__)]
+    named = {name: text for module in modules for name, text in vars(module).items() if name.isupper()}
+    return {text: name for name, text in named.items() if isinstance(text, str)}

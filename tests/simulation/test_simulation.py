@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from smoothcert.engine.run import Run
-from store import transitions, waiting
+from store import waiting
 from store.commands import Call, Command
 from store.record import Record
+from store.transitions import admission, endings, writing
 from tests.simulation.history import Outcome
 from tests.simulation.simulator import simulate
 
@@ -55,12 +56,12 @@ def test_a_seed_gives_the_same_history_whatever_else_is_played() -> None:
 
 def ignore_idempotency(patch: pytest.MonkeyPatch) -> None:
     """A submission that is repeated because its answer was lost is accepted a second time."""
-    accept = transitions.accept
+    accept = admission.accept
 
     def mutant(*arguments: Any, idempotency: object, **other: Any) -> Call:
         return accept(*arguments, idempotency=None, **other)
 
-    patch.setattr(transitions, "accept", mutant)
+    patch.setattr(admission, "accept", mutant)
 
 
 def forget_to_requeue(patch: pytest.MonkeyPatch) -> None:
@@ -70,12 +71,12 @@ def forget_to_requeue(patch: pytest.MonkeyPatch) -> None:
 
 def let_anybody_finish(patch: pytest.MonkeyPatch) -> None:
     """A worker that was thought dead may write, although another has taken over."""
-    guarded = transitions.guarded
+    guarded = writing.guarded
 
     def mutant(record: str, *, execution: str = "", **other: Any) -> Call:
         return guarded(record, **other)
 
-    patch.setattr(transitions, "guarded", mutant)
+    patch.setattr(writing, "guarded", mutant)
 
 
 def repeat_samples(patch: pytest.MonkeyPatch) -> None:
@@ -93,17 +94,17 @@ def repeat_samples(patch: pytest.MonkeyPatch) -> None:
 
 def keep_what_was_given(patch: pytest.MonkeyPatch) -> None:
     """A shard that gave images away still has them."""
-    put = transitions.put
+    put = writing.put
 
     def mutant(record: Record, fields: dict[str, Any]) -> Command:
         return put(record, {name: each for name, each in fields.items() if name != "places" or "status" in fields})
 
-    patch.setattr(transitions, "put", mutant)
+    patch.setattr(writing, "put", mutant)
 
 
 def end_with_the_first_shard(patch: pytest.MonkeyPatch) -> None:
     """The first shard that ends ends the certification."""
-    patch.setattr(transitions, "FINISH", transitions.FINISH.replace("or 0) <= 1", "or 0) <= 9"))
+    patch.setattr(endings, "FINISH", endings.FINISH.replace("or 0) <= 1", "or 0) <= 9"))
 
 
 MUTANTS = (

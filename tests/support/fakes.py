@@ -22,8 +22,9 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 from smoothcert.engine import poll
 from smoothcert.engine.engine import Engine
-from smoothcert.engine.ensemble import Ensemble, Identity, Member
+from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.form import Form
+from smoothcert.engine.identity import Identity
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.poll import UNDECIDED
 from smoothcert.engine.sampling import BLOCK, BlockSource

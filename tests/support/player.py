@@ -19,10 +19,11 @@ from smoothcert.procedures import PROCEDURES, run
 from smoothcert.published import EnsembleCard
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
-from store import bookkeeping, keys, presence, transitions, waiting
+from store import bookkeeping, keys, presence, waiting
 from store.presence import Presence, Speed
 from store.record import Record
 from store.statistics import bucket
+from store.transitions import endings, lease
 from tests.service import eventually
 
 TTL = 3600
@@ -106,13 +107,13 @@ class Player:
 
     def begin(self, record: Record) -> Record:
         """The record, now running."""
-        _, call = transitions.begin(record, self.name, now=time.time(), ttl=60)
+        _, call = lease.begin(record, self.name, now=time.time(), ttl=60)
         assert self.redis.eval(*call.arguments)[0] == 1, "could not begin"
         return self.record(record.id)
 
     def save(self, record: Record, certificates: dict[int, str], **fields: Any) -> None:
         done = record.done + len(certificates)
-        call = transitions.save(
+        call = lease.save(
             record, record.execution, certificates=certificates, progress=progress(record, done), **fields
         )
         assert self.redis.eval(*call.arguments)[0] == 1, "could not save"
@@ -131,7 +132,7 @@ class Player:
         if certificates is None:
             certificates = {index: certificate(record, index) for index in range(record.images)}
         done, now = record.done + len(certificates), now or time.time()
-        call = transitions.finish(
+        call = endings.finish(
             record,
             record.execution,
             status,

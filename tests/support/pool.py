@@ -18,9 +18,10 @@ import redis
 
 from app.local.embedded import EmbeddedServer
 from smoothcert.certificate import Certificate
-from store import bookkeeping, keys, transitions
+from store import bookkeeping, keys
 from store.presence import Offer
 from store.record import Record
+from store.transitions import admission
 from store.waiting import ANONYMOUS
 from tests.service import PATIENCE_S, eventually
 from tests.support import nursery
@@ -123,8 +124,8 @@ class Pool:
             expires_at=now + 3600,
             deadline_at=now + deadline_s if deadline_s else 0.0,
         )
-        limits = transitions.Limits(waiting=10_000, active=10_000)
-        call = transitions.accept(record, file.getvalue(), limits, idempotency=None, high=False)
+        limits = admission.Limits(waiting=10_000, active=10_000)
+        call = admission.accept(record, file.getvalue(), limits, idempotency=None, high=False)
         assert self.redis.eval(*call.arguments)[0] == b"accepted"
         return record.id
 

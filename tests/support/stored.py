@@ -13,10 +13,11 @@ from typing import Any
 import redis
 
 from app.local.embedded import EmbeddedServer
-from store import bookkeeping, keys, transitions
+from store import bookkeeping, keys
 from store.commands import Call
 from store.record import Record
-from store.transitions import Limits
+from store.transitions import admission, endings, lease
+from store.transitions.admission import Limits
 
 POOL = "life"
 QUEUE, QUARANTINE = bookkeeping.queue_name(POOL), bookkeeping.quarantine_name(POOL)
@@ -62,16 +63,16 @@ def read(client: Any, record: Record) -> Record:
 
 def accepted(client: Any, **other: Any) -> Record:
     record = new(**other)
-    assert call(client, transitions.accept(record, b"images", MANY, idempotency=None, high=False))[0] == b"accepted"
+    assert call(client, admission.accept(record, b"images", MANY, idempotency=None, high=False))[0] == b"accepted"
     return record
 
 
 def begun(client: Any, record: Record, worker: str = "w") -> str:
-    execution, made = transitions.begin(read(client, record), worker, now=time.time(), ttl=100)
+    execution, made = lease.begin(read(client, record), worker, now=time.time(), ttl=100)
     assert call(client, made) == (1, "queued")
     return execution
 
 
 def finishing(record: Record, execution: str, status: str = "succeeded", **other: Any) -> Call:
     fields: dict[str, Any] = {"now": time.time(), "ttl": 60, "certificates": {0: "{}"}, "progress": "{}"}
-    return transitions.finish(record, execution, status, **{**fields, "tally": {"samples": 5}, **other})  # type: ignore[arg-type]
+    return endings.finish(record, execution, status, **{**fields, "tally": {"samples": 5}, **other})  # type: ignore[arg-type]

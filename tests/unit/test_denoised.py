@@ -22,8 +22,9 @@ from models.registry import describe, load
 from models.training.checkpoint import write_safetensors
 from models.training.frozen import FrozenClassifier
 from smoothcert.engine.denoised import Denoised, Shared, chained
-from smoothcert.engine.ensemble import Ensemble, Identity
+from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import EngineError, MemberError
+from smoothcert.engine.identity import Identity
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.verification import verify

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from smoothcert.engine.ensemble import MAX_CLASSES, Ensemble, assemble, check_classes, network_digest
+from smoothcert.engine.composition import MAX_CLASSES, check_classes
+from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
+from smoothcert.engine.identity import network_digest
 from smoothcert.engine.poll import UNDECIDED
 from smoothcert.noise import Gaussian
 from tests.support.networks import Lookup, numbered, tiny

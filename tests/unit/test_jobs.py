@@ -26,10 +26,11 @@ from smoothcert.engine.errors import CheckpointError, ClosedError
 from smoothcert.engine.sampling import NoisyImage
 from smoothcert.procedures import Optimal
 from smoothcert.question import Question
-from store import keys, transitions
+from store import keys
 from store.checkpoints import SavedCheckpoint
 from store.commands import Call
 from store.record import Record
+from store.transitions import lease
 from tests.support.engines import NOISE, SHAPE, ensemble, images, until
 from workers.clerk import Clerk
 from workers.connection import RedisConnection
@@ -371,6 +372,6 @@ def test_what_redis_did_not_hear_is_told_again(engine: Engine) -> None:
 @pytest.mark.parametrize("end", ["hand_back", "save"])
 def test_checkpoints_do_not_stay_for_ever(end: str) -> None:
     record = stored().record
-    call = getattr(transitions, end)(record, "x", samples=1, checkpoints={0: SavedCheckpoint("{}", {0: "{}"})})
+    call = getattr(lease, end)(record, "x", samples=1, checkpoints={0: SavedCheckpoint("{}", {0: "{}"})})
     sent = str(call.arguments).replace(" ", "").replace("'", '"')
     assert all(f'"EXPIRE","{key(record.id)}"' in sent for key in (keys.checkpoints, keys.draws))

@@ -22,9 +22,10 @@ from models.training.frozen import FrozenClassifier
 from smoothcert import Gaussian, Smoothed, verify
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
-from smoothcert.engine.ensemble import Ensemble, assemble, network_digest
+from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.errors import DeviceError, MemberError
 from smoothcert.engine.form import prepare
+from smoothcert.engine.identity import network_digest
 from smoothcert.engine.onnx.network import OnnxNetwork
 from smoothcert.engine.onnx.vetting import CONTROL_FLOW, OPERATORS
 from smoothcert.procedures import Fixed, Sequential

@@ -16,7 +16,8 @@ from smoothcert.certificate import Certificate
 from smoothcert.engine import smoothed as module
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
-from smoothcert.engine.ensemble import assemble, network_digest
+from smoothcert.engine.ensemble import assemble
+from smoothcert.engine.identity import network_digest
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.extras import MissingExtraError
 from smoothcert.noise import RoundedGaussian, Splitting

@@ -1,0 +1,53 @@
+"""What the archive lacks or must erase."""
+
+from __future__ import annotations
+
+from store.scripts.first_line import ALWAYS
+
+ARCHIVE_CLAIM = (
+    ALWAYS
+    + """
+-- KEYS: what the archive lacks or must erase, scored by when each is due.
+-- ARGV: what is asked, as JSON: most, lease, erasures (a prefix of keys)
+local asked, found = cjson.decode(ARGV[1]), {}
+local seconds, microseconds = unpack(redis.call('TIME'))
+local now = tonumber(seconds) + tonumber(microseconds) / 1e6
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, asked.most)) do
+  redis.call('ZADD', KEYS[1], string.format('%.6f', now + asked.lease), id)
+  found[#found + 1] = {id, redis.call('GET', asked.erasures .. id) or ''}
+end
+return found
+"""
+)
+"""Claims what is due, so that no other process has it in hand for a while. Returns ids, each with its erasure or ''."""
+
+ARCHIVE_DONE = (
+    ALWAYS
+    + """
+-- KEYS: what the archive lacks or must erase; the erasure of this certification; statistics.
+-- ARGV: the certification; what is asked, as JSON: erasing; again and value, or shorter: seconds to live by key
+local id, asked = ARGV[1], cjson.decode(ARGV[2])
+local seconds, microseconds = unpack(redis.call('TIME'))
+local now = tonumber(seconds) + tonumber(microseconds) / 1e6
+local known = redis.call('ZSCORE', KEYS[1], id)
+if asked.erasing then
+  if known and asked.again > 0 then
+    redis.call('SET', KEYS[2], asked.value)
+    redis.call('ZADD', KEYS[1], string.format('%.6f', now + asked.again), id)
+    redis.call('HINCRBYFLOAT', KEYS[3], 'archive:erased', 1)
+  else
+    redis.call('ZREM', KEYS[1], id)
+    redis.call('DEL', KEYS[2])
+  end
+elseif redis.call('EXISTS', KEYS[2]) == 1 then
+  -- It was deleted while it was being written: it is erased next.
+  redis.call('ZADD', KEYS[1], 0, id)
+elseif known then
+  for key, ttl in pairs(asked.shorter) do redis.call('EXPIRE', key, ttl) end
+  redis.call('ZREM', KEYS[1], id)
+  redis.call('HINCRBYFLOAT', KEYS[3], 'archive:written', 1)
+end
+return {1, ''}
+"""
+)
+"""Settles what a process had in hand; a call that is sent twice counts once."""

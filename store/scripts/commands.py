@@ -1,0 +1,142 @@
+"""Commands that are carried out together, behind a guard or without one."""
+
+from __future__ import annotations
+
+from store.scripts.first_line import ALWAYS
+from store.scripts.waiting import LISTS
+
+RUN = (
+    LISTS
+    + """
+-- Commands of our own, beside those of the server; `store.waiting` and `store.transitions` make them.
+local own = {}
+own['smoothcert.enter'] = function(lane, turns, owner, id, score, list)
+  if redis.call('ZADD', lane, 'NX', score, id) == 0 then return end
+  if turns ~= '' and not redis.call('ZSCORE', turns, owner) then
+    local last = redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]
+    redis.call('ZADD', turns, (tonumber(last) or 0) + 1, owner)
+  end
+  if list ~= '' then redis.call('LPUSH', list, id) end
+end
+own['smoothcert.leave'] = function(lane, id, list)
+  redis.call('ZREM', lane, id)
+  hide(list, id)
+end
+-- Forget the draws of images. They are numbered without a gap.
+own['smoothcert.undraw'] = function(draws, ...)
+  for _, place in ipairs({...}) do
+    local number = 0
+    while redis.call('HDEL', draws, place .. '/' .. number) == 1 do number = number + 1 end
+  end
+end
+own['smoothcert.due'] = function(set, id, pause)
+  local seconds, microseconds = unpack(redis.call('TIME'))
+  redis.call('ZADD', set, 'XX', string.format('%.6f', seconds + microseconds / 1e6 + pause), id)
+end
+-- Note certificates that have arrived, after all that arrived before; NX keeps the rank of one that came twice.
+own['smoothcert.arrive'] = function(record, certificates, arrivals, ...)
+  local last = tonumber(redis.call('ZRANGE', arrivals, -1, -1, 'WITHSCORES')[2]) or 0
+  local entries = {}
+  for _, place in ipairs({...}) do
+    entries[#entries + 1] = last + 1
+    entries[#entries + 1] = place
+  end
+  redis.call('ZADD', arrivals, 'NX', unpack(entries))
+  redis.call('HSET', record, 'done', redis.call('HLEN', certificates))
+end
+-- Run the commands for every shard that has not ended: `each` for all, `further` for all but the first. In their
+-- arguments, __name__, __queue__, __execution__ and __lane__ stand for those of the shard.
+own['smoothcert.disband'] = function(record, certification, lane, each, further)
+  local fields, found = redis.call('HKEYS', record), false
+  for _, field in ipairs(fields) do found = found or string.find(field, '^status/') end
+  if not (found or (tonumber(redis.call('HGET', record, 'shards')) or 0) > 0) then return end
+  for _, field in ipairs(fields) do
+    local shard = string.match(field, '^status/?(.*)$')
+    if shard then
+      local suffix = shard == '' and '' or '/' .. shard
+      local queue, execution = unpack(redis.call('HMGET', record, 'queue' .. suffix, 'execution' .. suffix))
+      local name = shard == '' and certification or certification .. '-' .. shard
+      local filled = {__name__ = name, __queue__ = queue, __execution__ = execution or '', __lane__ = lane}
+      local commands = cjson.decode(each)
+      if shard ~= '' then
+        for _, command in ipairs(cjson.decode(further)) do commands[#commands + 1] = command end
+        redis.call('HDEL', record, field)
+      end
+      for _, command in ipairs(commands) do
+        for at, argument in ipairs(command) do command[at] = string.gsub(argument, '__%l+__', filled) end
+        if own[command[1]] then own[command[1]](unpack(command, 2)) else redis.call(unpack(command)) end
+      end
+    end
+  end
+  redis.call('HSET', record, 'shards', 0)
+end
+-- Run the commands that `packed` put into ARGV from the place `at` on.
+local function run_text(commands)
+  for _, command in ipairs(cjson.decode(commands)) do
+    local ours = own[command[1]]
+    if ours then ours(unpack(command, 2)) else redis.call(unpack(command)) end
+  end
+end
+local function run(at)
+  -- First a JSON array of all commands of text.
+  run_text(ARGV[at])
+  -- Then each command with bytes in it: the number n of its arguments, and the n arguments.
+  at = at + 1
+  while at <= #ARGV do
+    local n = tonumber(ARGV[at])
+    redis.call(unpack(ARGV, at + 1, at + n))
+    at = at + n + 1
+  end
+end
+"""
+)
+
+GUARD = """
+-- The guard of a call. ARGV: statuses that the record or the shard may have, joined by commas; the execution it must
+-- belong to, or nothing; the suffix of the shard's fields. Returns whether it holds, and the status.
+local function guard()
+  local suffix = ARGV[3]
+  local found = redis.call('HMGET', KEYS[1], 'status', 'status' .. suffix, 'execution' .. suffix)
+  local status, own, execution = unpack(found)
+  -- A shard that has ended has no status. All shards have ended where the certification has.
+  local over = suffix ~= '' and (status == 'succeeded' or status == 'failed' or status == 'canceled')
+  if not own or over then return false, status or '' end
+  local known = string.find(',' .. ARGV[1] .. ',', ',' .. own .. ',', 1, true)
+  if not known or (ARGV[2] ~= '' and ARGV[2] ~= execution) then return false, own end
+  return true, status == 'canceling' and status or own
+end
+"""
+
+GUARDED = (
+    ALWAYS
+    + RUN
+    + GUARD
+    + """
+-- KEYS: the record. ARGV: those of the guard; commands
+local open, status = guard()
+if not open then return {0, status} end
+run(4)
+return {1, status}
+"""
+)
+"""Runs the commands if the record is as expected. Returns whether it did, and the status that it saw."""
+
+UNGUARDED = (
+    ALWAYS
+    + RUN
+    + """
+-- ARGV: commands
+run(1)
+return {1, ''}
+"""
+)
+"""Runs the commands. Returns what a guarded call returns."""
+
+ANSWERED = (
+    ALWAYS
+    + """
+-- ARGV: a command
+return redis.call(unpack(ARGV))
+"""
+)
+"""Runs one command and returns its answer."""

@@ -1,0 +1,169 @@
+"""What waits in a pool: how it is found, read and taken."""
+
+from __future__ import annotations
+
+from store.scripts.first_line import ALWAYS, READING
+
+LONG_LIST = 10_000
+"""The length up to which RQ's list is searched, which takes up to half a millisecond."""
+MOST_TURNS = 1000
+"""The number of owners that one look at the turns considers."""
+MOST_PASSED = 16
+"""The number of shards that one look passes over in a lane, because the worker has another shard of the same
+certification."""
+IDLE_TTL = 60
+"""Seconds after which the set of idle workers is gone if all of them are."""
+
+LISTS = f"""
+local LONG = {LONG_LIST}
+-- Take an id out of RQ's list. A longer list keeps it until it comes to the head, where TAKE hands it out as a stray.
+local function hide(list, id)
+  if redis.call('LINDEX', list, 0) == id then redis.call('LPOP', list)
+  elseif redis.call('LLEN', list) <= LONG then redis.call('LREM', list, 1, id) end
+end
+"""
+
+PLACING = f"""
+-- How many certifications are taken before one of this owner that waits. `names` has the keys of the pool.
+local function placing(names, owner)
+  local lane = names.lanes .. owner
+  local others, before = {{}}, true
+  for _, each in ipairs(redis.call('ZRANGE', names.turns, 0, {MOST_TURNS - 1})) do
+    if each == owner then before = false
+    else others[#others + 1] = {{redis.call('ZCARD', names.lanes .. each), before and 1 or 0}} end
+  end
+  local urgent = redis.call('ZCARD', names.urgent)
+  return function(id, list)
+    local place = redis.call('ZRANK', names.urgent, id)
+    if place then return place end
+    place = redis.call('ZRANK', lane, id)
+    -- It was just taken, it is a suspect, or an earlier version put it there.
+    if not place then return redis.call('LPOS', list, id, 'MAXLEN', {LONG_LIST}) or 0 end
+    local ahead = urgent + place
+    for _, other in ipairs(others) do ahead = ahead + math.min(other[1], place + other[2]) end
+    return ahead
+  end
+end
+"""
+
+READ = (
+    READING
+    + PLACING
+    + """
+-- KEYS: the record. ARGV: the owner it must have, or '' for any; prefixes of keys, as JSON
+local owner, status, pool, queue, id = unpack(redis.call('HMGET', KEYS[1], 'owner', 'status', 'pool', 'queue', 'id'))
+if not owner or (ARGV[1] ~= '' and ARGV[1] ~= owner) then return '' end
+local position = false
+if status == 'queued' then
+  local prefix = cjson.decode(ARGV[2])
+  local names = {
+    lanes = prefix.lanes .. pool .. ':', turns = prefix.turns .. pool, urgent = prefix.urgent .. pool
+  }
+  position = placing(names, owner)(id, prefix.lists .. queue)
+end
+return cjson.encode({redis.call('HGETALL', KEYS[1]), position})
+"""
+)
+"""Reads a record of an owner and its place in the queue, as one JSON text, which is cheaper to parse than many replies.
+
+The text has the record as a list of names and values in turn, and the number of certifications that are taken before
+this one: 0 where it was taken and not begun, false where it does not wait. It is empty where there is no such record.
+"""
+
+PLACES = (
+    READING
+    + PLACING
+    + """
+-- ARGV: names of the pool, as JSON; the owner; ids, each with RQ's list that it is in
+local place, places = placing(cjson.decode(ARGV[1]), ARGV[2]), {}
+for at = 3, #ARGV, 2 do places[#places + 1] = place(ARGV[at], ARGV[at + 1]) end
+return places
+"""
+)
+"""The places of certifications of one owner that wait in a pool."""
+
+TAKE = (
+    ALWAYS
+    + LISTS
+    + f"""
+-- KEYS: RQ's list, list of ids taken, urgent, turns, idle workers.
+-- ARGV: what is asked, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, records,
+-- mine (certifications under way), worker (its name if it is idle), until (when it counts as idle no longer)
+local asked, taken, blocked = cjson.decode(ARGV[1]), {{}}, 0
+local list, urgent, turns, held = KEYS[1], KEYS[3], KEYS[4], asked.held
+local function certification(id) return string.match(id, '^[^-]*') end
+-- The first that waits in a lane, apart from shards of what the worker has under way: others are to take them.
+local function first(lane)
+  for _, id in ipairs(redis.call('ZRANGE', lane, 0, {MOST_PASSED - 1})) do
+    if not asked.mine[certification(id)] then return id end
+    blocked = 1
+  end
+end
+-- Take an id, unless its images are too large beside those that are under way.
+local function take(id, lane)
+  local size = tonumber(redis.call('HGET', asked.records .. certification(id), 'size') or 0) or 0
+  if size > asked.bytes and (asked.busy or #taken > 0) then
+    blocked = 1
+    return false
+  end
+  asked.bytes = asked.bytes - size
+  if lane then redis.call('ZREM', lane, id) end
+  hide(list, id)
+  redis.call('RPUSH', KEYS[2], id)
+  taken[#taken + 1] = id
+  if asked.worker ~= '' then redis.call('ZREM', KEYS[5], asked.worker) end
+  return true
+end
+-- 1. Strays: ids at the head of RQ's list that wait in no lane. An earlier version or another program put them there,
+-- or they were taken or canceled while the list was long. The worker tells them apart.
+while #taken < asked.most do
+  local id = redis.call('LINDEX', list, 0)
+  if not id or redis.call('ZSCORE', urgent, id) then break end
+  local owner = redis.call('HGET', asked.records .. certification(id), 'owner')
+  if owner and redis.call('ZSCORE', asked.lanes .. owner, id) then break end
+  if not take(id) then return {{blocked, taken}} end
+end
+-- 2. What has priority.
+while #taken < asked.most do
+  local id = first(urgent)
+  if not id then break end
+  if not take(id, urgent) then return {{blocked, taken}} end
+end
+-- 3. The owners in turn, one certification each; an owner that has its share under way keeps its turn.
+local ring = redis.call('ZRANGE', turns, 0, {MOST_TURNS - 1})
+local last = tonumber(redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]) or 0
+local at = 1
+while #taken < asked.most and at <= #ring do
+  local owner, lane = ring[at], asked.lanes .. ring[at]
+  local id = first(lane)
+  if not id then
+    if redis.call('EXISTS', lane) == 0 then redis.call('ZREM', turns, owner) end
+  elseif owner ~= asked.free and (held[owner] or 0) >= asked.share then
+    blocked = 1
+  else
+    if not take(id, lane) then break end
+    held[owner], last = (held[owner] or 0) + 1, last + 1
+    redis.call('ZADD', turns, last, owner)
+    ring[#ring + 1] = owner
+  end
+  at = at + 1
+end
+-- 4. A worker that finds nothing is idle; one that has something to divide looks for it there.
+if asked.worker ~= '' and #taken == 0 and blocked == 0 then
+  redis.call('ZADD', KEYS[5], string.format('%.6f', asked['until']), asked.worker)
+  redis.call('EXPIRE', KEYS[5], {IDLE_TTL})
+end
+return {{blocked, taken}}
+"""
+)
+"""Takes ids that wait, and moves them to the list of those taken. Returns whether something waits that a worker may not
+take beside what it has, and the ids."""
+
+TAKE_SUSPECT = (
+    ALWAYS
+    + """
+-- KEYS: from, to
+return redis.call('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'RIGHT')
+"""
+)
+"""Moves the first id of one list to the end of another; returns it, or nothing."""
