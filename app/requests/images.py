@@ -294,7 +294,7 @@ def _kind(image: Image.Image, data: bytes) -> str:
     """The mode of an image for people, with what the mode does not say."""
     if _sixteen_bit(image, data):
         return f"{image.mode} with 16 bits"
-    mode = "an image with a palette" if image.mode == "P" else image.mode
+    mode = "P (with a palette)" if image.mode == "P" else image.mode
     return f"{mode} with transparency" if image.has_transparency_data else mode
 
 
