@@ -21,6 +21,9 @@ FROM packages AS worker-packages
 RUN --mount=type=cache,target=/var/cache/pip pip install --require-hashes --requirement worker.txt
 # No hash can be demanded of these, since which build it is, of which index, is the choice above.
 RUN --mount=type=cache,target=/var/cache/pip pip install torch torchvision
+# Members of other libraries need extras in the worker: --build-arg EXTRAS="hub onnx". Their versions are pinned.
+ARG EXTRAS=
+RUN --mount=type=cache,target=/var/cache/pip for extra in $EXTRAS; do pip install --requirement extra-$extra.txt || exit 1; done
 
 # Readable by all whatever the umask of the clone was; compiled, since nothing can be compiled later.
 FROM base AS sources

@@ -24,13 +24,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
 from models.errors import ModelError, ProgramError
-from models.programs import read_program
+from models.programs import onnxruntime_version, read_program
 from smoothcert import cache
 from smoothcert.engine.errors import reason
 
@@ -75,7 +74,7 @@ class Suspect:
     def key(self) -> str:
         """The name under which the store keeps that it passed; another torch, shape or limit is another trial."""
         digest = hashlib.sha256(self.data).hexdigest()
-        reader = f"onnxruntime {version('onnxruntime')}" if self.kind == "onnx" else f"torch {torch.__version__}"
+        reader = f"onnxruntime {onnxruntime_version()}" if self.kind == "onnx" else f"torch {torch.__version__}"
         return f"trial 1 of {self.kind} {digest} on {self.input_shape} by {reader}"
 
 

@@ -27,6 +27,9 @@ architecture, normalisation                # optional, where this member's diffe
 [noise]                                    # in place of sigma: any noise by its name
 name, ...                                  # and its parameters
 
+[[superclasses]]                           # optional, for `hierarchy`: a table for each level, from fine to coarse
+animal = ["bird", ...]                     # names of classes; those that a level does not name stay alone
+
 [ranking]                                  # written by `models rank`
 data, data_digest, holdout, images, draws, sigma (or noise), seed
 [ranking.accuracies]                       # by member digest
@@ -37,8 +40,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import tomlkit
@@ -54,6 +58,7 @@ from smoothcert.engine.identity import Identity, ensemble_digest
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.errors import DomainError, SmoothcertError, explain
 from smoothcert.noise import Noise, resolve, stated
+from smoothcert.procedures import Hierarchy, Superclass
 
 FILE = "ensemble.toml"
 MAX_BYTES = 1 << 20
@@ -130,6 +135,8 @@ class Description:
     weights: Mapping[str, float] | None = None
     limits: Limits | None = None
     """The range to which the logits of the members are limited."""
+    superclasses: tuple[Mapping[str, Sequence[str]], ...] | None = None
+    """Levels of superclasses, from fine to coarse: for the name of each, the names of its classes."""
 
     def __post_init__(self) -> None:
         self._check_denoisers()
@@ -152,6 +159,7 @@ class Description:
         check_weights(self.weights, digests)
         check_voting(self.voting, self.weights)
         check_limits(self.limits)
+        _ = self.levels
         if self.ranking and set(self.ranking.accuracies) != set(digests):
             raise DescriptionError(
                 f"the ranking is of other members: {sorted(self.ranking.accuracies)}, not {sorted(digests)}"
@@ -186,6 +194,24 @@ class Description:
         """The identity of a member; that of a denoiser includes the classifier behind it."""
         own = self.stage(member)
         return own if self.classifier is None else chained(own, self.stage(self.classifier))
+
+    @cached_property
+    def levels(self) -> tuple[tuple[Superclass, ...], ...]:
+        """The declared superclasses by the numbers of their classes; DescriptionError where one is not a class here."""
+        if self.superclasses is None:
+            return ()
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        for name, classes in (each for level in self.superclasses for each in level.items()):
+            if unknown := [each for each in classes if each not in numbers]:
+                raise DescriptionError(f"the superclass {name!r} has {unknown[0]!r}, which is not among the classes")
+        levels = [
+            [{"name": name, "classes": sorted(numbers[each] for each in classes)} for name, classes in level.items()]
+            for level in self.superclasses
+        ]
+        try:
+            return tuple(map(tuple, Hierarchy.model_validate({"levels": levels}).known))
+        except ValidationError as error:
+            raise DescriptionError(f"superclasses: {explain(error, whole='')}") from error
 
     @property
     def architectures(self) -> str:
@@ -262,6 +288,7 @@ def _description(table: TomlTable) -> Description:
         "ranking": _ranking(table),
         "weights": table.numbers("weights"),
         "limits": _limits(table),
+        "superclasses": _superclasses(table),
     }
     table.done()
     return Description(**{key: value for key, value in description.items() if value is not None})
@@ -312,6 +339,14 @@ def _limits(table: TomlTable) -> Limits | None:
     if len(found) != 2 or not all(type(end) in (int, float) for end in found):
         raise DescriptionError(f"limits = {found!r} is not a list of two numbers")
     return float(found[0]), float(found[1])
+
+
+def _superclasses(table: TomlTable) -> tuple[Mapping[str, Sequence[str]], ...] | None:
+    found = table.find("superclasses", list)
+    if found is None:
+        return None
+    levels = [(TomlTable(f"superclasses[{i}].", each), each) for i, each in enumerate(found)]
+    return tuple({name: list(level.several(name, str)) for name in each} for level, each in levels)
 
 
 def _ranking(table: TomlTable) -> Ranking | None:

@@ -54,6 +54,13 @@ def whole_onnx(path: Path) -> bytes:
         raise ProgramError(str(error)) from error
 
 
+def onnxruntime_version() -> str:
+    """The version of the installed onnxruntime, whichever package brought it; MissingImportError if there is none."""
+    from smoothcert.engine.onnx.network import VERSION  # needs an extra
+
+    return VERSION
+
+
 def _read_onnx(data: bytes) -> nn.Module:
     from smoothcert.engine.onnx.network import OnnxNetwork  # needs an extra
 

@@ -99,6 +99,7 @@ def load(
         description.consensus,
         description.weights,
         limits=description.limits,
+        superclasses=description.levels,
     )
     return ensemble.with_(voting=voting, consensus=consensus)
 

@@ -164,6 +164,8 @@ class Provenance(Frozen):
 class Certificate(Frozen):
     """With confidence 1 - alpha, the smoothed classifier answers `class_index` everywhere within `radius`.
 
+    A number of 100,000 or more is that of a superclass, which the `hierarchy` procedure declares.
+
     Without an alpha it does so for certain.
 
     An abstention claims nothing.
@@ -212,7 +214,7 @@ class Certificate(Frozen):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What should be known beside the claim: a resized image, or members whose identity is not pinned."""
+        """What should be known beside the claim: a superclass, a resized image, members that are not pinned."""
         return tuple(remarks(self))
 
     @classmethod
@@ -323,7 +325,7 @@ def derived(
         counts = [SampleCounts.of(each, named=named, labels=labels) for each in draws]
     return {
         "decision": "abstain" if top is None else "certified",
-        "class_index": labels[top] if labels and top is not None else top,
+        "class_index": top if top is None or not labels or procedure.numbered else labels[top],
         "radius": floor_radius(verdict.radius),
         "p_lower": verdict.p_lower,
         "samples": verdict.samples,

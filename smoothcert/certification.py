@@ -111,7 +111,7 @@ class Stall(Wire):
     until: datetime | None
     """When the worker is taken for dead and its work goes to another, from the last checkpoint; null where it is."""
     workers: Whole
-    """The other live workers of the pool. Where there is none, the work goes on when one starts."""
+    """The other live workers that can go on with it. Where there is none, the work goes on when one starts."""
 
 
 class Urls(Wire):

@@ -16,6 +16,8 @@ from pydantic_core import CoreSchema, core_schema
 
 from smoothcert.errors import MOST, shown
 
+MOST_CLASSES = 100_000
+"""The most classes of an ensemble."""
 NAMED = 10
 """The most frequent classes of a run that its certificate names, beside those that led at some look."""
 OTHER = "other"

@@ -14,7 +14,7 @@ from smoothcert.certification import Look, Whole, Wire
 from smoothcert.errors import DomainError
 from smoothcert.implication import Implication
 from smoothcert.noise import NOISES, AnyNoise, Noise
-from smoothcert.procedures import PROCEDURES, Parameters
+from smoothcert.procedures import PROCEDURES, Parameters, Superclass
 from smoothcert.remainder import Remainder
 from smoothcert.request import Voting
 
@@ -38,6 +38,8 @@ class EnsembleCard(Wire):
     """The voting rule of requests that name none."""
     votings: tuple[Voting, ...]
     """The voting rules that a request may name."""
+    superclasses: tuple[tuple[Superclass, ...], ...] = ()
+    """Levels of superclasses that its owner declares, from fine to coarse, for the procedure `hierarchy`."""
     procedures: tuple[str, ...]
     """The names of the procedures that a request may choose."""
 
@@ -74,6 +76,14 @@ class EnsembleList(Wire):
     data: tuple[ServedEnsemble, ...]
     failed: tuple[FailedEnsemble, ...] = ()
     """The ensembles that could not be loaded; their workers serve the others."""
+
+
+def without_a_name(known: Sequence[ServedEnsemble]) -> list[ServedEnsemble]:
+    """What a request that names no ensemble may get: one, unless the service would refuse it."""
+    served = [each for each in known if each.ready] or [*known]
+    if len(served) > 1:
+        served = [each for each in known if each.default] or served
+    return served
 
 
 class NoiseCard(Wire):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from smoothcert.certificate import Certificate
+    from smoothcert.question import Question
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Remainder:
     alpha: float
     """The chance that the certificate or this claim is false: alpha of the question, twice."""
     attempt: float | None
-    """A smaller radius that another certification may prove; null if the counts speak against any."""
+    """A smaller radius to ask for, which another run is likely to prove if these samples prove any; null if the counts
+    speak against all, or if the procedure is not asked for a radius."""
 
 
 def remainder(certificate: Certificate) -> Remainder | None:
@@ -59,9 +61,20 @@ def remainder(certificate: Certificate) -> Remainder | None:
         if of_class is None or bound > best:
             best, of_class = bound, leader
         last = count / n
-    radius = _radius(question.noise, best)
-    attempt = radius or _radius(question.noise, last) / 2
-    return Remainder(radius, of_class, 2 * question.alpha, _rounded(question.noise, attempt) or None)
+    attempt = _attempt(question, best, last) if question.procedure.targeted else 0.0
+    return Remainder(_radius(question.noise, best), of_class, 2 * question.alpha, attempt or None)
+
+
+def _attempt(question: Question, best: float, last: float) -> float:
+    """What the last look of another run proves if p_A is no larger than shown, rounded down to what one would type.
+
+    What these samples prove would fail in about half of the other runs, since their counts are as often smaller. Where
+    nothing was shown, it is half of the radius that the last count would have.
+    """
+    procedure, noise = question.procedure, question.noise
+    n = procedure.last_look
+    repeated = lower_bound(math.floor(best * n), n, procedure.last_alpha(question.alpha))
+    return _rounded(noise, _radius(noise, repeated) or _radius(noise, last) / 2)
 
 
 def _looks(certificate: Certificate) -> Iterator[tuple[int, int, int]]:

@@ -16,6 +16,8 @@ MOST_NAMED = 5
 
 def remarks(certificate: Certificate) -> Iterator[str]:
     """Sentences, none for most certificates."""
+    if (remark := certificate.procedure.remark(certificate.class_index)) is not None:
+        yield remark
     if certificate.provenance is None:
         return
     if (resized := certificate.provenance.input.resized) is not None:

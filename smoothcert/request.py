@@ -90,6 +90,9 @@ class CertificationRequest(BaseModel):
     """A request with `high` is taken before all others that wait; where there are keys, a key needs the right to it."""
     deadline_s: Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
     """The certification fails if it has not ended after so many seconds; the service has a default, usually a day."""
+    archive_images: Annotated[bool, Field(strict=True)] = False
+    """Keep the images in the archive of the service, beside the certification, until that is deleted. They are never
+    kept otherwise. A service without an archive refuses it."""
     webhook: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]{1,500}$")] | None = None
     """An address that is sent a signed message (Standard Webhooks) once the certification has ended, at least once. The
     service must allow the host; most services allow none."""

@@ -22,14 +22,12 @@ from smoothcert.certificate import (
     StageRecord,
     derived,
 )
-from smoothcert.counts import SampleCounts
+from smoothcert.counts import MOST_CLASSES, SampleCounts
 from smoothcert.errors import CountsError, DomainError
 from smoothcert.verdict import Verdict, floor_radius
 
 TOLERANCE = 1e-9
 """How far the bounds of two machines' libraries may be apart."""
-MOST_NUMBERED = 100_000
-"""The most classes of an ensemble; a procedure that knows them by their numbers gets an entry for each."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,10 @@ def _mismatches(certificate: Certificate) -> Iterator[Mismatch]:
         message = f"is {certificate.target_radius!r}, a {certificate.procedure.name} procedure has none"
         yield Mismatch("target_radius", message)
     yield from (Mismatch("procedure.basis", message) for message in certificate.procedure.objections(certificate))
+    if certificate.class_index is not None:
+        name = certificate.procedure.class_name(certificate.class_index)
+        if name is not None and certificate.class_name != name:
+            yield Mismatch("class_name", f"is {certificate.class_name!r}, the procedure names it {name!r}")
     yield from _provenance_mismatches(certificate)
     if misplaced := [*_misplaced(certificate)]:
         yield from misplaced
@@ -200,8 +202,8 @@ def _misplaced(certificate: Certificate) -> Iterator[Mismatch]:
     if not certificate.procedure.n0 and certificate.selection.classes:
         yield Mismatch("selection", "must be empty, the procedure chooses the class without samples of its own")
     for field, counts in recorded if certificate.procedure.numbered else ():
-        if max(counts, default=0) >= MOST_NUMBERED:
-            yield Mismatch(field, f"names the class {max(counts)}, and there are at most {MOST_NUMBERED} classes")
+        if max(counts, default=0) >= MOST_CLASSES:
+            yield Mismatch(field, f"names the class {max(counts)}, and there are at most {MOST_CLASSES} classes")
     for field, counts in drawn[1:]:
         if counts.classes != drawn[0][1].classes:
             yield Mismatch(field, f"counts {counts.classes} classes, {drawn[0][0]} counts {drawn[0][1].classes}")

@@ -65,6 +65,8 @@ def written(record: Record) -> Call:
     """The archive has it: from now on Redis keeps it as long as results are kept."""
     ttl = max(1, round(record.expires_at - record.finished_at))  # both by the clock of the process that ended it
     shorter = {keys.record(record.id): 2 * ttl, keys.certificates(record.id): ttl, keys.arrivals(record.id): ttl}
+    if record.archives_images:
+        shorter[keys.images(record.id)] = 1
     return _done(record.id, {"erasing": False, "shorter": shorter})
 
 

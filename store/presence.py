@@ -62,6 +62,8 @@ class Presence(Announcement):
     beat_at: float
     dead_at: float = 0.0
     """When it is taken for dead unless it beats again; 0 if it does not say."""
+    heartbeat_s: float = 2.0
+    """Seconds between two of its heartbeats."""
 
 
 class Offer(Announcement):

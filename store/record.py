@@ -12,6 +12,9 @@ from store import shards
 
 logger = logging.getLogger(__name__)
 
+WITH_IMAGES = 2
+"""The value of `archive` where the images are archived, too."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -48,7 +51,7 @@ class Record:
     webhook: str = ""
     """The address that is told about its end."""
     archive: int = 0
-    """1 where its end is written to the archive, which keeps it until it is deleted."""
+    """1 where its end is written to the archive, which keeps it until it is deleted; 2 where its images are, too."""
     traceparent: str = ""
     """The W3C trace context of the request, where traces are on."""
     started_at: float = 0.0
@@ -82,6 +85,11 @@ class Record:
     """The number of shards that have not ended; 0 where the certification was not divided."""
     others: tuple[str, ...] = ()
     """The Progress of each of the other shards, as JSON."""
+
+    @property
+    def archives_images(self) -> bool:
+        """Whether its images are to be written to the archive, because the request asks for it."""
+        return self.archive == WITH_IMAGES
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from models.registry import load, names
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.memory import peak_bytes
 from smoothcert.engine.pace import Pace
-from smoothcert.engine.remote.member import remotes
+from smoothcert.engine.remote.member import Remote, remotes
 from smoothcert.engine.sizing import USUAL, measured
 from smoothcert.engine.voting import RULES
 from smoothcert.errors import SmoothcertError
@@ -40,8 +40,10 @@ class Holdings:
         self.paces: dict[str, Pace] = {}
         """How fast each ensemble was evaluated when it was loaded."""
         self._views: dict[tuple[str, str, int | None], Ensemble] = {}  # kept, because a view caches its digest
-        members = [member for held in self._ensembles.values() for member in held.members]
-        self._remotes = [each for member in members for each in remotes(member.network)]
+        self._remotes = {
+            name: tuple(each for member in held.members for each in remotes(member.network))
+            for name, held in self._ensembles.items()
+        }
         if not self._ensembles:
             raise HoldingsError("a worker needs at least one ensemble")
 
@@ -78,23 +80,21 @@ class Holdings:
         return holdings
 
     @property
-    def any(self) -> Ensemble:
-        """One of the ensembles, which names the device to the engine."""
-        return next(iter(self._ensembles.values()))
+    def ensembles(self) -> tuple[Ensemble, ...]:
+        return tuple(self._ensembles.values())
+
+    def remotes(self, name: str) -> tuple[Remote, ...]:
+        """The endpoints that the members of an ensemble ask; none for most."""
+        return self._remotes[name]
 
     @property
     def rows(self) -> int:
         """The most rows that one of the ensembles takes at a time."""
         return max(held.members[0].form.shape[0] for held in self._ensembles.values())
 
-    @property
-    def tries(self) -> int:
-        """How often endpoints have been asked, by which a watchdog sees that the engine does not hang."""
-        return sum(each.tries for each in self._remotes)
-
     def close(self) -> None:
         """Wait for no endpoint any longer."""
-        for each in self._remotes:
+        for each in (remote for asked in self._remotes.values() for remote in asked):
             each.close()
 
     @property
@@ -149,6 +149,7 @@ def card(ensemble: Ensemble) -> EnsembleCard:
         noise=ensemble.noise,
         voting=cast(Voting, ensemble.voting),
         votings=tuple(cast(Voting, name) for name in votings),
+        superclasses=ensemble.superclasses,
         procedures=tuple(name for name in PROCEDURES.names if not PROCEDURES[name].local),
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 import torch
 from PIL import Image, UnidentifiedImageError
 from rich.console import Console
@@ -34,6 +35,8 @@ from smoothcert.verification import verify
 from workers.errors import ReplayError
 from workers.witness import Witness
 
+MODES = {1: "L", 3: "RGB"}
+"""Pillow's mode for each number of channels."""
 EXCEPT = {"digest", "provenance"}
 """The fields that are not compared: times differ, and with them the digest."""
 
@@ -52,15 +55,13 @@ class Replay:
 def replay(
     certificate: Certificate, image: Tensor, *, zoo: Path = ZOO, allowed_imports: frozenset[str] = frozenset()
 ) -> Replay:
-    """Certify the image again with the seed, the slices and the arithmetic of the certificate."""
+    """Certify the image again with the seed, the slices and the arithmetic of the certificate.
+
+    `image` may also be all images of the request, [N, C, H, W], as the archive keeps them.
+    """
     provenance = _provenance(certificate)
     ensemble = _ensemble(provenance, zoo, allowed_imports)
-    if (resized := provenance.input.resized) is not None and tuple(image.shape[-2:]) == resized.source[::-1]:
-        image = _resized(image, resized)
-    channels, height, width = ensemble.input_shape
-    if tuple(image.shape) == (height, width, channels) != ensemble.input_shape:  # the service accepts this order, too
-        image = image.permute(2, 0, 1)
-    _check_image(provenance, image, ensemble)
+    image = _certified(provenance, _its_own(certificate, image), ensemble)
     with Engine(ensemble, batch=_rows(provenance)) as engine, Progress(transient=True) as bar:
         sampling = provenance.sampling
         begun = start(
@@ -151,14 +152,40 @@ def _rows(provenance: Provenance) -> int:
     return rows.pop()
 
 
-def _check_image(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> None:
-    if provenance.input.shape != ensemble.input_shape:
-        raise ReplayError(f"the certificate is about {provenance.input.shape}, images here have {ensemble.input_shape}")
+def _its_own(certificate: Certificate, image: Tensor) -> Tensor:
+    """The image of a certificate, of one or of all images [N, C, H, W] of its request."""
+    if image.ndim != 4:
+        return image
+    if certificate.index >= len(image):
+        raise ReplayError(f"the certificate is of image {certificate.index}, and there are {len(image)} (from 0 on)")
+    return image[certificate.index]
+
+
+def _certified(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> Tensor:
+    """The image that was certified, which may be given as it was sent: before it was resized, or as [H, W, C]."""
+    stated, (channels, height, width) = provenance.input, ensemble.input_shape
+    if stated.shape != ensemble.input_shape:
+        raise ReplayError(f"the certificate is about {stated.shape}, images here have {ensemble.input_shape}")
+    if tuple(image.shape) == (height, width, channels) != ensemble.input_shape:
+        image = image.permute(2, 0, 1)
+    resized = stated.resized
+    # Source and result may have one size, where a part of the source was enlarged: then the pixels tell them apart.
+    if (
+        resized is not None
+        and not _has(image, ensemble.input_shape, stated.sha256)
+        and tuple(image.shape[-2:]) == resized.source[::-1]
+    ):
+        image = _resized(image, resized)
     seen = Pixels.of(image, ensemble.input_shape).sha256
-    if seen != provenance.input.sha256:
-        raise ReplayError(
-            f"another image: its pixels have sha256 {seen}, the certificate says {provenance.input.sha256}"
-        )
+    if seen != stated.sha256:
+        then, here = resized.by if resized else None, f"Pillow {PIL.__version__}"
+        why = f"; {then} has resized the source then, {here} would here" if then not in (None, here) else ""
+        raise ReplayError(f"another image: its pixels have sha256 {seen}, the certificate says {stated.sha256}{why}")
+    return image
+
+
+def _has(image: Tensor, shape: tuple[int, int, int], sha256: str) -> bool:
+    return Pixels.of(image, shape).sha256 == sha256 if tuple(image.shape) == shape else False
 
 
 def _differences(first: Certificate, again: Certificate) -> list[str]:
@@ -194,13 +221,20 @@ def _asked_more(first: Certificate, again: Certificate) -> bool:
     return then > now and first.provenance is not None and first.provenance.ensemble.voting in ENDS_EARLY
 
 
-def read_image(path: Path) -> Tensor:
-    """[C, H, W] from an image file, or the array of an npy file as it is; uint8 or floating-point."""
+def read_image(path: Path, channels: int | None = None) -> Tensor:
+    """[C, H, W] from an image file, or the array of an npy file as it is; uint8 or floating-point.
+
+    A file with other channels is converted as the service does where a request allows it (`convert`).
+    """
     try:
-        array: Any = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.asarray(Image.open(path))
+        if path.suffix == ".npy":
+            return torch.from_numpy(np.ascontiguousarray(np.load(path, allow_pickle=False)))
+        with Image.open(path) as picture:
+            mode = MODES.get(channels or 0, picture.mode)
+            array = np.asarray(picture if picture.mode == mode else picture.convert("RGB").convert(mode))
     except (OSError, ValueError, UnidentifiedImageError) as error:
         raise ReplayError(f"{path}: {error}") from error
-    return torch.from_numpy(np.ascontiguousarray(array)) if path.suffix == ".npy" else _channels_first(array)
+    return _channels_first(array)
 
 
 def command(
@@ -218,7 +252,10 @@ def command(
     """
     first = _read(Path(certificate))
     witness = Witness.of(attest, keyring)
-    again = replay(first, read_image(Path(image)), zoo=Path(zoo) if zoo else ZOO, allowed_imports=allowed_imports)
+    channels = first.provenance.input.shape[0] if first.provenance else None
+    again = replay(
+        first, read_image(Path(image), channels), zoo=Path(zoo) if zoo else ZOO, allowed_imports=allowed_imports
+    )
     if witness is not None:
         witness.attest(first, again.differences, again.remarks, again.certificate)
     console = Console(highlight=False)

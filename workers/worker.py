@@ -1,6 +1,6 @@
-"""The worker: takes certifications from a queue of RQ's, several at a time, and feeds them to one engine.
+"""The worker: takes certifications from a queue of RQ's, several at a time, and feeds them to its engines.
 
-Each thread has one task. The main thread takes work. The engine owns the device. The clerk writes records. The pulse
+Each thread has one task. The main thread takes work. An engine owns the device. The clerk writes records. The pulse
 sends heartbeats and lets the janitor sweep. The watchdog checks that batches end. Certifications that are slow to begin
 are prepared in threads of their own. RQ's thread listens for its commands. A thread that fails ends the process: a
 supervisor starts another one, and nothing is lost.
@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 
-from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import ClosedError
 from smoothcert.engine.sizing import USUAL
 from store import bookkeeping, presence, waiting
@@ -38,10 +37,12 @@ from store.record import Record
 from store.transitions import lease
 from workers.clerk import Clerk
 from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
+from workers.engines import Engines
 from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.jobs import Stored, certify
+from workers.passed import Passed
 from workers.settings import WorkerSettings
 from workers.taken import TakenJob, fetch
 from workers.work import Work
@@ -86,8 +87,7 @@ class CertificationWorker(SimpleWorker):
             serializer=JSONSerializer,
             worker_ttl=max(30, settings.dead_after_s),
         )
-        self.engine = Engine(holdings.any, batch=settings.batch or max(USUAL, holdings.rows))
-        self.engine.paces.update(holdings.paces)
+        self.engines = Engines(holdings, batch=settings.batch or max(USUAL, holdings.rows))
         self.clerk = Clerk(redis, settings)
         self.janitor = Janitor(redis, settings, self.name)
         self.leaving = threading.Event()
@@ -95,6 +95,7 @@ class CertificationWorker(SimpleWorker):
         self.done = threading.Event()
         self._last_look_at_quarantine = -math.inf
         self._preparing = threading.Semaphore(PREPARING)
+        self._passed = Passed()
 
     def serve(self) -> None:
         """Work until SIGTERM or SIGINT; then finish what is under way or hand it back."""
@@ -142,8 +143,8 @@ class CertificationWorker(SimpleWorker):
             busy=bool(works),
             share=self.settings.share,
             held=Counter(work.record.owner for work in works),
-            under_way={work.record.id for work in works},
-            idle=None if works else (self.name, time.time() + IDLE_S),
+            under_way={*(work.record.id for work in works), *self._passed},
+            idle=None if works or self.holdings.failed else (self.name, time.time() + IDLE_S),
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
@@ -212,7 +213,8 @@ class CertificationWorker(SimpleWorker):
             self._prepare(work, stored)
 
     def _prepare(self, work: Work, stored: Stored) -> None:
-        certify(work, stored, engine=self.engine, holdings=self.holdings, ended=self.clerk.ended)
+        engine = self.engines.of(stored.record.ensemble)
+        certify(work, stored, engine=engine, holdings=self.holdings, ended=self.clerk.ended)
         self.clerk.prepared(work)
 
     def _prepare_slowly(self, work: Work, stored: Stored) -> None:
@@ -220,7 +222,8 @@ class CertificationWorker(SimpleWorker):
             self._prepare(work, stored)
 
     def _check(self, taken: TakenJob, queue: str) -> Stored | None:
-        """What can be begun. A job that is not one of ours is refused, and one that has ended is dropped."""
+        """What can be begun. A job that is not one of ours is refused, one that has ended is dropped, and one whose
+        ensemble could not be loaded here waits for a worker that holds it."""
         name, job, stored = taken.name, taken.job, taken.stored
         extra = {"certification_id": name}
         if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
@@ -235,6 +238,10 @@ class CertificationWorker(SimpleWorker):
         except bookkeeping.ForeignJobError as error:
             logger.error("refused: %s", error, extra=extra)
             self.redis.write(lease.refuse(name, queue))
+            return None
+        if stored.record.ensemble in self.holdings.failed:
+            self._passed.add(stored.record.id)
+            self.redis.call([lease.put_back(stored.record)])
             return None
         return stored
 
@@ -267,18 +274,19 @@ class CertificationWorker(SimpleWorker):
         return Presence(
             name=self.name,
             pool=self.settings.pool,
-            device=str(self.engine.ensemble.device),
+            device=self.engines.device,
             ensembles=self.holdings.cards,
             failed=self.holdings.failed,
             live=live,
-            fill=self.engine.workload.fill,
+            fill=self.engines.fill,
             speeds={
                 name: Speed(evaluations_per_second=pace.per_second, rows=pace.rows)
-                for name, pace in list(self.engine.paces.items())
+                for name, pace in self.engines.paces.items()
                 if pace.per_second
             },
             beat_at=(now := time.time()),
             dead_at=now + self.settings.dead_after_s,
+            heartbeat_s=self.settings.heartbeat_s,
         )
 
     def handle_payload(self, message: dict[str, Any]) -> None:
@@ -306,13 +314,10 @@ class CertificationWorker(SimpleWorker):
         too. Looks at an idle worker do not count. New work does not reset the count, because it may keep coming while
         the device hangs.
         """
-        pause, still, last = min(1.0, self.settings.watchdog_s / 4), 0.0, (0.0, 0)
+        pause = min(1.0, self.settings.watchdog_s / 4)
         while not self.done.wait(pause):
-            moved = (self.engine.last_step, self.holdings.tries)
-            waiting = any(work.wants_samples for work in self.clerk.works)
-            still = still + pause if waiting and moved == last else 0.0
-            last = moved
-            if still > self.settings.watchdog_s:
+            waiting = {work.record.ensemble for work in self.clerk.works if work.wants_samples}
+            if self.engines.stillness(waiting, pause) > self.settings.watchdog_s:
                 logger.critical("no batch has ended for %g s: the process ends itself", self.settings.watchdog_s)
                 os._exit(CRASHED)
 
@@ -341,8 +346,7 @@ class CertificationWorker(SimpleWorker):
                 self.unsubscribe()  # type: ignore[no-untyped-call]
         except AWAY:
             logger.warning("Redis is away: the worker leaves without signing off")
-        self.holdings.close()
-        self.engine.close()
+        self.engines.close()
 
     def _escape(self) -> None:
         """End the process if Redis is away for too long; checkpoints make that safe."""

@@ -2,6 +2,7 @@
 
     certifications/ID/ORDER-STATUS-SHA256.json          the certification as the service answers it
     certifications/ID/ORDER-STATUS-SHA256.intoto.jsonl  its certificates, signed, where the service has a key
+    certifications/ID/images-SHA256.npy                 its images, only where the request asks for it
     owners/key-OWNER/ORDER-ID.json                      the entry: a summary for lists
 
 ORDER decreases with the time of creation, so that names sort with the newest in front. The entry is written last and
@@ -29,6 +30,7 @@ LAST = 10**16
 """More than the microseconds of any time of creation, before the year 2286."""
 
 _ID = re.compile(r"cert_[0-9a-f]{32}")
+_IMAGES = re.compile(r"images-[0-9a-f]{64}\.npy")
 _OBJECT = re.compile(r"(\d{16})-([a-z]+)-([0-9a-f]{64})\.json")
 
 logger = logging.getLogger(__name__)
@@ -86,17 +88,25 @@ class Archive:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def write(self, record: Record, text: str, summary: str, attestations: str | None) -> None:
-        """Write a certification that has ended; StorageError if it is not written completely."""
+    def write(
+        self, record: Record, text: str, summary: str, attestations: str | None, images: bytes | None = None
+    ) -> None:
+        """Write a certification that has ended; StorageError if it is not written completely.
+
+        Images that are gone from Redis are here already: the call that lets them go says that they were written.
+        """
         data = text.encode()
         place = _Place(_order(record.created_at), record.status, hashlib.sha256(data).hexdigest())
         folder = _folder(record.id)
         for name in self._storage.names(folder):
-            if name not in (place.name, _sealed(place.name)):  # another version may write the same in other words
+            written = name in (place.name, _sealed(place.name)) or _IMAGES.fullmatch(name)
+            if not written:  # another version may write the same in other words
                 self._storage.remove(f"{folder}/{name}")
         self._storage.write(f"{folder}/{place.name}", data)
         if attestations is not None:
             self._storage.write(f"{folder}/{_sealed(place.name)}", attestations.encode())
+        if images is not None:
+            self._storage.write(f"{folder}/images-{hashlib.sha256(images).hexdigest()}.npy", images)
         entry = json.dumps({"created_at": record.created_at, "sha256": place.digest, "summary": json.loads(summary)})
         self._storage.write(_entry(record.owner, place, record.id), entry.encode())
 

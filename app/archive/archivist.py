@@ -116,7 +116,8 @@ class Archivist:
         record, now = snapshot.record, snapshot.record.finished_at
         text, summary = answers.certification(snapshot, now=now), answers.summary(record, None, now=now)
         signed = await self._signed(snapshot)
-        await self._threads.run(lambda: self._archive.write(record, text, summary, signed))
+        images = await self._queue.images(record.id) if record.archives_images else None
+        await self._threads.run(lambda: self._archive.write(record, text, summary, signed, images))
         return archival.written(record)
 
     async def _signed(self, snapshot: Snapshot) -> str | None:

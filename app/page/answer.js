@@ -170,7 +170,7 @@ const link = (name, href) => element("a", { class: "button", href }, name);
 
 // Why a certification does not move and when it goes on, in words.
 export function stalled({ since, until, workers }, status, now) {
-  if (status === "queued") return "No worker is alive. The work goes on as soon as one starts; nothing is lost.";
+  if (status === "queued") return "No worker with this ensemble is alive. The work goes on as soon as one starts; nothing is lost.";
   const next = workers ? "another worker goes on from the last checkpoint" : "the work goes on from the last checkpoint as soon as a worker starts";
   if (since === null) return `The worker is lost: ${next}${workers ? ", in a moment" : ""}.`;
   const silent = Math.max(0, Math.round((now - Date.parse(since)) / 1000));

@@ -7,7 +7,7 @@ import { Distribution } from "./distribution.js";
 import { download, element, figure, fill, save } from "./dom.js";
 import { imageOf, picture } from "./images.js";
 import { isWhole } from "./noise.js";
-import { saved, whole } from "./words.js";
+import { SAVED, saved, whole } from "./words.js";
 
 const COLUMNS = ["image", "decision", "class", "radius", "samples"];
 const AT_ONCE = 4;  // certificates that are verified at a time
@@ -67,18 +67,17 @@ export class Batch {
   show() {
     const { certification, parts, ensemble } = this.answer;
     const { certificates, progress, summary, total } = certification;
-    const { labels, radius, consensus, noise } = summary.request;
+    const { labels, radius, noise } = summary.request;
     const all = [...certificates.values()];
     const changed = this.rows.filter((row) => this.showRow(row)).length;
     if (changed) this.arrange();
     this.showFigure(all, total, { labels, target: radius, whole: isWhole(noise), p0: this.p0 });
     const certified = all.filter(({ decision }) => decision === "certified").length;
-    const spared = saved({ ...progress, members: ensemble?.members, consensus });
     fill(parts.figures,
       figure("finished", `${whole(all.length)} of ${whole(total)}`),
       figure("certified", whole(certified)), figure("abstained", whole(all.length - certified)),
       figure("samples", whole(progress.samples)), figure("evaluations", whole(progress.evaluations)),
-      figure("saved by consensus", spared ? `${spared.percent} %` : "–"));
+      figure("evaluations saved", saved({ ...progress, members: ensemble?.members }), SAVED));
   }
 
   // A procedure that proved several radii has a curve, also if it was asked for one.

@@ -8,6 +8,8 @@ import { lower, percent, probability, upper, whole } from "./words.js";
 const LEFT = 46, RIGHT = 14, TOP = 26, GAP = 46, BOTTOM = 40;
 const NARROW = 480;                 // CSS pixels: below this width the chart is lower and its words are shorter
 const MANY = 12;                    // looks, from which on they are drawn as lines instead of single marks
+const APART = 14;                   // CSS pixels for each look that is drawn as a single mark; closer ones are an area
+const WORD = 60;                    // CSS pixels that the name of an area takes; that of a narrower one stands before it
 const LEAST = 4.2, MARGIN = 1.4;    // standard deviations that the axis reaches at least, and beyond the boundaries
 
 // A reading (see reading.js) has the boundaries (`looks`, `p0`, `pooled`), the counts at the looks taken (`points`), the
@@ -124,12 +126,12 @@ const signed = (tick) => (tick > 0 ? `+${tick}` : `${tick}`.replace("-", "−"))
 function region(points, kind, edge, y) {
   if (!points.length) return [];
   const [start, end] = [points[0][0], points.at(-1)[0]];
-  const few = points.length <= MANY;
+  const few = points.length <= MANY && (points.length === 1 || end - start >= APART * points.length);
   return [
     few ? points.map(([x, y1]) => svg("line", { class: `gate ${kind}`, x1: x, x2: x, y1, y2: edge }))
       : svg("path", { class: `region ${kind}`, d: `${path(points)}L${end} ${edge}L${start} ${edge}Z` }),
     svg("path", { class: `boundary ${kind} ${few ? "few" : ""}`, d: path(points) }),
-    svg("text", { class: `word ${kind}`, x: end - 8, y, "text-anchor": "end" }, kind),
+    svg("text", { class: `word ${kind}`, x: (end - start < WORD ? start : end) - 8, y, "text-anchor": "end" }, kind),
   ];
 }
 

@@ -26,8 +26,8 @@ export function columns(names) {
   return element("thead", {}, element("tr", {}, names.map((name) => element("th", { scope: "col" }, name))));
 }
 
-export function figure(name, value) {
-  return element("div", {}, element("dt", {}, name), element("dd", {}, value));
+export function figure(name, value, title) {
+  return element("div", { title }, element("dt", {}, name), element("dd", {}, value));
 }
 
 export function download(value, name) {

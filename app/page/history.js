@@ -20,7 +20,7 @@ export class History {
       element("header", { class: "answer-head" }, element("div", {},
         element("h2", { class: "title", tabindex: -1 }, "History"),
         element("p", { class: "quiet" }, "Your own certifications. The service forgets each of them at its time."))),
-      element("div", { class: "scroll" }, element("table", { class: "batch" },
+      element("div", { class: "scroll" }, element("table", { class: "batch history" },
         columns(["image", "result", "answer", "radius", "ensemble", "forgotten"]), this.body)),
       this.foot);
     this.load("");
@@ -59,7 +59,7 @@ export class History {
     const { classes } = this.ensembles.find(({ name }) => name === ensemble) ?? {};
     const images = Array.from({ length: Math.min(total, FACES) }, (_, i) => imageOf({ id, summary }, i, classes));
     const result = element("td", {}, element("span", { class: `status ${status}` }, STATUS[status]));
-    const answer = element("td"), radius = element("td", {}, total > 1 && request.radius !== null ? String(request.radius) : "");
+    const answer = element("td"), radius = element("td", { "data-name": "radius" }, total > 1 && request.radius !== null ? String(request.radius) : "");
     if (total > 1 && done) result.append(element("span", { class: "tally" }, `${whole(certified)} of ${whole(total)} certified`));
     if (total === 1 && done) this.fillIn(id, { result, answer, radius, classes });
     return element("tr", {},
@@ -69,7 +69,7 @@ export class History {
           element("span", { class: "fine below", title: time(created_at) }, ago(created_at))))),
       result, answer, radius,
       element("td", { class: "long" }, ensemble, element("span", { class: "fine below" }, labelOf(request.procedure))),
-      element("td", { title: time(expires_at) }, ago(expires_at)));
+      element("td", { title: time(expires_at), "data-name": "forgotten" }, expires_at ? ago(expires_at) : "never"));
   }
 
   // The outcome of a single image, which the list does not have.

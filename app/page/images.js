@@ -139,10 +139,11 @@ export class Images {
 
   // Choose the image of an earlier certification: a sample, or a picture that is kept whole.
   async chooseAgain(image) {
-    const { name, url, sample, file } = image;
+    const { name, url, sample, file, scaled } = image, { shape } = this;
     if (file || sample !== undefined) return this.choose([image]);
     const bytes = Uint8Array.from(atob(url.split(",")[1]), (each) => each.charCodeAt(0));
-    this.choose([await this.entry(new File([bytes], name, { type: "image/png" }))]);
+    const sent = new File([bytes], name, { type: url.slice("data:".length, url.indexOf(";")) });
+    this.choose([scaled ? { name, url, sent, scaled, shape } : await this.entry(sent)]);
   }
 
   // Let the user choose the part of a single photo that is certified.
@@ -174,7 +175,8 @@ export class Images {
     const name = chosen.length === 1 ? chosen[0].name : `${whole(chosen.length)} images`;
     byId("scaled").hidden = !scaled.length;
     if (!scaled.length) fill(byId("scaled"));
-    else if (chosen.length === 1) this.offerCrop(chosen);
+    else if (chosen.length === 1 && chosen[0].file) this.offerCrop(chosen);
+    else if (chosen.length === 1) fill(byId("scaled"), element("p", { class: "fine" }, `${scaled[0].scaled}. The scaled image is what is certified.`));
     else fill(byId("scaled"), element("p", { class: "fine" }, `${scaled.length === chosen.length ? "All" : whole(scaled.length)} of them have `
       + "another size: each is cropped around its centre and scaled. The scaled images are what is certified."));
     fill(byId("chosen-images"), chosen.slice(0, SHOWN).map(({ url }) => picture(url, 40)));
@@ -225,7 +227,7 @@ export function imageOf({ id, summary }, index, classes) {
     return { name: `${classes?.[label] ?? "sample"} ${sample}`, url: sampleUrl(metadata.sheet, sample), label, sheet: metadata.sheet, sample };
   }
   const { url = null, small = false } = kept(id, index);
-  return { name: metadata?.file ?? `image ${index + 1}`, url, small, label };
+  return { name: metadata?.file ?? `image ${index + 1}`, url, small, label, scaled: metadata?.scaled };
 }
 
 export function picture(url, size, alt = "") {

@@ -4,7 +4,8 @@
 const PLACE = "smoothcert.pictures";
 const MOST = 60;    // certifications
 const FIRST = 4;    // images of each
-const LARGEST = 64; // pixels; a smaller image is kept as it is
+const LARGEST = 64; // pixels; a smaller image is kept as it is, so that it can be sent again
+const LONGEST = 40_000;  // characters of such an image
 
 const read = () => {
   try {
@@ -16,7 +17,7 @@ const read = () => {
 
 export const forgetPictures = () => sessionStorage.removeItem(PLACE);
 
-// The picture of an image: its address, and whether it is smaller than the image.
+// The picture of an image: its address, and whether it is only a picture and not the file that was sent.
 export const kept = (id, index) => read().find((each) => each.id === id)?.pictures[index] ?? {};
 
 export async function keep(id, chosen) {
@@ -36,10 +37,11 @@ function shrunk(url) {
     image.onerror = () => resolve({});
     image.onload = () => {
       const scale = Math.min(1, LARGEST / Math.max(image.naturalWidth, image.naturalHeight));
+      if (scale === 1 && url.length <= LONGEST) return resolve({ url, small: false });
       const canvas = document.createElement("canvas");
       [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight].map((each) => Math.max(1, Math.round(each * scale)));
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-      resolve({ url: canvas.toDataURL("image/png"), small: scale < 1 });
+      resolve({ url: canvas.toDataURL("image/png"), small: true });
     };
     image.src = url;
   });

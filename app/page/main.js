@@ -37,8 +37,8 @@ function examine(files) {
 
 // Ask the same about the same image, with another radius; the user presses Certify.
 function again(request, image, radius) {
-  if (!images.chosen.length && image.url && !image.small) images.chooseAgain(image);
   question.repeat(request, radius);
+  if (image.url && !image.small) images.chooseAgain(image);
 }
 
 function nowhere(place) {

@@ -68,6 +68,17 @@ export class NoiseInputs {
     this.note();
   }
 
+  // Choose a noise with its values; whether it is one of those that are offered.
+  put(noise) {
+    const index = this.offered.findIndex(({ name }) => name === noise.name);
+    if (index < 0) return false;
+    this.select.selectedIndex = index;
+    this.show(this.offered[index]);
+    for (const [key, input] of this.inputs) input.value = noise[key] ?? "";
+    this.note();
+    return true;
+  }
+
   note() {
     const proviso = provisoOf(this.noise) && `Its certificates hold ${provisoOf(this.noise)}.`;
     byId("noise-note").textContent = NOTES[this.noise.name]?.(this.value ?? {}) ?? proviso;

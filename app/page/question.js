@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { Classes } from "./classes.js";
 import { byId, element, fill } from "./dom.js";
+import { remoteNote, showFailed } from "./ensembles.js";
 import { inWords } from "./form.js";
 import { formOf, fromImages, named, remember } from "./images.js";
 import { isExhaustive, isWhole, NoiseInputs } from "./noise.js";
@@ -66,8 +67,9 @@ export class Question {
   // Load the ensembles, again and again until the chosen one is ready. One that is ready is chosen for the user, until
   // the user chooses one.
   async loadEnsembles() {
-    const { data } = await get("/v1/ensembles");
+    const { data, failed } = await get("/v1/ensembles");
     const before = this.ensemble;
+    showFailed(failed ?? [], !data.length);
     this.ensembles = data;
     const ready = data.filter((each) => each.ready), among = ready.length ? ready : data;
     const first = among.find((each) => each.default) ?? among[0];
@@ -97,6 +99,7 @@ export class Question {
     if (!ensemble) return;
     const { members, voting, votings, input_shape } = ensemble;
     const [channels, height, width] = input_shape;
+    byId("ensemble-note").textContent = remoteNote(ensemble);
     byId("image-size").textContent = `${width} × ${height} pixels, ${channels === 1 ? "grey" : "RGB"}`;
     fill(this.field("voting"), votings.map((name) =>
       element("option", { value: name, selected: name === voting }, name)));
@@ -212,20 +215,21 @@ export class Question {
   }
 
   // Put an earlier question into the form, with another radius.
-  repeat({ ensemble, procedure, alpha, beta }, radius) {
+  repeat({ ensemble, procedure, noise, allow_noise_mismatch, ...fields }, radius) {
     const { label, card } = variantOf(procedure);
     if (this.ensembles.some(({ name }) => name === ensemble) && this.field("ensemble").value !== ensemble) {
       this.field("ensemble").value = ensemble;
       this.takeEnsemble();
     }
+    if (this.noise.put(noise)) this.takeNoise();
+    this.field("mismatch").checked = allow_noise_mismatch;
     if (this.choices.some((each) => each.label === label)) {
       this.field("procedure").value = label;
       this.takeProcedure();
       const budget = procedure[card?.budget?.field];
       if (budget !== undefined) this.field("samples").value = [budget].flat().join(" ");
     }
-    this.field("alpha").value = alpha;
-    this.field("beta").value = beta;
+    for (const name of ["alpha", "beta", "voting", "consensus", "convert"]) this.field(name).value = fields[name] ?? "";
     this.remedies().radius?.(radius);
   }
 

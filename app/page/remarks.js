@@ -1,9 +1,21 @@
-// What should be known beside the claim of a certificate: a resized image, members whose identity is not pinned.
+// What should be known beside the claim of a certificate: a superclass, a resized image, members that are not pinned.
 
-export function remarks({ provenance }) {
+const SUPERCLASSES = 100000; // the number of the first superclass
+
+export function remarks({ provenance, procedure, class_index }) {
   const resized = provenance?.input.resized;
   const { remote, members } = provenance?.ensemble ?? {};
-  return [...(resized ? [resizing(resized)] : []), ...(remote ? [unpinned(remote, members.length)] : [])];
+  const joined = class_index >= SUPERCLASSES ? procedure.levels.flat()[class_index - SUPERCLASSES] : null;
+  return [
+    ...(joined ? [superclass(joined)] : []),
+    ...(resized ? [resizing(resized)] : []),
+    ...(remote ? [unpinned(remote, members.length)] : []),
+  ];
+}
+
+function superclass({ name, classes }) {
+  return `What was certified is the superclass ‘${name}’, the classes ${classes.join(", ")} together: within the radius, more `
+    + "than half of the noise falls into it. Which of its classes leads there is not said.";
 }
 
 function resizing({ source, box, size, method, by }) {

@@ -13,7 +13,7 @@ import { consequence, measured } from "./norms.js";
 import { perturbed } from "./perturbed.js";
 import { labelOf } from "./procedures.js";
 import { imageReading } from "./reading.js";
-import { lower, problemBox, saved, STATUS, time, titled, upper, whole } from "./words.js";
+import { lower, problemBox, SAVED, saved, STATUS, time, titled, upper, whole } from "./words.js";
 
 const COLUMNS = {
   n: "samples", count: "count", certify_at: "certify at", abandon_at: "abandon at",
@@ -108,11 +108,9 @@ export class Single {
 
   figures() {
     const { certificate, underWay, className, answer } = this;
-    const { progress, summary, total } = answer.certification;
+    const { progress, total } = answer.certification;
     const samples = certificate?.samples ?? (total === 1 ? progress.samples : underWay?.samples ?? 0);
     const evaluations = certificate?.evaluations ?? (total === 1 ? progress.evaluations : null);
-    const { consensus } = summary.request;
-    const spared = saved({ samples, evaluations, members: answer.ensemble?.members, consensus });
     const proved = certificate?.decision === "certified" ? measured(certificate.noise.norm, certificate.radius) : "none";
     const stage = underWay ? String(underWay.stage || "choosing the class") : "–";
     return [
@@ -120,7 +118,7 @@ export class Single {
       certificate ? figure("radius proved", proved) : figure("stage", stage),
       figure("samples", whole(samples)),
       figure("evaluations", evaluations === null ? "–" : whole(evaluations)),
-      figure("saved by consensus", spared ? `${whole(spared.evaluations)} (${spared.percent} %)` : "–"),
+      figure("evaluations saved", saved({ samples, evaluations, members: answer.ensemble?.members }), SAVED),
     ];
   }
 

@@ -81,11 +81,13 @@ export const STATUS = {
   canceled: "canceled", expired: "expired",
 };
 
-// Evaluations that were not needed because the first K members agreed; null where all members vote.
-export function saved({ samples, evaluations, members, consensus }) {
-  if (!members || !samples || evaluations === null || consensus === null) return null;
-  const all = samples * members.length;
-  return { evaluations: all - evaluations, percent: Math.round((100 * (all - evaluations)) / all) };
+export const SAVED = "Members that were not asked: the first ones agreed (consensus), or none to come could change the vote.";
+
+// Evaluations that were not needed, and their share; a dash before they are known.
+export function saved({ samples, evaluations, members }) {
+  if (!members || !samples || evaluations === null) return "–";
+  const all = samples * members.length, spared = all - evaluations;
+  return spared > 0 ? `${whole(spared)} (${Math.round((100 * spared) / all)} %)` : "none";
 }
 
 // A problem: that of the server as it is, or what form.js makes of it.

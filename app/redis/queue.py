@@ -101,6 +101,12 @@ class Queue:
         with answering():
             return bool(await self._redis.exists(keys.record(certification)))
 
+    async def images(self, certification: str) -> bytes | None:
+        """The images of a certification as one npy file; None where they are gone."""
+        with answering():
+            found: bytes | None = await self._redis.get(keys.images(certification))
+        return found
+
     async def _certificates(self, record: Record) -> dict[int, str]:
         """The finished certificates by the index of their image, read in pieces: Redis serves nobody else meanwhile."""
         texts: list[bytes | None] = []

@@ -15,7 +15,10 @@ from store.presence import REMEMBERED, Offer, Presence, Speed
 from store.record import Record
 
 SILENT_SECONDS = 3.0
-"""Seconds without a heartbeat after which clients are told; workers beat every two seconds unless set otherwise."""
+"""Seconds without a heartbeat after which clients are told, at the earliest: with the second until the next look at the
+workers, a worker that died is told within five."""
+SILENT_BEATS = 1.5
+"""Heartbeats that must be missing, too: a worker may be set to beat less often."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,17 @@ class Roster:
         return named[name]
 
     def stall(self, record: Record, *, now: float) -> Stall | None:
-        """Why a certification does not move; None while its worker beats, or while it waits and there are workers."""
+        """Why a certification does not move; None while its worker beats, or while it waits and workers can take it."""
         if record.ended:
             return None
-        pool = [worker for worker in self.workers if worker.pool == record.pool]
+        able = [each for each in self.workers if each.pool == record.pool and record.ensemble not in each.failed]
         if record.status == "queued" or not record.worker:  # other shards go on where the first has ended
-            return None if pool else Stall(since=None, until=None, workers=0)
-        others = sum(worker.name != record.worker for worker in pool)
-        own = next((worker for worker in pool if worker.name == record.worker), None)
+            return None if able else Stall(since=None, until=None, workers=0)
+        others = sum(worker.name != record.worker for worker in able)
+        own = next((worker for worker in able if worker.name == record.worker), None)
         if own is None:
             return Stall(since=None, until=None, workers=others)
-        if now - own.beat_at <= SILENT_SECONDS:
+        if now - own.beat_at <= max(SILENT_SECONDS, SILENT_BEATS * own.heartbeat_s):
             return None
         return Stall(since=_moment(own.beat_at), until=_moment(own.dead_at) if own.dead_at else None, workers=others)
 

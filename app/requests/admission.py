@@ -48,8 +48,8 @@ def settle(
         raise invalid(
             "consensus", f"must be at most {members}, since {card.name} has {members} members; got {request.consensus}"
         )
-    noise = _noise(request, card, eight_bit=eight_bit)
-    complete = request.model_copy(update={"ensemble": card.name, "noise": noise, "sigma": None, "voting": voting})
+    chosen = {"noise": _noise(request, card, eight_bit=eight_bit), "procedure": _procedure(request, card)}
+    complete = request.model_copy(update={"ensemble": card.name, "sigma": None, "voting": voting, **chosen})
     settled = Settled(complete, Question.of(complete, images=images))
     _require_fitting(settled.question)
     _require_images(settled.question.noise, card)
@@ -66,6 +66,14 @@ def predicting(request: CertificationRequest) -> CertificationRequest:
     if not request.procedure.predicts:
         raise invalid("procedure", f"of a prediction must be 'predict', or left out; got {request.procedure.name!r}")
     return request
+
+
+def _procedure(request: CertificationRequest, card: EnsembleCard) -> Parameters:
+    """The procedure with what it leaves to the ensemble."""
+    try:
+        return request.procedure.fitted(card.classes, card.superclasses)
+    except DomainError as error:
+        raise invalid("procedure", f"{card.name}: {error}") from None
 
 
 def _require_fitting(question: Question) -> None:
@@ -89,6 +97,12 @@ def require_receiver(webhook: str | None, receivers: Receivers) -> None:
             receivers.require(webhook)
         except ReceiverError as error:
             raise invalid("webhook", str(error)) from None
+
+
+def require_archive(request: CertificationRequest, archive: str) -> None:
+    """Refuse to keep images where nothing is kept."""
+    if request.archive_images and not archive:
+        raise invalid("archive_images", "must be false, since this service has no archive")
 
 
 def _require_images(noise: Noise, card: EnsembleCard) -> None:

@@ -26,9 +26,10 @@ from app.settings import ApiSettings
 from smoothcert.errors import OffGridError
 from smoothcert.noise import Noise
 from smoothcert.published import EnsembleCard
+from smoothcert.request import CertificationRequest
 from store import bookkeeping
 from store.presence import Offer
-from store.record import Record
+from store.record import WITH_IMAGES, Record
 from store.transitions.admission import LONGEST_WAIT
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Intake:
             high = posted.request.priority == "high"
             admission.require_right(high, self._keys, owner)
             admission.require_receiver(posted.request.webhook, self._receivers)
+            admission.require_archive(posted.request, self._settings.archive)
             offer = await self._queue.staff.offer(posted.request.ensemble)
             settled = self._settle(posted, offer.card)
             spec = await self._spec(posted, settled, offer.card, share)
@@ -162,6 +164,11 @@ class Intake:
     async def _busy(self, detail: str, pool: str) -> ProblemError:
         return ProblemError("too_many_certifications", detail, retry_after=pace(await self._queue.endings(pool)))
 
+    def _archive(self, request: CertificationRequest) -> int:
+        if not self._settings.archive:
+            return 0
+        return WITH_IMAGES if request.archive_images else 1
+
     def _record(
         self, certification: str, settled: Settled, offer: Offer, *, seed: str, owner: str, images: int
     ) -> Record:
@@ -184,7 +191,7 @@ class Intake:
             expires_at=now + LONGEST_WAIT,
             deadline_at=now + deadline if deadline else 0.0,
             webhook=settled.request.webhook or "",
-            archive=int(bool(self._settings.archive)),
+            archive=self._archive(settled.request),
             traceparent=self._traces.traceparent() if self._traces else "",
         )
 

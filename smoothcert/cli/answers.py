@@ -90,5 +90,5 @@ def _remains(certificate: Certificate) -> str | None:
             f"{sureness(left.alpha)}."
         )
     if left.attempt is not None:
-        text += f" Another certification may prove more: try --radius {radius_text(left.attempt)}."
+        text += f" A new certification may prove a smaller radius: try --radius {radius_text(left.attempt)}."
     return text

@@ -19,6 +19,7 @@ from smoothcert.cli.evaluate import evaluate
 from smoothcert.cli.output import open_output
 from smoothcert.cli.plan import plan
 from smoothcert.cli.predict import predict
+from smoothcert.cli.replay import replay
 from smoothcert.cli.report import report
 from smoothcert.cli.screen import out
 from smoothcert.cli.verify import verify
@@ -28,7 +29,7 @@ EPILOG = """Exit codes:
 
 0  success: every image certified, every certificate consistent, the report written
 
-1  an error, or a certificate that is not consistent; a sentence on standard error says which
+1  an error, a certificate that is not consistent, or a replay that differs; a sentence says which
 
 2  a wrong command line
 
@@ -47,7 +48,7 @@ class Commands(TyperGroup):
 
 
 cli = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
-for command in (certify, predict, evaluate, report, compare, diagnose, watch, cancel, ensembles, plan, verify):
+for command in (certify, predict, evaluate, report, compare, diagnose, watch, cancel, ensembles, plan, verify, replay):
     cli.command()(command)
 cli.command("list")(list_)
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, is_zipfile
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import DomainError, SmoothcertError
+from smoothcert.labels import class_number
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
@@ -91,13 +92,10 @@ def _by_file(labels: Path) -> list[tuple[str, str]]:
 
 
 def _number(label: str, classes: Sequence[str], place: object) -> int:
-    """The number of the class that a label names; the names 1, 2, 3 of classes take precedence over their numbers."""
-    if label in classes:
-        return classes.index(label)
-    if label.isdecimal() and int(label) < len(classes):
-        return int(label)
-    shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
-    raise DataSetError(f"{place}: the label {label!r} is not one of the ensemble's {len(classes)} classes ({shown})")
+    try:
+        return class_number(label, classes)
+    except DomainError as error:
+        raise DataSetError(f"{place}: {error}") from None
 
 
 def _arrays(source: Path, labels: Path | None, classes: Sequence[str]) -> LabelledImages:

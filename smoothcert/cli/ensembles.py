@@ -47,10 +47,9 @@ def choose_ensemble(client: Client, name: str | None) -> ServedEnsemble:
     """The ensemble of this name, or the only one that is served, or the default one."""
     if name is not None:
         return client.ensembles.get(name)
-    known = client.ensembles.list()
-    served = [each for each in known if each.ready] or known  # the service chooses in the same way
-    if len(served) > 1:
-        served = [each for each in known if each.default] or served
+    from smoothcert.published import without_a_name
+
+    served = without_a_name(client.ensembles.list())
     if len(served) != 1:
         names = ", ".join(each.name for each in served) or "none"
         raise SmoothcertError(f"--ensemble is needed: the service offers {names}")

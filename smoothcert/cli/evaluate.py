@@ -113,7 +113,7 @@ def evaluate(
     with connected(url, api_key) as client:
         served = choose_ensemble(client, ensemble)
         data = dataset.read(source, labels, served.classes, apart_from=out)
-        with closing(_certified(client, served, data.images, fields, out / CERTIFICATES)) as found:
+        with closing(certified(client, served, data.images, fields, out / CERTIFICATES)) as found:
             judged = [Judged(certificate, label) for certificate, label in zip(found, data.labels, strict=True)]
     report = Report(f"{source.resolve().name} by {served.name}", data.names, judged)
     _write(report, out)
@@ -123,7 +123,7 @@ def evaluate(
         print_report(report)
 
 
-def _certified(
+def certified(
     client: Client, served: ServedEnsemble, images: Any, fields: dict[str, Any], ledger: Path
 ) -> Generator[Certificate, None, None]:
     """A certificate for each image, with a bar that shows the time left."""

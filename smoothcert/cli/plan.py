@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from smoothcert.cli.files import require_writable
-from smoothcert.cli.options import AsJson, named_noise, whole_numbers
+from smoothcert.cli.options import ApiKey, AsJson, EnsembleName, Url, connected, named_noise, whole_numbers
 from smoothcert.cli.screen import fitting, note, out, table
 from smoothcert.errors import DomainError
 
 if TYPE_CHECKING:
+    from smoothcert.client import Client
     from smoothcert.noise import Noise
     from smoothcert.plan import Plan
     from smoothcert.procedures import Parameters
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
 def plan(
     radius: Annotated[float, typer.Option(help="The target radius, in the norm of the noise, for pixels in [0, 1].")],
     noise: Annotated[
-        str | None, typer.Option(metavar="NOISE", help="Such as gaussian:sigma=0.25, or a JSON object.")
+        str | None,
+        typer.Option(
+            metavar="NOISE",
+            help="Such as gaussian:sigma=0.25, or a JSON object; that of the service's ensemble if left out.",
+        ),
     ] = None,
     sigma: Annotated[float | None, typer.Option(help="Short for --noise gaussian:sigma=SIGMA.")] = None,
     alpha: Annotated[float, typer.Option(help="The chance of a false certificate.")] = 0.001,
@@ -38,6 +44,9 @@ def plan(
     ] = None,
     p_a: Annotated[list[float] | None, typer.Option(help="Show expected samples at this p_A; repeatable.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg, .pdf).")] = None,
+    ensemble: EnsembleName = None,
+    url: Url = None,
+    api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what each procedure can prove and what it will cost, before any sample is drawn."""
@@ -48,7 +57,7 @@ def plan(
         require_writable(plot)
         if not plot.suffix:
             raise DomainError(f"--plot takes the name of a picture (.png, .svg, .pdf), got {str(plot)!r}")
-    chosen = _noise(noise, sigma)
+    chosen = _noise(noise, sigma, ensemble, partial(connected, url, api_key, retries=0))
     parameters = {"n": n, "stages": stages and whole_numbers(stages), "max_samples": max_samples}
     given = {name: value for name, value in parameters.items() if value is not None}
     plans = {
@@ -70,13 +79,29 @@ def plan(
         note(f"picture: {plot}")
 
 
-def _noise(text: str | None, sigma: float | None) -> Noise:
+def _noise(text: str | None, sigma: float | None, ensemble: str | None, connect: Callable[[], Client]) -> Noise:
+    """The noise that the options name, or that the ensemble of the service was trained for."""
     from smoothcert.noise import resolve
 
     noise = resolve(named_noise(text), sigma)
-    if noise is None:
-        raise typer.BadParameter("give one of them", param_hint="--noise or --sigma")
-    return noise
+    if noise is not None and ensemble is not None:
+        raise DomainError(f"--ensemble {ensemble} has a noise of its own: leave out --noise and --sigma, or --ensemble")
+    return noise or _served_noise(ensemble, connect)
+
+
+def _served_noise(ensemble: str | None, connect: Callable[[], Client]) -> Noise:
+    from smoothcert.cli.ensembles import choose_ensemble
+    from smoothcert.client.errors import NoAnswerError
+
+    try:
+        with connect() as client:
+            served = choose_ensemble(client, ensemble)
+    except NoAnswerError as error:
+        raise DomainError(f"give --noise or --sigma, or the address of a service with an ensemble: {error}") from None
+    if served.noise is None:
+        raise DomainError(f"give --noise or --sigma: the noise that {served.name} was trained for is not known")
+    note(f"noise: {served.noise.label}, that of {served.name}")
+    return served.noise
 
 
 def _end(noise: Noise) -> str:

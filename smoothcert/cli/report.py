@@ -16,6 +16,7 @@ from smoothcert.cli.options import ApiKey, AsJson, Key, Labels, Url
 from smoothcert.cli.screen import note
 from smoothcert.cli.sources import collected, labelled
 from smoothcert.cli.verify import read_keys
+from smoothcert.counts import MOST_CLASSES
 from smoothcert.errors import CertificateError
 from smoothcert.extras import is_installed
 
@@ -125,4 +126,5 @@ def _named_classes(found: Collection) -> list[str]:
     certificates = [each.certificate for each in found.found]
     known = {each.class_index: each.class_name for each in certificates if each.class_name}
     seen = [number for each in certificates for number in (*each.counts, each.class_index or 0)]
+    seen = [number for number in seen if number < MOST_CLASSES]  # a label is a class, and not a superclass
     return [known.get(number) or str(number) for number in range(1 + max(seen))]

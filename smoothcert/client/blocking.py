@@ -21,7 +21,7 @@ from smoothcert.client.core import Certifying, Core, Leaving, Predicting
 from smoothcert.client.deadline import Deadline
 from smoothcert.client.events import Event
 from smoothcert.client.exchange import Exchange
-from smoothcert.client.fields import RequestFields, make_request
+from smoothcert.client.fields import RequestFields
 from smoothcert.client.images import File, Image, Several, each, encode_all, is_single
 from smoothcert.client.many import JOB_IMAGES, certify_many
 from smoothcert.client.outgoing import TIMEOUT_S, make_outgoing, open_http
@@ -42,7 +42,6 @@ from smoothcert.client.steps import (
 from smoothcert.prediction import Prediction
 from smoothcert.procedures.prediction import N
 from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
-from smoothcert.request import CertificationRequest
 
 R = TypeVar("R")
 
@@ -136,7 +135,7 @@ class Client:
 
     def submit(self, images: Image | Iterable[Image], **fields: Unpack[RequestFields]) -> Certification:
         """Submit an image, or several, and do not wait for the certificates."""
-        return self._driver.perform(self._core.submit(encode_all(images), make_request(fields, CertificationRequest)))
+        return self._driver.perform(self._core.ask(encode_all(images), fields))
 
     def certify_many(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -41,8 +41,10 @@ from smoothcert.client.outcome import certificates, not_ended, sealed
 from smoothcert.client.picture import picture
 from smoothcert.client.retries import Retries
 from smoothcert.client.steps import CloseStream, Emit, Send, Sleep, Steps
+from smoothcert.errors import DomainError
+from smoothcert.labels import class_number
 from smoothcert.prediction import Prediction
-from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
+from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer, without_a_name
 from smoothcert.request import CertificationRequest, PlanRequest
 
 CERTIFICATIONS, ENSEMBLES, PLAN, VERIFY = "/v1/certifications", "/v1/ensembles", "/v1/plan", "/v1/verify"
@@ -83,6 +85,21 @@ class Core:
     exchange: Exchange
 
     # --- certifications
+
+    def request(self, fields: RequestFields) -> Steps[CertificationRequest]:
+        """The request that the fields make. Where labels are names of classes, the service is asked for the classes."""
+        labels = fields.get("labels")
+        if isinstance(labels, Iterable) and not isinstance(labels, str | bytes | Mapping):
+            labels = [*labels]
+            if any(isinstance(each, str) for each in labels):
+                served = yield from self._chosen(fields.get("ensemble"))
+                labels = [_class_number(each, served, place) for place, each in enumerate(labels)]
+            fields = {**fields, "labels": labels}
+        return make_request(fields, CertificationRequest)
+
+    def ask(self, images: Sequence[EncodedImage], fields: RequestFields) -> Steps[Certification]:
+        """Submit the images with the request that the fields make."""
+        return (yield from self.submit(images, (yield from self.request(fields))))
 
     def submit(
         self,
@@ -219,7 +236,7 @@ class Core:
         """
         require_known(leaving)
         deadline = Deadline(wait_timeout)
-        request = make_request(fields, CertificationRequest)
+        request = yield from self.request(fields)
         certification = yield from self.submit(images, request, deadline, leaving=leaving)
         try:
             certification = yield from self.wait(certification.id, deadline, report)
@@ -290,6 +307,16 @@ class Core:
     def ensemble(self, name: str) -> Steps[ServedEnsemble]:
         return (yield from self.exchange.fetch(Send("GET", _path(ENSEMBLES, name)), ServedEnsemble))
 
+    def _chosen(self, name: str | None) -> Steps[ServedEnsemble]:
+        """The ensemble that a request gets that names this one, or none."""
+        if name is not None:
+            return (yield from self.ensemble(name))
+        served = without_a_name((yield from self.ensembles()).data)
+        if len(served) != 1:
+            names = ", ".join(each.name for each in served) or "none"
+            raise InvalidRequestError(f"labels: names of classes need an ensemble; the service offers {names}")
+        return served[0]
+
     def plan(self, fields: RequestFields, image_count: int) -> Steps[PlanAnswer]:
         """What such a request could prove, and what it would cost."""
         content = json.dumps(payload(make_request(fields, PlanRequest, image_count=image_count))).encode()
@@ -311,6 +338,13 @@ def require_known(leaving: Leaving) -> None:
     """Raise InvalidRequestError if it is not a value of `Leaving`."""
     if leaving not in get_args(Leaving):
         raise InvalidRequestError(f"on_timeout must be 'cancel' or 'leave', got {leaving!r}")
+
+
+def _class_number(label: object, served: ServedEnsemble, place: int) -> int:
+    try:
+        return class_number(label, served.classes)
+    except DomainError as error:
+        raise InvalidRequestError(f"labels.{place}: {error}") from None
 
 
 def _path(folder: str, name: str) -> str:

@@ -40,11 +40,12 @@ class RequestFields(TypedDict, total=False):
     family_wise: bool
     convert: Literal["none", "rgb", "grey"]
     resize: Fit | Resize | Mapping[str, Any] | None
-    labels: Iterable[SupportsIndex] | None
+    labels: Iterable[SupportsIndex | str] | None
     metadata: Mapping[str, str] | None
     nonce: str | None
     priority: Literal["normal", "high"]
     deadline_s: float | None
+    archive_images: bool
     webhook: str | None
 
 

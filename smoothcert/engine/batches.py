@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,8 @@ from torch import Tensor
 
 from smoothcert.engine.errors import PixelsError
 from smoothcert.engine.normalisation import Normalisation
-from smoothcert.errors import DomainError, shown
+from smoothcert.errors import DomainError
+from smoothcert.labels import class_number
 
 USUAL = {
     "ImageNet's": Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -51,14 +51,14 @@ def as_float(images: Tensor) -> Tensor:
     return images.to(torch.float32) / 255 if images.dtype == torch.uint8 else images.to(torch.float32)
 
 
-def as_labels(labels: Any, *, images: int, classes: int) -> list[int]:
-    """One class index for each image; DomainError names the first that is wrong."""
+def as_labels(labels: Any, *, images: int, classes: Sequence[str]) -> list[int]:
+    """One class number for each image, from names or numbers; DomainError names the first that is wrong."""
     values = labels.tolist() if isinstance(labels, Tensor | np.ndarray) else labels
-    if isinstance(values, int):
+    if isinstance(values, int | str):
         values = [values]
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
-        raise DomainError(f"labels must be a sequence of class indices, got {type(labels).__name__}")
-    found = [_label(value, classes) for value in values]
+    if not isinstance(values, Iterable) or isinstance(values, bytes):
+        raise DomainError(f"labels must be a sequence of classes, by name or number, got {type(labels).__name__}")
+    found = [class_number(value, classes) for value in values]
     if len(found) != images:
         raise DomainError(f"there are {len(found)} labels for {images} images; there must be one for each")
     return found
@@ -144,16 +144,6 @@ def _recognised(images: Tensor) -> str | None:
         if -0.01 <= float(undone.min()) < 0.05 and 0.95 < float(undone.max()) <= 1.01:
             return whose
     return None
-
-
-def _label(value: Any, classes: int) -> int:
-    try:
-        label = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        label = -1
-    if not 0 <= label < classes:
-        raise DomainError(f"a label must be a class index from 0 to {classes - 1}, got {shown(value)}")
-    return label
 
 
 def _items(source: Any) -> Iterable[Any]:

@@ -62,7 +62,7 @@ class Case:
             verdict,
             format=FORMATS[self.bound],
             index=self.index,
-            class_name=None if verdict.top_class is None else self.ensemble.class_name(verdict.top_class),
+            class_name=self._class_name(verdict.top_class),
             target_radius=question.radius,
             alpha=None if question.procedure.exhaustive else question.alpha,
             beta=question.beta,
@@ -72,6 +72,11 @@ class Case:
             evaluations=sampled.evaluations,
             provenance=self._provenance(sampled),
         )
+
+    def _class_name(self, index: int | None) -> str | None:
+        if index is None:
+            return None
+        return self.question.procedure.class_name(index) or self.ensemble.class_name(index)
 
     def _provenance(self, sampled: Sampled) -> Provenance:
         ensemble, scheme = self.ensemble, self.question.noise.scheme

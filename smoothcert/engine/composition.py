@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from smoothcert.counts import MOST_CLASSES
 from smoothcert.engine.errors import MemberError, VotingError
 from smoothcert.engine.voting import WEIGHTED, rule
 
-MAX_CLASSES = 100_000
+MAX_CLASSES = MOST_CLASSES
 """The most classes of an ensemble: the counts of every draw have one entry per class."""
 
 

@@ -60,7 +60,7 @@ def diagnose(
     chosen = noise or ensemble.noise
     if chosen is None:
         raise DomainError(f"noise must be given: the noise that {ensemble.name} was trained for is unknown")
-    known = as_labels(labels, images=len(images), classes=len(ensemble.classes))
+    known = as_labels(labels, images=len(images), classes=ensemble.classes)
     places = torch.linspace(0, len(images) - 1, min(len(images), MOST_IMAGES)).round().long()
     patient = _Patient(ensemble, images.cpu()[places], torch.tensor(known)[places], chosen, seed)
     return Diagnosis((_mode(in_train_mode), *patient.findings()))

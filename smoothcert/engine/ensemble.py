@@ -30,6 +30,7 @@ from smoothcert.engine.magnitude import is_finite, within_reach
 from smoothcert.engine.poll import UNDECIDED, Poll, Polled
 from smoothcert.engine.voting import vote
 from smoothcert.noise import Noise
+from smoothcert.procedures import Superclass
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class Ensemble:
     """Whether the classes have names; otherwise `classes` are their numbers, and certificates give no names."""
     limits: Limits | None = None
     """The range to which all logits are limited, NaN to its lower end; then every vote may end early."""
+    superclasses: tuple[tuple[Superclass, ...], ...] = ()
+    """Levels of superclasses that are declared for `hierarchy`. They change no class, so no digest covers them."""
 
     def __post_init__(self) -> None:
         digests = [member.digest for member in self.members]

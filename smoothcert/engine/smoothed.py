@@ -194,16 +194,16 @@ class Smoothed:
     ) -> Report:
         """Certify a data set and judge the certificates by its labels: ACR, certified accuracy, samples.
 
-        The loader yields pairs (images, labels), or is one such pair. The report is that of `smoothcert evaluate`; it
-        has `figures`, `curve`, `to_pandas()` and `plot()`, and its `name` is the title. The other keywords are those
-        of `certify_many`.
+        The loader yields pairs (images, labels), or is one such pair; labels are names of classes or their numbers. The
+        report is that of `smoothcert evaluate`; it has `figures`, `curve`, `to_pandas()` and `plot()`, and its `name`
+        is the title. The other keywords are those of `certify_many`.
         """
         question = self._question(radius, asked)
         labels: list[int] = []
 
         def batches() -> Iterator[Tensor]:
             for images, batch_labels in labelled_batches(loader):
-                classes = len(self._ensemble_for(images).classes)
+                classes = self._ensemble_for(images).classes
                 labels.extend(as_labels(batch_labels, images=len(images), classes=classes))
                 yield images
 
@@ -221,7 +221,7 @@ class Smoothed:
         for image in batch:  # the same refusals as in `certify`
             Pixels.of(image, image_shape(batch))
         ensemble = self._networks.plain(batch)
-        known = as_labels(labels, images=len(batch), classes=len(ensemble.classes))
+        known = as_labels(labels, images=len(batch), classes=ensemble.classes)
         in_train_mode = self._networks.in_train_mode
         return diagnose(ensemble, as_float(batch), known, noise=self.noise, in_train_mode=in_train_mode, seed=seed)
 
@@ -244,7 +244,7 @@ class Smoothed:
         """
         batch = as_images(images)
         ensemble = self._ensemble_for(batch)
-        known = as_labels(labels, images=len(batch), classes=len(ensemble.classes))
+        known = as_labels(labels, images=len(batch), classes=ensemble.classes)
         found = study(
             ensemble,
             list(batch),

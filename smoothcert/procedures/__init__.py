@@ -16,6 +16,7 @@ from smoothcert.kinds import Kinds
 from smoothcert.procedures.adaptive import Adaptive, certify_adaptive
 from smoothcert.procedures.exact import Exact, certify_exactly
 from smoothcert.procedures.fixed import Fixed, certify
+from smoothcert.procedures.hierarchy import Hierarchy, Superclass, certify_hierarchy
 from smoothcert.procedures.largest import Largest, certify_largest
 from smoothcert.procedures.optimal import Optimal, certify_optimal
 from smoothcert.procedures.parameters import Parameters
@@ -26,7 +27,7 @@ from smoothcert.procedures.sequential import Sequential, certify_sequential
 from smoothcert.procedures.transfer import Transfer, certify_transferred
 
 PROCEDURES: Kinds[Parameters] = Kinds("procedure")
-for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Exact, Predict, Transfer):
+for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Hierarchy, Exact, Predict, Transfer):
     PROCEDURES.add(kind)
 
 AnyProcedure = Annotated[Parameters, PROCEDURES]
@@ -38,16 +39,19 @@ __all__ = [
     "AnyProcedure",
     "Exact",
     "Fixed",
+    "Hierarchy",
     "Largest",
     "Optimal",
     "Parameters",
     "Predict",
     "Procedure",
     "Sequential",
+    "Superclass",
     "Transfer",
     "certify",
     "certify_adaptive",
     "certify_exactly",
+    "certify_hierarchy",
     "certify_largest",
     "certify_optimal",
     "certify_sequential",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -102,6 +102,21 @@ class Parameters(Frozen, ABC):
 
     def require_levels(self, *, alpha: float, beta: float) -> None:
         """Raise DomainError for an alpha or beta that this procedure cannot have."""
+
+    def class_name(self, index: int) -> str | None:
+        """The name of a class that the procedure has beside those of the ensemble; None for one of the ensemble."""
+        return None
+
+    def remark(self, index: int | None) -> str | None:
+        """What should be known beside the claim for this class, in a sentence or two; None where nothing is."""
+        return None
+
+    def fitted(self, classes: Sequence[str], superclasses: Sequence[Sequence[Any]]) -> Self:
+        """The procedure with what it leaves to an ensemble, of which these are classes and declared superclasses.
+
+        DomainError if it does not go with the ensemble.
+        """
+        return self
 
     def objections(self, certificate: Certificate) -> Iterator[str]:
         """What is wrong with the parameters of this certificate beyond its counts, each as a sentence."""

@@ -27,7 +27,7 @@ def ended(
     }
     kept = max(ttl, archival.KEPT_S) if record.archive else ttl  # `archival.written` shortens it
     commands: list[Command] = [
-        *_freed(record.id),
+        *_freed(record, kept),
         *_disbanded(record),
         ("HSET", keys.record(record.id), *pairs(fields)),
         ("EXPIRE", keys.record(record.id), 2 * kept),  # longer than the certificates: it is `expired` for a while
@@ -63,10 +63,12 @@ def _disbanding() -> tuple[str, str]:
     return as_text(each), as_text(bookkeeping.forget(name))
 
 
-def _freed(certification: str) -> list[Command]:
-    """What nobody needs any more once a certification has ended."""
-    gone = (keys.images, keys.checkpoints, keys.draws, keys.ranges)
-    return [("UNLINK", *(key(certification) for key in gone))]
+def _freed(record: Record, kept: int) -> list[Command]:
+    """What nobody needs any more once a certification has ended; images that the archive lacks wait for it."""
+    gone = [keys.checkpoints, keys.draws, keys.ranges]
+    if not record.archives_images:
+        return [("UNLINK", *(key(record.id) for key in (keys.images, *gone)))]
+    return [("UNLINK", *(key(record.id) for key in gone)), ("EXPIRE", keys.images(record.id), kept)]
 
 
 def job_of(record: Record, error: Failure | None) -> list[Command]:

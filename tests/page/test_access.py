@@ -71,6 +71,8 @@ def test_a_phone_needs_no_scrolling_to_the_side(visit: Open, service: PageServic
         opened.page.goto(service.address + path)
         opened.page.wait_for_selector(".batch tbody tr, #document section")
         assert opened.overflow() == 0, path
+        hidden = "[...document.querySelectorAll('.scroll')].map((each) => each.scrollWidth - each.clientWidth)"
+        assert not any(opened.page.evaluate(hidden)), "nothing of the history is out of sight"
 
 
 def luminance(colour: str) -> float:

@@ -109,6 +109,23 @@ def test_a_certificate_about_the_image_alone_claims_no_more(here: Visit) -> None
     assert "x′" not in meaning
 
 
+def test_a_certificate_with_a_remote_member_says_so(here: Visit) -> None:
+    member = {"url": "http://127.0.0.1/", "model": "bright", "version": "2"}
+    certificate = {
+        "decision": "abstain",
+        "stop_reason": "exhausted",
+        "procedure": {"name": "fixed"},
+        "provenance": {"input": {}, "ensemble": {"members": ["a", "b"], "remote": [member]}},
+    }
+    meaning = here.page.evaluate(
+        """async (certificate) => (await import("/page/claims.js")).meaning(certificate)""", certificate
+    )
+    assert meaning[-1] == (
+        "1 of 2 members runs at an endpoint (model bright version 2). The identity of such a member is not pinned: its "
+        "digest covers the address and one answer, and not the weights. So the certificate cannot be replayed."
+    )
+
+
 def test_what_abandoning_promises_is_said_by_the_procedure(here: Visit) -> None:
     here.ask(radius="0.04", procedure="sequential, lost-certificate")
     here.choose(CLOSE)
@@ -146,7 +163,7 @@ def test_an_abstention_says_what_it_means_and_what_not(here: Visit) -> None:
 
 
 def test_an_abstention_says_what_its_samples_still_prove_and_offers_it(here: Visit, service: PageService) -> None:
-    here.ask(radius="0.04", procedure="adaptive", samples="400 800")
+    here.ask(radius="0.04", procedure="adaptive", samples="400 800", voting="softmax")
     here.choose(CLOSE)
     here.certify()
     here.page.wait_for_selector(".remains p")
@@ -159,10 +176,16 @@ def test_an_abstention_says_what_its_samples_still_prove_and_offers_it(here: Vis
     ) in here.text(".remains")
     here.page.reload()  # the form has forgotten the question, and the page knows the image
     here.page.click(f".remains button:text('Ask for radius {left['attempt']:g}')")
-    here.page.wait_for_selector("#plan .feasible")
+    here.page.wait_for_selector("#chosen-name:text('image-0.png')")
     assert here.page.locator("[name=radius]").input_value() == f"{left['attempt']:g}"
     assert here.page.locator("[name=ensemble]").input_value() == "trivial"
     assert here.page.locator("[name=samples]").input_value() == "400 800"
+    assert here.page.locator("[name=voting]").input_value() == "softmax"
+    here.certify()
+    here.page.wait_for_selector(".claim.certified")
+    (again,) = service.get(here.certification)["certificates"]
+    assert again["provenance"]["input"]["sha256"] == certificate["provenance"]["input"]["sha256"], "the same image"
+    assert again["target_radius"] == left["attempt"]
 
 
 def test_an_abstention_that_proves_nothing_says_so(here: Visit) -> None:

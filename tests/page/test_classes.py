@@ -15,8 +15,13 @@ def test_classes_are_searched(visit: Open, service: PageService) -> None:
     ensembles = service.client.get("/v1/ensembles").json()
     for each in ensembles["data"]:
         each["classes"] = [f"kind {i}" for i in range(1000)]
+        each["architectures"] = ["dncnn > remote", "cifar-resnet20"]
     opened = visit(service.address, answers={"/v1/ensembles": ensembles})
     opened.page.wait_for_selector("#plan p")
+    assert opened.text("#ensemble-note") == (
+        "1 of 2 members runs at an endpoint. The identity of such a member is not pinned, so certificates of this "
+        "ensemble cannot be replayed."
+    )
     opened.page.click("#classes summary:text('1,000 classes')")
     assert "and 970 more" in opened.text("#found-classes")
     plans = len([each for each in opened.requests if each.url.endswith("/v1/plan")])

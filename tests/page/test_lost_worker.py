@@ -17,6 +17,13 @@ from tests.support.api import Api
 from tests.support.pool import Pool
 from tests.support.visit import CLOSE, LIGHT, Visit
 from tests.support.zoo import SIGMA, add_small, make_zoo
+from workers.settings import WorkerSettings
+
+AS_SHIPPED = {
+    name: WorkerSettings.model_fields[name].default
+    for name in ("heartbeat_s", "dead_after_s", "checkpoint_s", "progress_s")
+}
+"""The settings of time that a worker has unless they are set; those of other tests are shorter."""
 
 
 class Staffed:
@@ -24,12 +31,15 @@ class Staffed:
 
     def __init__(self, server: EmbeddedServer, folder: Path, client: httpx2.Client) -> None:
         self.address, self.folder = str(client.base_url), folder
-        self.pool = Pool(server, make_zoo(folder / "zoo"), "default", dead_after_s=6, heartbeat_s=1)
+        self.pool = Pool(server, make_zoo(folder / "zoo"), "default", **AS_SHIPPED)
         self.client = client
 
     def end(self) -> None:
-        """Kill the workers, and wait until the service knows it."""
-        self.pool.end()
+        """End the workers, and wait until the service knows it."""
+        for process in self.pool.processes:
+            process.terminate()
+        for process in self.pool.processes:
+            process.wait()
         self.pool.processes.clear()
         eventually(lambda: self.client.get("/readyz").status_code == 503, "a service without workers")
 
@@ -53,12 +63,18 @@ def opened_with(visit: Open, staffed: Staffed, **question: str) -> Visit:
     return opened
 
 
+def worker_of(staffed: Staffed, opened: Visit) -> str:
+    """The worker that has the certification on the page."""
+    return staffed.pool.record(opened.certification).worker
+
+
 def test_a_lost_worker_is_told_and_when_the_work_goes_on(visit: Open, staffed: Staffed) -> None:
     opened = opened_with(visit, staffed, **ENDLESS)
     opened.choose(CLOSE)
     opened.certify()
     opened.page.wait_for_selector("#answer path.count")
     assert opened.page.locator(".stall").count() == 0
+    first = worker_of(staffed, opened)
     staffed.pool.end()
     lost = time.monotonic()
     opened.page.wait_for_selector(".stall")
@@ -66,11 +82,12 @@ def test_a_lost_worker_is_told_and_when_the_work_goes_on(visit: Open, staffed: S
     assert "The worker has given no sign of life for" in opened.text(".stall")
     assert "the work goes on from the last checkpoint as soon as a worker starts" in opened.text(".stall")
     assert "no sign of life" in opened.text("#announcement")
-    opened.page.wait_for_selector(".stall:has-text('The worker is lost')")
     staffed.pool.processes.clear()
     staffed.pool.start()
+    opened.page.wait_for_selector(".stall:has-text('another worker goes on from the last checkpoint')")
     opened.page.wait_for_selector(".stall", state="detached")
     opened.page.wait_for_selector(".status.running")
+    assert worker_of(staffed, opened) != first, "the other worker goes on"
     opened.page.click("text=Cancel")
     opened.page.wait_for_selector(".status.canceled")
 
@@ -82,7 +99,9 @@ def test_while_no_worker_lives_requests_wait_and_the_page_says_so(visit: Open, s
     opened.ask(ensemble="trivial", radius="0.02")
     opened.choose(LIGHT)
     opened.certify()
-    opened.page.wait_for_selector(".stall:has-text('No worker is alive. The work goes on as soon as one starts')")
+    opened.page.wait_for_selector(
+        ".stall:has-text('No worker with this ensemble is alive. The work goes on as soon as one starts')"
+    )
     staffed.pool.start()
     assert "‘light’" in opened.text(".claim"), "they really wait"
 
@@ -91,6 +110,9 @@ def test_after_a_start_with_another_zoo_an_ensemble_that_is_ready_is_chosen(visi
     staffed.end()
     other = staffed.folder / "other"
     add_small(other, "zebra", Gaussian(SIGMA))
+    add_small(other, "damaged", Gaussian(SIGMA))
+    file = next((other / "damaged").glob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
     early = visit(staffed.address)
     early.page.wait_for_selector("[name=ensemble] option:has-text('not ready')", state="attached")
     staffed.pool.zoo = other
@@ -98,6 +120,8 @@ def test_after_a_start_with_another_zoo_an_ensemble_that_is_ready_is_chosen(visi
     early.page.wait_for_selector("[name=ensemble] option:has-text('zebra')", state="attached")
     assert early.page.locator("[name=ensemble]").input_value() == "zebra"
     assert early.page.locator("[name=ensemble] option").all_inner_texts() == ["zebra"], "the others are forgotten"
+    early.page.click("#failed-ensembles summary:text('1 ensemble could not be loaded')")
+    assert f"damaged: {file}: sha256 is" in early.text("#failed-ensembles li")
     early.ask(radius="0.02")
     early.choose(LIGHT)
     early.certify()

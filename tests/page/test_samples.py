@@ -43,7 +43,7 @@ def test_a_sample_is_certified_and_its_label_is_known(here: Visit, api: Api) -> 
     found = api.client.get(f"/v1/certifications/{here.certification}").json()
     (certificate,) = found["certificates"]
     everybody = 5 * certificate["samples"]
-    assert here.figure("saved by consensus").startswith(f"{everybody - certificate['evaluations']:,} (")
+    assert here.figure("evaluations saved").startswith(f"{everybody - certificate['evaluations']:,} (")
     assert (found["ensemble"], found["request"]["labels"], found["request"]["consensus"]) == (NAME, [8], 2)
     here.page.reload()
     assert here.page.locator(".face img").get_attribute("src") == f"/samples/cifar10-test-100/{SHIP}.png"

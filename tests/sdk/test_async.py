@@ -60,7 +60,8 @@ def test_the_way_of_a_certification(service: str) -> None:
         assert [each.name for each in await client.ensembles.list()] == ["moody", "trivial"]
         assert (await client.ensembles.get("moody")).ready
         assert (await client.plan(**QUICK)).feasible
-        submitted = await client.submit([DARK, LIGHT], **QUICK)
+        submitted = await client.submit([DARK, LIGHT], **QUICK, labels=["dark", "light"])
+        assert submitted.request.labels == (0, 1)
         events = [event async for event in client.certifications.events(submitted.id)]
         assert events[-1].name == "completed"
         ended = await client.certifications.wait(submitted.id)

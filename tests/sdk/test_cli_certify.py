@@ -281,6 +281,13 @@ def test_ensembles_are_listed(service: str) -> None:
 # --- watch
 
 
+def test_plan_takes_the_noise_of_the_ensemble(service: str) -> None:
+    done = smoothcert("plan", "--radius", 0.02, "--ensemble", "trivial", "--json", "--url", service)
+    assert done.returncode == 0, done.stderr
+    assert "noise: gaussian, sigma 0.02, that of trivial" in done.stderr
+    assert done.stdout == smoothcert("plan", "--radius", 0.02, "--sigma", 0.02, "--json").stdout
+
+
 def test_watch_ends_with_the_certificates(service: str, client: Client) -> None:
     submitted = client.submit([DARK, LIGHT], **QUICK)
     done = smoothcert("watch", submitted.id, url=service)

@@ -34,7 +34,7 @@ from tests.support.command import (
     smoothcert,
     smoothcert_process,
 )
-from tests.support.questions import DARK, ENDLESS, QUICK
+from tests.support.questions import DARK, ENDLESS, LIGHT, QUICK
 from tests.support.rogue import Exchange, Rogue, changed, drop, refuse
 
 POST, CANCEL = "POST /v1/certifications", "/cancel"
@@ -290,6 +290,17 @@ def nowhere() -> Iterator[Client]:
     """A client whose requests must be refused before they are sent."""
     with Client("http://127.0.0.1:9", retries=0) as client:
         yield client
+
+
+def test_labels_may_be_names_of_classes(client: Client) -> None:
+    given = client.submit([DARK, LIGHT, DARK], **QUICK, labels=(each for each in ("dark", "light", np.int64(1))))
+    assert given.request.labels == (0, 1, 1)
+    with pytest.raises(errors.InvalidRequestError, match=r"labels\.1: the label 'lihgt' is .* did you mean light\?"):
+        client.certify([DARK, LIGHT], **QUICK, labels=["dark", "lihgt"])
+    with pytest.raises(errors.UnknownEnsembleError):
+        client.certify(DARK, ensemble="nix", labels=["dark"], radius=0.02)
+    with pytest.raises(errors.InvalidRequestError, match="names of classes need an ensemble; the service offers"):
+        client.certify(DARK, labels=["dark"], radius=0.02)
 
 
 @pytest.mark.parametrize(

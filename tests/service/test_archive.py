@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 
 from app.http import authentication
@@ -23,7 +24,7 @@ from tests.service import database, eventually
 from tests.support.api import Api, problem, question
 from tests.support.attested import complete, keyring
 from tests.support.bucket import NAME, Moto
-from tests.support.player import Player
+from tests.support.player import SHAPE, Player
 
 KEYS = {name: authentication.new_key() for name in ("ann", "bob")}
 
@@ -43,9 +44,10 @@ class Archived:
         headers = {"Authorization": f"Bearer {KEYS[owner]}", **options.pop("headers", {})}
         return self.api.client.request(method, path, headers=headers, **options)
 
-    def ended(self, *, owner: str = "ann", **finish: Any) -> str:
-        """A certification that has ended."""
-        answer = self.ask("POST", "/v1/certifications", owner=owner, json=question(self.player.ensemble))
+    def ended(self, *, owner: str = "ann", fields: dict[str, Any] | None = None, **finish: Any) -> str:
+        """A certification that has ended; `fields` are of the request."""
+        asked = question(self.player.ensemble, **(fields or {}))
+        answer = self.ask("POST", "/v1/certifications", owner=owner, json=asked)
         assert answer.status_code == 202, answer.text
         record = self.player.begin(self.player.take())
         self.player.finish(record, **finish)
@@ -139,6 +141,42 @@ def test_no_image_is_in_the_archive(service: Archived) -> None:
     certification = service.archived()
     sent = question(service.player.ensemble)["images"][0]
     assert not [each for each in service.objects(certification) if sent in each.read_text()]
+
+
+def test_images_are_archived_where_the_request_asks_for_it_and_deleted_with_the_rest(service: Archived) -> None:
+    certification = service.archived(fields={"archive_images": True})
+    (file,) = service.root.glob(f"certifications/{certification}/images-*.npy")
+    assert file.stem == f"images-{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    images = np.load(file)
+    assert (images.shape, images.dtype) == ((1, *SHAPE), np.uint8)
+    eventually(lambda: not service.player.redis.exists(keys.images(certification)), "Redis to forget them")
+    assert service.ask("GET", path(certification)).json()["request"]["archive_images"] is True
+    assert service.ask("DELETE", path(certification)).status_code == 204
+    eventually(lambda: not service.objects(certification), "the erasure")
+
+
+def test_images_wait_in_redis_for_an_archive_that_is_away(service: Archived) -> None:
+    aside = service.root.with_name("aside")
+    service.root.rename(aside)
+    service.root.write_text("")
+    try:
+        late, plain = service.ended(fields={"archive_images": True}), service.ended()
+        eventually(lambda: _behind(service), "trouble")
+        assert service.player.redis.ttl(keys.images(late)) > archival.KEPT_S / 2
+        assert not service.player.redis.exists(keys.images(plain))
+    finally:
+        service.root.unlink()
+        aside.rename(service.root)
+    service.settled(late)
+    assert len(list(service.root.glob(f"certifications/{late}/images-*.npy"))) == 1
+    service.settled(plain)
+
+
+def test_a_service_without_an_archive_refuses_to_keep_images(client: httpx2.Client, player: Player) -> None:
+    found = problem(
+        client.post("/v1/certifications", json=question(player.ensemble, archive_images=True)), "invalid_request"
+    )
+    assert "archive_images: must be false, since this service has no archive" in found.detail
 
 
 def test_lists_page_over_redis_and_the_archive(service: Archived) -> None:
@@ -259,7 +297,7 @@ def _behind(service: Archived) -> dict[str, Any] | None:
     return state if state["status"] == "behind" else None
 
 
-def test_a_bucket_is_an_archive_and_may_be_away(
+def test_a_bucket_is_an_archive_and_may_be_away_or_slow(
     valkey: EmbeddedServer, tmp_path: Path, players: Callable[..., Player]
 ) -> None:
     (tmp_path / "credentials").write_text("access\nsecret\n")
@@ -283,6 +321,14 @@ def test_a_bucket_is_an_archive_and_may_be_away(
             assert api.client.get(path(certification)).json()["status"] == "succeeded"
             assert api.client.delete(path(certification)).status_code == 204
             eventually(lambda: not moto.names(), "its erasure")
+            with moto.silent():  # it takes what it is sent and does not answer
+                certification = api.client.post("/v1/certifications", json=question(player.ensemble)).json()["id"]
+                player.play()
+                assert api.client.get(path(certification)).json()["status"] == "succeeded"
+                assert api.client.get("/readyz").json()["archive"]["waiting"] >= 1
+                assert player.redis.zscore(keys.ARCHIVAL, certification) is not None
+            eventually(lambda: player.redis.zscore(keys.ARCHIVAL, certification) is None, "the archive")
+            assert len(moto.names()) == 2
 
 
 def test_a_service_without_an_archive_keeps_nothing(client: httpx2.Client, player: Player) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -42,6 +43,24 @@ def test_a_worker_that_leaves_hands_back_what_it_has_not_finished(pool: Pool, ex
     pool.start()
     assert pool.ended(job).status == "succeeded"
     assert [without_times(each) for each in pool.certificates(job)] == [expected]
+
+
+def test_a_worker_that_could_not_load_an_ensemble_leaves_it_to_one_that_could(
+    pool: Pool, zoo: Path, tmp_path: Path
+) -> None:
+    first = pool.start()
+    pool.zoo = Path(shutil.copytree(zoo, tmp_path / "zoo"))
+    file = next((pool.zoo / "trivial").glob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    pool.start()
+    first.terminate()
+    assert first.wait(30) == 0
+    jobs = [pool.submit(flat(0.9), "trivial") for _ in range(3)]
+    assert pool.ended(pool.submit(flat(0.9), "moody")).status == "succeeded", "others are not kept waiting"
+    assert {pool.record(job).status for job in jobs} == {"queued"}
+    pool.zoo = zoo
+    pool.start()
+    assert {pool.ended(job).status for job in jobs} == {"succeeded"}
 
 
 def test_a_worker_that_leaves_finishes_what_ends_soon(pool: Pool) -> None:

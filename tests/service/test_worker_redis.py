@@ -104,7 +104,7 @@ def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkey
     monkeypatch.setattr(alone, "digest", digests.__getitem__)
     deleted, job = alone.submit(flat(0.9)), alone.submit(flat(0.9))
     worker = CertificationWorker(Leaving(alone.server.url), settings, holdings)
-    with worker.engine:
+    with worker.engines:
         found = fetch(worker.redis, [deleted, job])
         alone.redis.delete(keys.record(deleted))
         with pytest.raises(AWAY):

@@ -192,6 +192,7 @@ def staged(engine: type[Engine]) -> Iterator[None]:
 
     The world is that of `STAGE`.
     """
+    import workers.engines
     import workers.worker
 
     replaced: list[tuple[Any, str, Any]] = []
@@ -205,7 +206,7 @@ def staged(engine: type[Engine]) -> Iterator[None]:
             for name, value in list(vars(module).items()):
                 if isinstance(value, ModuleType) and value in SIMULATED:
                     put(module, name, SIMULATED[value])
-    put(workers.worker, "Engine", engine)
+    put(workers.engines, "Engine", engine)
     put(workers.worker, "os", SimpleNamespace(_exit=_exit, environ=os.environ))
     put(workers.worker, "signal", SimpleNamespace(signal=_on_signal, SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT))
     for module in (rq.executions, rq.job):

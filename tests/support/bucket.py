@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 import httpx2
@@ -56,6 +59,16 @@ class Moto:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """A context in which it is stopped: connections are accepted, and nothing is answered."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -35,12 +35,15 @@ class Clone:
                 (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.folder / name)
         (self.folder / ".venv").symlink_to(ROOT / ".venv")
+        for command in ("init -q", "config core.excludesFile /dev/null", "add -A -- :!.venv"):
+            subprocess.run(["git", *command.split()], cwd=self.folder, check=True)
         self.port = free_port()
         path = f"{self.folder}/.venv/bin:{os.environ['PATH']}"
         url = f"http://127.0.0.1:{self.port}"
         config = {"PATH": path, "SMOOTHCERT_PORT": str(self.port), "SMOOTHCERT_URL": url, "COLUMNS": "80"}
         config |= {"PYTHONPATH": str(self.folder)}  # this tree, not the one that the environment was installed from
         self.environment = {**os.environ, **config}
+        self._log = folder / "serve.log"
         self._serving: subprocess.Popen[bytes] | None = None
         self._command = ""
 
@@ -69,7 +72,7 @@ class Clone:
         if command == self._command and self._serving is not None and self._serving.poll() is None:
             return
         self.close()
-        with (self.folder / "serve.log").open("wb") as log:
+        with self._log.open("wb") as log:
             self._serving = subprocess.Popen(
                 ["bash", "-c", command], cwd=self.folder, env=self.environment, stdout=log, stderr=log, process_group=0
             )
@@ -81,7 +84,12 @@ class Clone:
                     return
             except OSError:
                 time.sleep(0.2)
-        raise AssertionError(f"`{command}` was not ready: {(self.folder / 'serve.log').read_text()}")
+        raise AssertionError(f"`{command}` was not ready: {self._log.read_text()}")
+
+    def untracked(self) -> list[str]:
+        """The files that commands have left in the clone, and that git is not told to ignore."""
+        listed = self._finished(["git", "ls-files", "--others", "--exclude-standard", "--", ":!.venv"])
+        return listed.splitlines()
 
     def close(self) -> None:
         """Stop the service, as Ctrl-C does."""

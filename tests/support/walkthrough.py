@@ -26,6 +26,7 @@ def follow(page: str, clone: Clone) -> None:
         except Exception as error:
             error.add_note(f"this is {block}")
             raise
+    assert clone.untracked() == [], f"{page} leaves files that .gitignore does not name"
 
 
 def starts_another_service(block: Block) -> bool:

@@ -81,10 +81,13 @@ def test_plan_lists_every_procedure_that_there_is() -> None:
     assert [plans[label]["most_samples"] for label in ("fixed", "tiny, of a test")] == [150, 150]
 
 
-def test_plan_needs_a_noise() -> None:
-    done = smoothcert("plan", "--radius", 1)
-    assert done.returncode == 2
-    assert "--noise or --sigma" in done.stderr
+def test_plan_needs_a_noise_or_a_service() -> None:
+    done = smoothcert("plan", "--radius", 1, "--url", "http://127.0.0.1:9")
+    assert done.returncode == 1
+    assert "give --noise or --sigma, or the address of a service with an ensemble: " in done.stderr
+    done = smoothcert("plan", "--radius", 1, "--sigma", 1, "--ensemble", "mine")
+    assert done.returncode == 1
+    assert "--ensemble mine has a noise of its own" in done.stderr
 
 
 def test_plan_draws_a_picture(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -85,11 +86,26 @@ def test_packages_are_installed_before_the_sources_are_looked_at_and_as_the_cons
         assert any("PIP_CONSTRAINT=constraints.txt" in rest for _, rest in steps)
 
 
-def test_only_builds_that_one_chooses_are_installed_without_their_hashes() -> None:
-    for target, chosen in (("api", ""), ("worker", "torch torchvision")):
+def test_only_what_one_chooses_is_installed_without_its_hashes() -> None:
+    for target, *chosen in (
+        ("api",),
+        ("worker", "torch torchvision", "--requirement extra-$extra.txt || exit 1; done"),
+    ):
         runs = [rest for instruction, rest in stages()[f"{target}-packages"] if instruction == "RUN"]
         installs = [rest.partition("pip install ")[2] for rest in runs]
-        assert installs == list(filter(None, [f"--require-hashes --requirement {target}.txt", chosen]))
+        assert installs == [f"--require-hashes --requirement {target}.txt", *chosen]
+    assert ("ARG", "EXTRAS=") in stages()["worker-packages"]  # none, unless one chooses
+
+
+def test_the_extras_of_an_image_are_those_of_the_package_at_their_pinned_versions() -> None:
+    """Every library of members that are not of torch, so that the sentence about a missing one can be followed."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    files = {path.stem.removeprefix("extra-"): path for path in (ROOT / "deploy" / "lock").glob("extra-*.txt")}
+    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert set(files) == {"hub", "onnx", "openvino"}
+    for name, path in files.items():
+        assert path.read_text().split() == sorted(extras[name])
+        assert {each.lower() for each in extras[name]} <= pinned
 
 
 @pytest.mark.parametrize("target", ["api", "worker"])
@@ -281,6 +297,43 @@ def test_pods_run_as_the_user_of_their_image() -> None:
 def test_every_manifest_is_applied_but_the_example_of_a_secret() -> None:
     files = {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
     assert set(MANIFESTS["kustomization Kustomization"]["resources"]) == files
+
+
+def merged(manifest: Any, patch: Any) -> Any:
+    """A manifest with a patch merged into it as Kubernetes does: lists of named things are joined by their names."""
+    if isinstance(manifest, dict) and isinstance(patch, dict):
+        return {**manifest, **{key: merged(manifest.get(key), value) for key, value in patch.items()}}
+    if isinstance(manifest, list) and isinstance(patch, list):
+        known = {each["name"]: each for each in manifest}
+        return [*{**known, **{each["name"]: merged(known.get(each["name"]), each) for each in patch}}.values()]
+    return patch
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_component_gives_the_archive_a_volume_that_all_api_pods_write(version: str) -> None:
+    folder = KUBERNETES / "archive"
+    component, claim, patch = (
+        yaml.safe_load((folder / name).read_text()) for name in ("kustomization.yaml", "claim.yaml", "api.yaml")
+    )
+    assert {*component["resources"], *(each["path"] for each in component["patches"])} | {"kustomization.yaml"} == {
+        path.name for path in folder.iterdir()
+    }
+    api = MANIFESTS["api Deployment"]
+    assert (patch["kind"], patch["metadata"]) == (api["kind"], {"name": api["metadata"]["name"]})
+    with_archive = merged(api, patch)
+    for manifest in (claim, with_archive):
+        kubernetes_validate.validate(manifest, version, strict=True)
+    pod, container = (each["template"]["spec"] for each in (with_archive["spec"], patch["spec"]))
+    assert len(pod["containers"]) == 1
+    assert len(pod["containers"][0]["env"]) == len(CONTAINERS["api"]["env"]) + 1
+    (variable,), (mount,) = container["containers"][0]["env"], container["containers"][0]["volumeMounts"]
+    assert (variable["name"], variable["value"]) == ("SMOOTHCERT_ARCHIVE", mount["mountPath"])
+    (volume,) = container["volumes"]
+    assert volume["name"] == mount["name"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert "archive" in SERVICES["api"]["volumes"][0]  # as with compose
+    assert f"# components: [{folder.name}]" in (KUBERNETES / "kustomization.yaml").read_text()
 
 
 def test_secrets_that_are_mounted_are_in_the_example() -> None:

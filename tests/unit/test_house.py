@@ -243,6 +243,9 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path, mon
     clean.install(f"{wheel}[cli,client]")
     done = clean.command(*command)
     assert "0.952864" in done.stdout, done.stderr
+    done = clean.command("replay", "certificate.json", "x.png")
+    assert done.returncode == 1
+    assert done.stderr == "error: replay needs torch: pip install 'smoothcert[torch]'\n"
     done = clean.command(*command, "--plot", "x.png")
     assert done.returncode == 1
     assert "pip install 'smoothcert[plot]'" in done.stderr

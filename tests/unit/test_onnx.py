@@ -217,6 +217,13 @@ def test_control_flow_is_refused(operator: str) -> None:
     assert f"uses control flow ({operator}); accepted are networks" in refusal(patches_model(extra=[node]))
 
 
+def test_a_file_that_is_refused_is_not_half_added(tmp_path: Path) -> None:
+    node = helper.make_node("Loop", ["x"], ["unused"], body=subgraph())
+    with pytest.raises(ProgramError, match=r"member-1\.onnx: .*uses control flow \(Loop\)"):
+        added(tmp_path, patches_file(), patches_model(extra=[node]).SerializeToString())
+    assert not list((tmp_path / "zoo").iterdir())
+
+
 def test_a_graph_inside_any_node_is_refused() -> None:
     assert "control flow (Relu)" in refusal(patches_model(extra=[helper.make_node("Relu", ["x"], ["u"], g=subgraph())]))
     node = helper.make_node("Relu", ["x"], ["unused"])

@@ -9,7 +9,7 @@ from smoothcert import remainder as module
 from smoothcert.bounds import lower_bound
 from smoothcert.certificate import Certificate
 from smoothcert.noise import Gaussian, Replacement
-from smoothcert.procedures import Adaptive, AnyProcedure, Optimal, Sequential, run
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Optimal, Sequential, run
 from smoothcert.question import Question
 from smoothcert.remainder import remainder
 
@@ -22,12 +22,15 @@ RUNS = 300
 PROCEDURES = [Adaptive(stages=(40, 80, 160)), Sequential(max_samples=300), Optimal(max_samples=300, n0=0)]
 
 
-def answered(procedure: AnyProcedure, p: tuple[float, ...], rng: np.random.Generator, alpha: float) -> Certificate:
+def answered(
+    procedure: AnyProcedure, p: tuple[float, ...], rng: np.random.Generator, alpha: float, radius: float = RADIUS
+) -> Certificate:
     """A certificate or an abstention for an image whose classes have these probabilities."""
-    question = Question(NOISE, procedure, RADIUS, alpha, 0.1)
+    target = radius if procedure.targeted else None
+    question = Question(NOISE, procedure, target, alpha, 0.1)
     verdict = run(question.start(), lambda n: np.append(rng.multinomial(n, p), 0))
     return Certificate.of(
-        verdict, procedure=procedure, noise=NOISE, target_radius=RADIUS, alpha=alpha, beta=question.beta
+        verdict, procedure=procedure, noise=NOISE, target_radius=target, alpha=alpha, beta=question.beta
     )
 
 
@@ -77,6 +80,35 @@ def test_where_no_samples_chose_the_class_each_look_has_half_of_its_share() -> N
     share = procedure.interval_alpha(0.001) / 2
     bounds = [lower_bound(stage.count, stage.n, share) for stage in certificate.stages]
     assert found.radius == pytest.approx(max(0.0, NOISE.radius(max(bounds))), abs=1e-6)
+
+
+def proved_again(procedure: AnyProcedure, p: float, *, proved: bool = False) -> float:
+    """How often another run proves the radius that an abstention offers, or what its samples have proved."""
+    rng, hits = np.random.default_rng(5), []
+    while len(hits) < 60:
+        left = remainder(answered(procedure, (p, 1 - p), rng, 0.001))
+        if left and (radius := left.radius if proved else left.attempt):
+            hits.append(answered(procedure, (p, 1 - p), rng, 0.001, radius).decision == "certified")
+    return sum(hits) / len(hits)
+
+
+@pytest.mark.parametrize(
+    "procedure",
+    [Adaptive(stages=(400, 800)), Sequential(max_samples=1000), Optimal(max_samples=2000)],
+    ids=lambda each: each.name,
+)
+def test_the_radius_that_is_offered_is_proved_by_another_run(procedure: AnyProcedure) -> None:
+    assert proved_again(procedure, 0.75) > 0.95
+
+
+def test_the_mutant_that_offers_what_these_samples_prove_often_fails() -> None:
+    assert proved_again(Adaptive(stages=(400,)), 0.75, proved=True) < 0.8
+
+
+def test_no_radius_is_offered_where_the_procedure_is_not_asked_for_one() -> None:
+    found = remainder(answered(Fixed(n=100), (0.6, 0.4), np.random.default_rng(1), 0.001))
+    assert found is not None
+    assert (found.radius, found.attempt) == (0.0, None)
 
 
 def test_a_certificate_has_no_remainder() -> None:

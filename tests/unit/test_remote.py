@@ -34,7 +34,7 @@ from smoothcert.procedures import Fixed
 from smoothcert.question import Question
 from smoothcert.verification import verify
 from tests.service import eventually, free_port
-from tests.support.inference import SHAPE, ServedModel, logits_of, serving_model
+from tests.support.inference import SHAPE, Floats, ServedModel, logits_of, serving_model
 from workers.errors import ReplayError
 from workers.replay import replay
 from workers.settings import WorkerSettings
@@ -361,13 +361,32 @@ def test_an_endpoint_that_serves_another_model_later_is_refused(model: ServedMod
         load("bright", zoo=zoo, remote=QUICK)
 
 
-def test_an_endpoint_that_changes_in_the_middle_ends_the_certification_without_a_certificate(
-    model: ServedModel, zoo: Path
+@pytest.mark.parametrize(
+    ("case", "sentence"),
+    [
+        ("slow", "has not answered within 0.5 s"),
+        ("fewer rows", "the logits have the shape"),
+        ("more classes", "the logits have the shape"),
+        ("not finite", "not finite"),
+        ("changing", "has changed"),
+        ("cut", r"the logits have \d+ bytes, not"),
+        ("refusing", "answers 400"),
+    ],
+)
+def test_an_endpoint_that_turns_bad_in_the_middle_ends_the_certification_without_a_certificate(
+    model: ServedModel, zoo: Path, case: str, sentence: str
 ) -> None:
+    """It is good when it is loaded and for two requests more; what it says then is never a vote."""
     ensemble = load("bright", zoo=zoo, batch=64, remote=QUICK)
-    model.asked.clear()
-    model.answer = lambda batch: (1 + (len(model.asked) > 2)) * logits_of(batch)
-    with Engine(ensemble, batch=64) as engine, pytest.raises(RemoteError, match="has changed"):
+    asked = len(model.asked)
+
+    def turning(batch: Floats) -> Floats:
+        if len(model.asked) > asked + 2:
+            BAD[case][0](model)
+        return logits_of(batch) if model.answer is turning else model.answer(batch)
+
+    model.answer = turning
+    with Engine(ensemble, batch=64) as engine, pytest.raises(RemoteError, match=sentence):
         certify(engine, [torch.full(SHAPE, 0.8)], QUESTION)
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 from models.data import load_images
 from models.registry import ZOO, load
 from smoothcert.attestation.envelope import Attestation
 from smoothcert.certificate import Certificate
+from smoothcert.cli.app import cli
 from smoothcert.engine.case import certify, start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.successor import Successor
@@ -50,11 +53,18 @@ def test_the_second_time_gives_the_same_counts(certificate: Certificate) -> None
     assert again.certificate.evaluations == certificate.evaluations
 
 
+def test_it_is_found_among_the_images_of_its_request(certificate: Certificate) -> None:
+    """As the archive keeps them; the certificate is that of the second one."""
+    assert replay(certificate, torch.from_numpy(IMAGES[4:6])).differences == ()
+    with pytest.raises(ReplayError, match=r"is of image 1, and there are 1 \(from 0 on\)"):
+        replay(certificate, torch.from_numpy(IMAGES[4:5]))
+
+
 def test_a_joint_transfer_is_repeated_with_both_ensembles() -> None:
     old, image = load(NAME, batch=64), torch.from_numpy(IMAGES[6])
     new = old.with_(consensus=1)
     with Engine(old, batch=64) as engine:
-        (before,) = certify(engine, image[None], Question(Gaussian(0.25), Fixed(n=50, n0=14)))
+        (before,) = certify(engine, image[None], Question(Gaussian(0.25), Fixed(n=50, n0=14)), seed="x")
         question = Question(Gaussian(0.25), Transfer(basis=before.model_dump_json(), n=64))
         made = start(engine, image, question, seed="x", ensemble=Successor.of(new, old)).result()
     assert 0 < made.stages[0].counts.other < 64
@@ -103,19 +113,33 @@ def test_what_cannot_be_repeated_is_said(certificate: Certificate) -> None:
         replay(signed(certificate.model_copy(update={"provenance": provenance})), image)
 
 
-def test_the_command_says_whether_it_is_the_same(
-    certificate: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_whether_it_is_the_same(certificate: Certificate, tmp_path: Path) -> None:
     file, image = tmp_path / "certificate.json", tmp_path / "image.png"
     file.write_text(certificate.to_json())
     Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(image)
-    command(str(file), str(image), "", frozenset())
-    assert "the same" in capsys.readouterr().out
+    done = CliRunner().invoke(cli, ["replay", str(file), str(image)])  # is that of the workers
+    assert (done.exit_code, "the same" in done.output) == (0, True), done.output
     with pytest.raises(ReplayError, match="missing"):
         command(str(tmp_path / "missing"), str(image), "", frozenset())
     (tmp_path / "broken.png").write_bytes(image.read_bytes()[:40])
     with pytest.raises(ReplayError, match="broken"):
         read_image(tmp_path / "broken.png")
+
+
+def test_the_command_line_says_what_is_missing(
+    certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "certificate.json").write_text(certificate.to_json())
+    Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(tmp_path / "image.png")
+    (tmp_path / "zoo").mkdir()
+    arguments = ["replay", str(tmp_path / "certificate.json"), str(tmp_path / "image.png"), "--zoo", tmp_path / "zoo"]
+    done = CliRunner().invoke(cli, [*map(str, arguments)])
+    assert done.exit_code == 1
+    assert f"no ensemble '{NAME}' in {tmp_path / 'zoo'}; there are: none" in " ".join(done.output.split())
+    monkeypatch.setitem(sys.modules, "workers.replay", None)
+    done = CliRunner().invoke(cli, [*map(str, arguments)])
+    assert done.exit_code == 1
+    assert "needs workers.replay, which is not part of the package: run it in a clone of smoothcert" in done.output
 
 
 def test_a_replay_is_attested_by_whoever_made_it(certificate: Certificate, tmp_path: Path) -> None:

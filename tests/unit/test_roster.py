@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from app.http.errors import ProblemError
+from app.redis.listener import LOOK_SECONDS
 from app.redis.roster import Roster
+from smoothcert.certification import Stall, Status
 from smoothcert.cli.ensembles import choose_ensemble
 from smoothcert.noise import Gaussian
 from smoothcert.published import EnsembleCard
 from store.presence import Offer, Presence, Speed
+from store.record import Record
+from workers.settings import WorkerSettings
 
 
 def offer(name: str) -> Offer:
@@ -57,9 +62,10 @@ def test_the_command_line_chooses_as_the_service_does() -> None:
     assert choose_ensemble(client, None).name == known.offer(None).card.name == "other"
 
 
-def worker(*names: str, pool: str = "default", **speeds: float) -> Presence:
+def worker(*names: str, pool: str = "default", failed: str = "", **speeds: float) -> Presence:
     return Presence(
         name=f"worker of {names}",
+        failed={failed: "no file"} if failed else {},
         pool=pool,
         device="cpu",
         ensembles=tuple(offer(name).card for name in names),
@@ -91,6 +97,52 @@ def test_what_workers_could_not_load_is_listed_with_the_reason() -> None:
     known = Roster.of(workers, [offer("good")], now=101.0)
     assert [(each.name, each.reason, each.workers) for each in known.failed] == [("bad", "no file", 2)]
     assert [each.card.name for each in known.offers] == ["good"]
+
+
+def record(status: Status, holder: str = "") -> Record:
+    return Record(
+        id="cert_1",
+        owner="me",
+        status=status,
+        pool="default",
+        queue="smoothcert-default",
+        ensemble="one",
+        digest="0" * 64,
+        request="{}",
+        images=1,
+        seed="5eed",
+        created_at=90.0,
+        expires_at=1000.0,
+        worker=holder,
+    )
+
+
+def test_a_worker_as_shipped_is_told_within_five_seconds_of_its_last_heartbeat_and_not_while_it_beats() -> None:
+    shipped = WorkerSettings().heartbeat_s
+    own = worker("one").model_copy(update={"dead_at": 112.0, "heartbeat_s": shipped})
+    known, held = Roster.of([own, worker("other")], [], now=101.0), record("running", own.name)
+    assert known.stall(held, now=own.beat_at + 1.25 * shipped) is None
+    stall = known.stall(held, now=own.beat_at + 5 - LOOK_SECONDS)
+    assert stall is not None
+    assert (stall.since, stall.until, stall.workers) == (moment(100), moment(112), 1)
+
+
+def test_a_worker_that_beats_less_often_is_not_told_at_every_heartbeat() -> None:
+    own = worker("one").model_copy(update={"heartbeat_s": 10.0})
+    known, held = Roster.of([own], [], now=101.0), record("running", own.name)
+    assert known.stall(held, now=own.beat_at + 11) is None
+    assert known.stall(held, now=own.beat_at + 16) is not None
+
+
+def test_workers_that_could_not_load_its_ensemble_do_not_count() -> None:
+    waits = record("queued")
+    without = worker("other", failed="one")
+    assert Roster.of([without, worker("one")], [], now=101.0).stall(waits, now=101.0) is None
+    assert Roster.of([without], [], now=101.0).stall(waits, now=101.0) == Stall(since=None, until=None, workers=0)
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def test_each_ensemble_has_a_speed_of_its_own() -> None:

@@ -19,6 +19,7 @@ from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import assemble
 from smoothcert.engine.identity import network_digest
 from smoothcert.engine.smoothed import Smoothed
+from smoothcert.errors import DomainError
 from smoothcert.extras import MissingExtraError
 from smoothcert.noise import RoundedGaussian, Splitting
 from smoothcert.procedures import Adaptive, Fixed, Optimal
@@ -244,6 +245,15 @@ def test_a_report_judges_the_certificates(smoothed: Smoothed) -> None:
     assert report.markdown().startswith("# patches\n")
     pair = (torch.stack(images(10)), torch.arange(10) % 4)
     assert smoothed.evaluate(pair, 0.02, procedure=QUICK, seed=0).curve == report.curve
+
+
+def test_labels_may_be_names_of_classes() -> None:
+    grey = torch.full((3, 1, 4, 4), 0.5)
+    with Smoothed(Constant().eval(), NOISE, classes=["cat", "dog", "horse"]) as smoothed:
+        report = smoothed.evaluate((grey, ["horse", 2, "dog"]), 0.02, procedure=QUICK)
+        assert report.figures["certified for the right class"] == 2
+        with pytest.raises(DomainError, match=r"the label 'hrose' is not one of .* did you mean horse\?"):
+            smoothed.evaluate((grey, ["horse", "hrose", "dog"]), 0.02, procedure=QUICK)
 
 
 def test_bytes_get_exact_noise_and_floats_do_not(smoothed: Smoothed) -> None:

@@ -169,10 +169,10 @@ def test_a_seed_must_be_text(smoothed: Smoothed) -> None:
         (7, "images must come from a loader or another iterable, got int"),
         ([], "the loader yields no images; a generator that was read before is empty"),
         ([(torch.rand(2, *SHAPE), [0])], "there are 1 labels for 2 images"),
-        ([(torch.rand(2, *SHAPE), [0, 4])], "a label must be a class index from 0 to 3, got 4"),
-        ([(torch.rand(2, *SHAPE), torch.eye(4)[:2])], "a label must be a class index from 0 to 3, got [1.0, 0.0"),
-        ([(torch.rand(2, *SHAPE), ["cat", "dog"])], "a label must be a class index from 0 to 3, got 'cat'"),
-        ([(torch.rand(1, *SHAPE), None)], "labels must be a sequence of class indices, got NoneType"),
+        ([(torch.rand(2, *SHAPE), [0, 4])], "a label must be the name of a class or its number from 0 to 3, got 4"),
+        ([(torch.rand(2, *SHAPE), torch.eye(4)[:2])], "its number from 0 to 3, got [1.0, 0.0"),
+        ([(torch.rand(2, *SHAPE), ["cat", "dog"])], "the label 'cat' is not one of the ensemble's 4 classes"),
+        ([(torch.rand(1, *SHAPE), None)], "labels must be a sequence of classes, by name or number, got NoneType"),
     ],
 )
 def test_loaders_of_something_else_are_sentences(smoothed: Smoothed, loader: Any, message: str) -> None:

@@ -325,7 +325,7 @@ def test_what_cannot_be_studied_is_refused_with_a_sentence(tmp_path: Path) -> No
     with pytest.raises(DomainError, match="there are no images to study"):
         study.study(THREE, [], [], tmp_path, noise=NOISE, about=ABOUT)
     assert not list(tmp_path.iterdir())  # nothing was recorded
-    with pytest.raises(DomainError, match="labels must be a sequence of class indices, got NoneType"):
+    with pytest.raises(DomainError, match="labels must be a sequence of classes, by name or number, got NoneType"):
         Smoothed([engines.Patches(0).eval()], NOISE, classes=4).study(torch.stack(IMAGES), None, tmp_path)
 
 

@@ -21,6 +21,7 @@ with needed_by("an ONNX member"):
     import onnx
     import onnxruntime
 
+VERSION: str = onnxruntime.__version__
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 """The part of onnxruntime that computes on each type of device."""
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "out of memory")
@@ -67,7 +68,7 @@ class OnnxNetwork(nn.Module):
 
     def library_versions(self) -> dict[str, str]:
         """The version of onnxruntime, for certificates."""
-        return {"onnxruntime": onnxruntime.__version__}
+        return {"onnxruntime": VERSION}
 
     def extra_repr(self) -> str:
         """The digest of the file, which is thereby a part of `network_digest`."""
@@ -120,7 +121,7 @@ def _start(data: bytes, device: torch.device) -> Any:
     available = onnxruntime.get_available_providers()
     if provider is None or provider not in available:
         raise DeviceError(
-            f"onnxruntime {onnxruntime.__version__} cannot compute on {str(device)!r} here: it has "
+            f"onnxruntime {VERSION} cannot compute on {str(device)!r} here: it has "
             f"{', '.join(available)}{'; onnxruntime-gpu has CUDA' if device.type == 'cuda' else ''}"
         )
     options = onnxruntime.SessionOptions()
