@@ -163,7 +163,7 @@ def test_an_abstention_still_says_what_remains() -> None:
         ([[{"name": "a", "classes": []}]], "at least 1"),
         ([[{"name": "a", "classes": [2, 1]}]], "must be in increasing order and each once"),
         ([[{"name": "a", "classes": [1, 1]}]], "must be in increasing order and each once"),
-        ([[{"name": "a", "classes": [-1]}]], "greater than or equal to 0"),
+        ([[{"name": "a", "classes": [-1]}]], "must be at least 0"),
         ([[{"name": "a", "classes": [MOST_CLASSES]}]], "less than 100000"),
         ([[{"name": "a", "classes": [1]}, {"name": "b", "classes": [1, 2]}]], "a level has the class 1 twice"),
         ([[{"name": "a", "classes": [1]}, {"name": "a", "classes": [2]}]], "a level has the name 'a' twice"),
