@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from app.requests.admission import Settled
+from app.requests.intake import CERTIFICATE_BYTES, _certificate_bytes
 from models.description import Description, MemberFile, parse, write
 from models.errors import DescriptionError
+from models.registry import describe
 from smoothcert.bounds import lower_bound
 from smoothcert.certificate import Certificate
 from smoothcert.counts import MOST_CLASSES
@@ -23,8 +27,10 @@ from smoothcert.noise import Gaussian
 from smoothcert.procedures import PROCEDURES, Fixed, Hierarchy, Procedure, Superclass, run
 from smoothcert.question import Question
 from smoothcert.remainder import remainder
+from smoothcert.request import CertificationRequest
 from smoothcert.verdict import Verdict
 from smoothcert.verification import verify
+from tests.support.api import ROOT
 from tests.support.certificates import altered
 from tests.support.engines import SHAPE, ensemble
 
@@ -163,10 +169,13 @@ def test_an_abstention_still_says_what_remains() -> None:
         ([[{"name": "a", "classes": []}]], "at least 1"),
         ([[{"name": "a", "classes": [2, 1]}]], "must be in increasing order and each once"),
         ([[{"name": "a", "classes": [1, 1]}]], "must be in increasing order and each once"),
-        ([[{"name": "a", "classes": [-1]}]], "must be at least 0"),
+        ([[{"name": "a", "classes": [-1]}]], "greater than or equal to 0"),
         ([[{"name": "a", "classes": [MOST_CLASSES]}]], "less than 100000"),
         ([[{"name": "a", "classes": [1]}, {"name": "b", "classes": [1, 2]}]], "a level has the class 1 twice"),
         ([[{"name": "a", "classes": [1]}, {"name": "a", "classes": [2]}]], "a level has the name 'a' twice"),
+        ([[{"name": "a", "classes": [*range(20_001)]}]], "must name at most 20,000 classes in all, got 20,001"),
+        ([[{"name": f"{c}", "classes": [c]} for c in range(2001)]], "at most 2000"),
+        ([[{"name": "a", "classes": [1]}]] * 17, "at most 16"),
         ("all", "declared"),
     ],
 )  # fmt: skip
@@ -207,6 +216,15 @@ def test_an_ensemble_declares_superclasses_by_the_names_of_its_classes() -> None
     assert declaring.digest == plain.digest  # no class changes by it
 
 
+def test_the_superclasses_of_the_documentation_are_those_of_cifar10() -> None:
+    page = (ROOT / "docs" / "ensembles.md").read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    shipped = describe("cifar10-resnet20-gaussian-0.25")
+    ((vehicle, animal),) = parse(f"{write(shipped)}\n{text}").levels
+    assert (vehicle.name, vehicle.classes) == ("vehicle", (0, 1, 8, 9))
+    assert (animal.name, animal.classes) == ("animal", (2, 3, 4, 5, 6, 7))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -222,6 +240,15 @@ def test_an_ensemble_declares_superclasses_by_the_names_of_its_classes() -> None
 def test_superclasses_that_make_no_sense_are_refused_with_the_file(text: str, words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
         parse(f"{write(described())}\n{text}\n")
+
+
+@pytest.mark.parametrize("classes", [5, 2000])
+def test_the_levels_count_for_the_bytes_that_certificates_are_expected_to_take(classes: int) -> None:
+    levels = ((Superclass(name="most", classes=tuple(range(classes))),),)
+    found = certificate([100, 0, 0, 0, 0, 0, 0], [N, 0, 0, 0, 0, 0, 0], levels=levels)
+    request = CertificationRequest(noise=NOISE, procedure=found.procedure)
+    expected = _certificate_bytes(Settled(request, found.question))
+    assert len(found.model_dump_json()) < expected < 12 * classes + 2 * CERTIFICATE_BYTES
 
 
 def test_the_engine_certifies_superclasses_of_a_network() -> None:
