@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 CERTIFICATE_BYTES = 2500
 """The bytes that a certificate is expected to take in Redis, however many classes there are: one of a single look takes
-1,700, and each further look about 200."""
+1,700, and each further look about 200. Its procedure may have long parameters, which it repeats."""
 
 
 def new_id() -> str:
@@ -111,7 +111,7 @@ class Intake:
     async def _decode(self, posted: Submission, settled: Settled, spec: ImageSpec, share: Share) -> npy.Pixels:
         """The images as one array; ProblemError if one of them is not such as the ensemble takes."""
         size = decoded_bytes(posted.images, spec)
-        held = size + npy.HEADER + CERTIFICATE_BYTES * len(posted.images)
+        held = size + npy.HEADER + _certificate_bytes(settled) * len(posted.images)
         if held > (most := self._limits.owner_bytes):
             detail = f"the images and their certificates take {held:,} bytes, a key may have {most:,} at a time"
             raise ProblemError("too_large", detail)
@@ -184,7 +184,7 @@ class Intake:
             request=settled.request.model_dump_json(),
             images=images,
             slow=int(settled.question.procedure.slow_to_begin),
-            size=CERTIFICATE_BYTES * images,
+            size=_certificate_bytes(settled) * images,
             budget=images * settled.question.most_samples,
             seed=seed,
             created_at=now,
@@ -194,6 +194,10 @@ class Intake:
             archive=self._archive(settled.request),
             traceparent=self._traces.traceparent() if self._traces else "",
         )
+
+
+def _certificate_bytes(settled: Settled) -> int:
+    return max(CERTIFICATE_BYTES, CERTIFICATE_BYTES // 2 + len(settled.request.procedure.model_dump_json()))
 
 
 def _require_values(images: npy.Pixels, noise: Noise) -> None:

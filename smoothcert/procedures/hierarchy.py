@@ -19,6 +19,7 @@ the number of one for that of a class.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -39,8 +40,8 @@ from smoothcert.verdict import Stage, Verdict
 
 SUPERCLASSES = MOST_CLASSES
 """The number of the first superclass."""
-MOST_LEVELS, MOST_SUPERCLASSES = 16, 10_000
-"""The most levels, and the most superclasses of a level."""
+MOST_LEVELS, MOST_SUPERCLASSES, MOST_NAMED = 16, 2_000, 20_000
+"""The most levels, superclasses of a level, and classes that all levels name: every certificate carries them."""
 MOST_SHOWN = 10
 """The classes of a superclass that a remark lists."""
 
@@ -144,7 +145,10 @@ class Hierarchy(Parameters):
     @field_validator("levels")
     @classmethod
     def _apart(cls, levels: str | Sequence[Sequence[Superclass]]) -> str | Sequence[Sequence[Superclass]]:
-        for level in () if isinstance(levels, str) else levels:
+        chosen = () if isinstance(levels, str) else levels
+        if (named := sum(len(each.classes) for level in chosen for each in level)) > MOST_NAMED:
+            raise DomainError(f"must name at most {MOST_NAMED:,} classes in all, got {named:,}")
+        for level in chosen:
             _require_apart("name", [each.name for each in level])
             _require_apart("class", [c for each in level for c in each.classes])
         return levels
@@ -234,6 +238,6 @@ class Hierarchy(Parameters):
 
 
 def _require_apart(what: str, values: Sequence[object]) -> None:
-    if len(values) > len(set(values)):
-        twice = next(each for place, each in enumerate(values) if each in values[:place])
+    twice, times = Counter(values).most_common(1)[0]
+    if times > 1:
         raise DomainError(f"a level has the {what} {twice!r} twice: its superclasses must have nothing in common")
