@@ -134,8 +134,9 @@ def test_a_noise_of_few_outcomes_is_not_sent_to_a_procedure_that_refuses_it() ->
         ({"procedure": "sequential"}, "the sequential procedure needs a target radius"),
         (
             {"radius": 0.1, "procedure": "lucky"},
-            "'sequential', 'largest', 'exact', 'predict', 'transfer', got 'lucky'",
+            "'exact', 'predict', 'transfer', got 'lucky'",
         ),
+        ({"radius": 0.1, "procedure": "sequentail"}, "got 'sequentail', did you mean sequential?"),
         ({"radius": 0.1, "procedure": {"name": None}}, "'transfer', got None"),
         ({"radius": 0.1, "procedure": {"name": []}}, "'transfer', got []"),
         ({"radius": 0.1, "procedure": {}}, "procedure: must have the field 'name', got {}"),
