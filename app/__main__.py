@@ -31,9 +31,9 @@ from app.keygen import keygen
 from app.main import create_app
 from app.settings import ApiSettings
 from app.webhooks.signature import owner_secret
-from smoothcert.errors import AttestationError, explain
+from smoothcert.errors import AttestationError
 from store.inspection import UnusableServerError
-from store.settings import WRONG_SETTINGS
+from store.settings import WRONG_SETTINGS, explain_settings
 from store.tracing import traces_of
 
 GRACE_SECONDS = 10
@@ -86,7 +86,7 @@ def serve() -> int:
         _require_safe(settings)
         app = create_app(settings, traces_of(settings, "smoothcert-api"))
     except ValidationError as error:
-        return _refuse(explain(error, whole=""), code=WRONG_SETTINGS)
+        return _refuse(explain_settings(error), code=WRONG_SETTINGS)
     except (ValueError, AttestationError, StorageError) as error:
         return _refuse(str(error), code=WRONG_SETTINGS)
     logs.configure()
@@ -128,7 +128,7 @@ def show_webhook_secret(name: str) -> int:
     try:
         secret = ApiSettings().webhook_secret
     except ValidationError as error:
-        return _refuse(explain(error))
+        return _refuse(explain_settings(error))
     if secret is None:
         return _refuse("set SMOOTHCERT_WEBHOOK_SECRET_FILE to the secret of the service first")
     print(owner_secret(secret, name))

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 
@@ -29,7 +29,10 @@ from models.lenet import MnistLeNet
 from models.resnet import CifarResNet
 from smoothcert.engine.normalisation import Normalisation, Normalised, normalised
 from smoothcert.engine.vision import torchvision
+from smoothcert.figures import counted
 
+MOST_NAMED = 3
+"""The most tensors that a refusal names: networks have hundreds."""
 TORCHVISION = "torchvision/"
 """The prefix of the architectures of torchvision."""
 PROGRAMS = ("torchscript", "exported", "onnx")
@@ -111,9 +114,18 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
     if complex_ones:
         raise ArchitectureError(f"the weights must be real, and these are complex: {', '.join(complex_ones)}")
     try:
-        inner.load_state_dict(dict(weights), strict=True)
+        found = inner.load_state_dict(dict(weights), strict=False)
     except RuntimeError as error:
         raise ArchitectureError(f"the weights do not fit the network: {error}") from error
+    if wrong := [*_named("they lack", found.missing_keys), *_named("they also have", found.unexpected_keys)]:
+        raise ArchitectureError(f"the weights do not fit the network: {'; '.join(wrong)}")
+
+
+def _named(what: str, tensors: Sequence[str]) -> Iterator[str]:
+    """A clause about some tensors with their number and the first names, if there are any."""
+    if tensors:
+        names = ", ".join(tensors[:MOST_NAMED])
+        yield f"{what} {counted(len(tensors), 'tensor')} ({names}{', ...' if len(tensors) > MOST_NAMED else ''})"
 
 
 def _from_torchvision(architecture: str, classes: int) -> nn.Module:

@@ -148,6 +148,10 @@ class Description:
         check_classes(self.classes)
         if len(self.input_shape) != 3 or min(self.input_shape) < 1:
             raise DescriptionError(f"input_shape {list(self.input_shape)} is not [C, H, W] of positive numbers")
+        try:
+            self.noise.require_images(self.input_shape)
+        except DomainError as error:
+            raise DescriptionError(f"noise: {error}") from error
         if math.prod(self.input_shape) > MAX_VALUES:
             raise DescriptionError(f"input_shape {list(self.input_shape)} has more than {MAX_VALUES:,} values")
         Selection(self.evaluation)

@@ -252,6 +252,8 @@ class Certificate(Frozen):
         claim = f"certified: {found} within {radius_text(self.radius)}" if self.decision == "certified" else "abstain"
         return f"<Certificate {claim}, {self.noise.label}, {self.procedure.name}, {counted(self.samples, 'sample')}>"
 
+    __str__ = __repr__  # pydantic's would print every field
+
     def _repr_html_(self) -> str:
         return notebook.html(self, self._picture.file)
 

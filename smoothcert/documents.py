@@ -51,7 +51,7 @@ class Document:
             payload = _read(self.text)
         except (ValueError, RecursionError) as error:
             if len(lines := self.text.splitlines()) < 2:
-                raise CertificateError(f"not a certificate: {error}") from error
+                raise CertificateError(f"not a certificate: {_fault(error)}") from error
             yield from self._lines(lines)
             return
         if _is_certification(payload):
@@ -74,7 +74,7 @@ class Document:
             try:
                 record = _read(line)
             except (ValueError, RecursionError) as error:
-                raise CertificateError(f"line {number}: not a certificate: {error}") from error
+                raise CertificateError(f"line {number}: not a certificate: {_fault(error)}") from error
             if isinstance(record, dict) and "run" in record and record.keys() <= RUN:
                 self._head(number, record["run"], at_head=number == first)
                 continue
@@ -99,6 +99,16 @@ def _is_certification(payload: Any) -> bool:
     return (
         isinstance(payload, dict) and "certificates" in payload and payload.keys() <= Certification.model_fields.keys()
     )
+
+
+def _fault(error: Exception) -> str:
+    """Why a text cannot be read, for people who do not know Python's codecs."""
+    match error:
+        case UnicodeDecodeError():
+            return "it is not text"
+        case json.JSONDecodeError():
+            return f"it is not JSON ({error.msg} at character {error.pos + 1})"
+    return str(error)
 
 
 def _read(text: bytes) -> Any:

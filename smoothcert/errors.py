@@ -13,14 +13,19 @@ SmoothcertError
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class SmoothcertError(Exception):
@@ -92,12 +97,12 @@ def require_radius(value: float) -> None:
         raise DomainError(f"radius must be zero or more and finite, got {value!r}")
 
 
-def require_count(name: str, value: int, *, least: int = 1) -> None:
-    """Raise DomainError unless the value is a whole number from `least` to MOST (True and 10.0 are refused)."""
+def require_count(name: str, value: int, *, least: int = 1, most: int = MOST) -> None:
+    """Raise DomainError unless the value is a whole number from `least` to `most` (True and 10.0 are refused)."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise DomainError(f"{name} must be a whole number, got {value!r}")
-    if not least <= value <= MOST:
-        raise DomainError(f"{name} must be from {least} to {MOST}, got {value!r}")
+    if not least <= value <= most:
+        raise DomainError(f"{name} must be from {least} to {most}, got {value!r}")
 
 
 def suggestion(name: str, known: Iterable[str], *, prefix: str = "") -> str:
@@ -109,20 +114,57 @@ def suggestion(name: str, known: Iterable[str], *, prefix: str = "") -> str:
     return f", did you mean {prefix}{nearest[0]}?" if nearest else ""
 
 
+def refusing_unknown(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, with a TypeError for an unknown keyword that names the nearest one; Python's own names none."""
+    known = [name for name in signature(function).parameters if name != "self"]
+
+    @wraps(function)
+    def called(*positional: P.args, **named: P.kwargs) -> T:
+        if unknown := sorted(set(named) - set(known)):
+            near = suggestion(unknown[0], known)
+            raise TypeError(f"there is no keyword {unknown[0]!r}{near}; there are {', '.join(known)}")
+        return function(*positional, **named)
+
+    return called
+
+
 MOST_NAMED = 1000
 """The most wrong places of a text that an error names: each takes up to a kilobyte."""
 MOST_SHOWN = 60
 """The most characters of a value that an error quotes."""
 
 
-def explain(error: ValidationError, *, whole: str = "the text") -> str:
+LIMITS = {
+    "greater_than_equal": "at least",
+    "less_than_equal": "at most",
+    "greater_than": "more than",
+    "less_than": "less than",
+}
+"""The words for the limits of a number, by pydantic's types of errors."""
+TYPES = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "string_type": "text",
+}
+"""The words for what a value must be, by pydantic's types of errors."""
+
+
+def explain(error: ValidationError, *, whole: str = "the text", named: Callable[[str], str] = str) -> str:
     """The errors that pydantic found as a sentence that names each place and the value seen there.
 
-    `whole` is what was validated, for an error that is not in one of its fields; an empty one is not named.
+    `whole` is what was validated, for an error that is not in one of its fields; an empty one is not named. `named`
+    says what the user calls a field.
     """
     if (count := error.error_count()) > MOST_NAMED:
         return f"{count:,} places are wrong, more than can be named"
-    places = ((".".join(map(str, each["loc"])) or whole, worded(each)) for each in error.errors())
+    paths = ((".".join(map(str, each["loc"])), worded(each)) for each in error.errors())
+    places = ((named(path) if path else whole, words) for path, words in paths)
     return "; ".join(f"{place}: {words}" if place else words for place, words in places)
 
 
@@ -131,7 +173,9 @@ def worded(each: ErrorDetails) -> str:
     kind, context, seen = each["type"], each.get("ctx", {}), shown(each["input"])
     match kind:
         case "union_tag_invalid":
-            return f"must be one of {context['expected_tags']}, got {shown(_tag(each))}"
+            names, tag = str(context["expected_tags"]), _tag(each)
+            near = suggestion(str(tag), names.replace("'", "").split(", "))
+            return f"must be one of {names}, got {shown(tag)}{near}"
         case "union_tag_not_found":
             return f"must have the field {context['discriminator']}, got {seen}"
         case "extra_forbidden" | "unexpected_keyword_argument":
@@ -142,6 +186,13 @@ def worded(each: ErrorDetails) -> str:
             return f"must be a list, got {seen}"
         case "dict_type" | "model_type" | "model_attributes_type":
             return f"must be an object, got {seen}"
+        case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
+            limit = next(iter(context.values()))
+            return f"must be {LIMITS[kind]} {limit if isinstance(limit, int) else f'{limit:g}'}, got {seen}"
+        case _ if kind in TYPES:
+            return f"must be {TYPES[kind]}, got {seen}"
+        case "literal_error" | "enum":
+            return f"must be {context['expected']}, got {seen}"
     message = each["msg"].removeprefix("Value error, ")
     if isinstance(context.get("error"), DomainError) and not each["loc"]:  # of the fields together: it quotes both
         return message

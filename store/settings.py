@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from smoothcert.errors import DomainError
+from smoothcert.errors import DomainError, explain
 from store import variables
 from store.address import RedisAddress, TlsFiles
 
@@ -90,6 +90,12 @@ class RedisSettings(BaseSettings):
         file = self.redis_sentinel_password_file
         password = None if file is None else file.read_text().strip()
         return RedisAddress.of(self.redis_address, tls=tls, sentinel_password=password)
+
+
+def explain_settings(error: ValidationError) -> str:
+    """What is wrong with the settings, by the names of their variables."""
+    prefix = RedisSettings.model_config["env_prefix"]
+    return explain(error, whole="", named=lambda field: f"{prefix}{field.upper()}")
 
 
 def listed(text: str) -> list[str]:

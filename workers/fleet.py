@@ -14,9 +14,10 @@ from collections.abc import Callable
 import torch
 from pydantic import ValidationError
 
-from smoothcert.errors import explain
+from smoothcert.engine.errors import DeviceError
+from smoothcert.engine.networks import usable_device
 from store.logs import log_as_json
-from store.settings import WRONG_SETTINGS
+from store.settings import WRONG_SETTINGS, explain_settings
 from store.tracing import traces_of
 from workers.connection import RedisConnection, until_answered
 from workers.errors import SettingsError
@@ -37,7 +38,7 @@ def serve() -> None:
     try:
         settings = WorkerSettings()
     except ValidationError as error:
-        raise SettingsError(f"the settings are wrong: {explain(error, whole='')}") from error
+        raise SettingsError(f"the settings are wrong: {explain_settings(error)}") from error
     log_as_json()
     devices = settings.device_list
     if len(devices) > 1:
@@ -50,6 +51,10 @@ def serve() -> None:
 
 def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
     """Run a worker for one device in this process."""
+    try:
+        usable_device(device)  # once: otherwise every ensemble would be blamed for it
+    except DeviceError as error:
+        raise SettingsError(f"SMOOTHCERT_DEVICES: {error}") from error
     if settings.threads:
         torch.set_num_threads(settings.threads)
     traces = traces_of(settings, "smoothcert-worker")

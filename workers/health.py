@@ -8,9 +8,8 @@ import time
 import redis
 from pydantic import ValidationError
 
-from smoothcert.errors import explain
 from store import keys
-from store.settings import RedisSettings
+from store.settings import RedisSettings, explain_settings
 from workers.errors import HealthError
 
 ANSWER_S = 4
@@ -28,7 +27,7 @@ def _alive() -> list[str]:
     try:
         address = RedisSettings().redis
     except ValidationError as error:
-        raise HealthError(f"the settings are wrong: {explain(error, whole='')}") from error
+        raise HealthError(f"the settings are wrong: {explain_settings(error)}") from error
     try:
         with address.client(socket_connect_timeout=ANSWER_S, socket_timeout=ANSWER_S) as client:
             names: list[bytes] = client.zrangebyscore(keys.WORKERS, time.time(), "+inf")

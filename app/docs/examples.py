@@ -264,7 +264,7 @@ def events() -> str:
 
 DETAILS = {
     "unknown_ensemble": "there is no ensemble 'cifar'; there are: cifar10-resnet20-gaussian-0.25",
-    "invalid_image": "images.0: is 40 x 30 (width x height), wanted 32 x 32; `resize`: 'cover' allows to change that",
+    "invalid_image": "images.0: is 40 x 30 (width x height), wanted 32 x 32; `resize`: 'cover' changes that",
     "radius_out_of_reach": (
         "radius: is 1; the largest that can be proved with gaussian, sigma 0.25, alpha 0.001 and a last stage of "
         "120,000 samples is 0.952828; it would take a last stage of 261,876 samples"

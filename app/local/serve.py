@@ -36,10 +36,10 @@ from app.local.embedded import EmbeddedError, EmbeddedServer
 from app.local.guard import Guarded
 from app.local.trial import Trial, shipped, trial
 from app.redis.inspector import Inspector
-from smoothcert.errors import AttestationError, explain
+from smoothcert.errors import AttestationError
 from smoothcert.published import EnsembleList
 from store.inspection import UnusableServerError
-from store.settings import WRONG_SETTINGS, RedisSettings
+from store.settings import WRONG_SETTINGS, RedisSettings, explain_settings
 
 COMMANDS = {"API": (sys.executable, "-m", "app"), "worker": (sys.executable, "-m", "workers")}
 PAUSES = (1.0, 3.0, 10.0, 30.0)
@@ -312,7 +312,7 @@ def check_settings(settings: LocalSettings) -> None:
         if settings.redis_url is not None:
             asyncio.run(Inspector().require_usable(found.redis, strict=found.strict))
     except ValidationError as error:
-        raise ServeError(explain(error, whole="")) from error
+        raise ServeError(explain_settings(error)) from error
     except UnusableServerError as error:
         raise ServeError(str(error)) from error
 

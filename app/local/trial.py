@@ -16,7 +16,7 @@ from smoothcert.published import EnsembleList, ServedEnsemble
 
 SAMPLE, SAMPLE_SHEET, SAMPLE_INDEX = "ship", "cifar10-test-100", 4
 """The class, sheet and index of the sample image; all members agree on it for each of 256 samples at sigma 0.25."""
-LIKELY = (0.85, 0.95, 0.99, 0.999)
+LIKELY = (0.85, 0.95, 0.99, 0.999, 0.9999)
 """Values of p_A that a clear image may have; the first that proves a radius under the noise gives the radius."""
 MODES = {1: "L", 3: "RGB"}
 """How Pillow names images of so many channels."""

@@ -3,15 +3,8 @@
 import { power, whole } from "./words.js";
 
 const WORDS = [
-  [/Input should be (a valid )?(a |an )?integer/g, "must be a whole number"],
-  [/Input should be (a )?(valid |finite )?number(, unable to parse string as a number)?/g, "must be a number"],
-  [/Input should be greater than or equal to /g, "must be at least "],
-  [/Input should be less than or equal to /g, "must be at most "],
-  [/Input should be greater than /g, "must be more than "],
-  [/Input should be less than /g, "must be less than "],
-  [/Input should be /g, "must be "],
-  [/; `allow_noise_mismatch` allows it/g, "; tick ‘even though it was trained for another noise’ to allow it"],
-  [/; `convert`: '(\w+)' allows to change that/g, (_, way) => `; ‘Images of another kind are converted to ${way === "rgb" ? "RGB" : "grey"}’ changes that`],
+  [/: leave (the noise|sigma) out to use that; `allow_noise_mismatch` allows it/g, "; tick ‘even though it was trained for another noise’ to allow it"],
+  [/; `convert`: '(\w+)' changes that/g, (_, way) => `; ‘Images of another kind are converted to ${way === "rgb" ? "RGB" : "grey"}’ changes that`],
   [/\b0\.(0{4,})(\d+)\b/g, (_, zeros, digits) => power(Number(`${digits[0]}.${digits.slice(1) || 0}`), -zeros.length - 1)],
   [/(?<![\w.'])\d{5,}(?![\w.'])/g, (digits) => whole(Number(digits))],
   [/\b(\d(?:\.\d+)?)e-0*(\d+)\b/g, (_, digits, exponent) => power(Number(digits), -exponent)],

@@ -92,9 +92,10 @@ export function outOfReach(plan, norm, { radius: takeRadius, budget: takeBudget 
 
 // The time that a clear image takes, and in small print the best and the worst case.
 function duration({ best, expected, worst }) {
-  const first = seconds(expected ?? worst), last = seconds(worst);
-  return element("p", { class: "duration" }, element("strong", {}, first === last ? `${first} for one image alone.` : `About ${first} for one clear image alone. `),
-    first === last ? null : element("span", { class: "fine" }, `At best ${seconds(best)}; never more than ${last}, if nothing decides it before the last sample.`));
+  const likely = expected ?? worst, first = seconds(likely), last = seconds(worst);
+  const about = likely < 1 || first === last ? titled(first) : `About ${first}`;
+  return element("p", { class: "duration" }, element("strong", {}, first === last ? `${about} for one image alone.` : `${about} for one clear image alone. `),
+    first === last ? null : element("span", { class: "fine" }, `At best ${seconds(Math.min(best, likely))}; never more than ${last}, if nothing decides it before the last sample.`));
 }
 
 // What happens to images whose class is more or less probable under noise.

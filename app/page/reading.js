@@ -36,7 +36,8 @@ export function imageReading({ plan, certificate, verified, underWay, ended, of 
   return {
     looks: plan?.boundaries ?? certificate?.stages.filter(({ certify_at }) => certify_at !== null) ?? [],
     p0: plan?.p0 ?? certificate?.p_lower ?? 0.5,
-    surety: plan && last?.p_interval ? surety(plan, more) : null,
+    surety: certificate?.alpha === null ? "Every outcome of the noise is counted, so p_A is known."
+      : plan && last?.p_interval ? surety(plan, more) : null,
     pooled,
     points,
     way,

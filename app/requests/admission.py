@@ -155,7 +155,7 @@ def require_targets(settled: Settled) -> tuple[float, ...]:
         for target in targets:
             question.noise.require_radius(target)
     except DomainError as error:
-        raise invalid("radius", str(error)) from None
+        raise invalid("radius", str(error).removeprefix("radius ")) from None  # the field is named already
     return targets
 
 
@@ -179,7 +179,10 @@ def _noise(request: CertificationRequest, card: EnsembleCard, *, eight_bit: bool
         return noise
     if not (law.suits(card.noise) or noise.suits(card.noise)):
         detail = f"is {law.label}, but {card.name} was trained for {card.noise.label}"
-        raise invalid("noise", f"{detail}; `allow_noise_mismatch` allows it", code="noise_mismatch")
+        given = "the noise" if request.noise else "sigma"
+        raise invalid(
+            "noise", f"{detail}: leave {given} out to use that; `allow_noise_mismatch` allows it", code="noise_mismatch"
+        )
     return noise
 
 

@@ -130,8 +130,8 @@ def _require_size(size: tuple[int, int], spec: ImageSpec) -> None:
             raise UnusableImageError(str(error)) from None
     elif size != (spec.width, spec.height):
         raise UnusableImageError(
-            f"is {width} x {height} (width x height), wanted {spec.width} x {spec.height}; `resize`: 'cover' allows to "
-            f"change that"
+            f"is {width} x {height} (width x height), wanted {spec.width} x {spec.height}; `resize`: 'cover' "
+            f"changes that"
         )
 
 
@@ -275,7 +275,7 @@ def _mode(image: Image.Image, data: bytes, spec: ImageSpec) -> str:
         raise UnusableImageError(f"is a file, but the ensemble takes {spec.channels} channels: send a tensor")
     if spec.convert == "none" and (kind := _kind(image, data)) != own:
         way = "rgb" if own == "RGB" else "grey"
-        raise UnusableImageError(f"is {kind}, wanted {own} with 8 bits; `convert`: {way!r} allows to change that")
+        raise UnusableImageError(f"is {kind}, wanted {own} with 8 bits; `convert`: {way!r} changes that")
     if spec.convert != "none" and CONVERSIONS[spec.convert] != own:
         raise UnusableImageError(
             f"cannot be converted to {spec.convert!r}: the ensemble takes {spec.channels} channels"
@@ -294,7 +294,8 @@ def _kind(image: Image.Image, data: bytes) -> str:
     """The mode of an image for people, with what the mode does not say."""
     if _sixteen_bit(image, data):
         return f"{image.mode} with 16 bits"
-    return f"{image.mode} with transparency" if image.has_transparency_data else image.mode
+    mode = "P (with a palette)" if image.mode == "P" else image.mode
+    return f"{mode} with transparency" if image.has_transparency_data else mode
 
 
 def _sixteen_bit(image: Image.Image, data: bytes) -> bool:

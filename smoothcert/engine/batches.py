@@ -179,5 +179,12 @@ def _described(item: Any) -> str:
         keys = ", ".join(map(repr, list(item)[:8]))
         return f"{name} with the keys {keys}: use ((batch[key], batch[label_key]) for batch in loader)"
     if isinstance(item, tuple | list):
-        return f"{name} of {', '.join(type(each).__qualname__ for each in item[:8]) or 'nothing'}"
+        way = ": use ((batch[0], batch[1]) for batch in loader) with the places of the images and the labels"
+        return f"{name} of {', '.join(map(_part, item[:8])) or 'nothing'}{way if len(item) > 1 else ''}"
     return f"a {name} without labels" if isinstance(item, Tensor | np.ndarray) else name
+
+
+def _part(each: Any) -> str:
+    """The type of a part of an item, with its shape where it has one."""
+    name = type(each).__qualname__
+    return f"{name} {list(each.shape)}" if isinstance(each, Tensor | np.ndarray) else name

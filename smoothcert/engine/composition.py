@@ -42,7 +42,7 @@ def check_classes(classes: Sequence[str]) -> None:
 def check_consensus(consensus: int | None, *, members: int) -> None:
     """Raise VotingError unless K is in 1..k, or None."""
     if consensus is not None and (type(consensus) is not int or not 1 <= consensus <= members):
-        raise VotingError(f"consensus K = {consensus!r} is not in 1..{members}")
+        raise VotingError(f"consensus must be from 1 to {members}, the number of members, got {consensus!r}")
 
 
 def check_weights(weights: Mapping[str, float] | None, digests: Sequence[str]) -> None:

@@ -299,7 +299,10 @@ def _examine(form: Form, images: Tensor, *, name: str, classes: int) -> Tensor:
         ) from error
     for seen in (logits, once, twice):
         if seen.shape != (rows, classes):
-            raise MemberError(f"member {name} gives logits of shape {tuple(seen.shape)}, not ({rows}, {classes})")
+            raise MemberError(
+                f"member {name} gives logits of shape {tuple(seen.shape)}, not ({rows}, {classes}): there must be one "
+                f"for each of the {classes} classes that are named"
+            )
     repeated = torch.where(kept.view(-1, 1).to(form.device), once, twice)
     if not torch.allclose(logits, repeated, rtol=0, atol=_rounding(logits, form.dtype), equal_nan=True):
         raise MemberError(f"member {name} gives an image other logits beside other images, or a second time")

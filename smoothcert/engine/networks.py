@@ -360,16 +360,19 @@ def _place(network: nn.Module) -> torch.device | None:
 
 def _device(networks: Sequence[nn.Module], device: str | torch.device | None) -> torch.device:
     """The given device, or that of the first model; DeviceError where it cannot be used."""
-    if device is None:
-        places = [place for network in networks if (place := _place(network)) is not None]
-        chosen = places[0] if places else torch.device("cpu")
-    else:
-        try:
-            chosen = torch.device(device)
-        except (RuntimeError, TypeError) as error:
-            raise DeviceError(f"device must be a name such as cpu or cuda:0, got {device!r}") from error
-    if chosen.type == "meta":
+    places = [place for network in networks if (place := _place(network)) is not None]
+    chosen = torch.device("cpu") if device is None and not places else device or places[0]
+    if str(chosen) == "meta":
         raise DeviceError("the model is on the device meta, where tensors have no values: load its weights first")
+    return usable_device(chosen)
+
+
+def usable_device(device: str | torch.device) -> torch.device:
+    """The device of this name; DeviceError where there is none, or where it cannot be used."""
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise DeviceError(f"device must be a name such as cpu or cuda:0, got {device!r}") from error
     try:
         torch.empty(1, device=chosen).cpu()
     except Exception as error:  # torch raises RuntimeError, AssertionError and others, by device

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from smoothcert.engine.errors import MemberError, reason
 
+CHANNELS = (1, 3)
+"""The usual numbers of channels, by which an image [H, W, C] is recognised."""
+
 
 class LogitsOf(nn.Module):
     """A network that returns something around its logits, as a network that returns the logits alone."""
@@ -53,7 +56,8 @@ def first_output(network: nn.Module, images: Tensor, *, name: str) -> Any:
             return network.eval()(images.clone())  # a network may write over its input
     except Exception as error:  # whatever a foreign network raises
         shape = tuple(images.shape)
-        raise MemberError(f"{name} cannot take images of shape {shape}: {reason(error)}") from error
+        order = "; channels come first, [N, C, H, W]" if shape[1] not in CHANNELS and shape[-1] in CHANNELS else ""
+        raise MemberError(f"{name} cannot take images of shape {shape}: {reason(error)}{order}") from error
 
 
 def count_classes(output: Any, *, rows: int, name: str) -> int:

@@ -32,7 +32,7 @@ from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.study.samples import About
 from smoothcert.engine.study.study import SAMPLES, Study, study
 from smoothcert.engine.warning import SmoothedWarning
-from smoothcert.errors import DomainError, explain, suggestion
+from smoothcert.errors import DomainError, explain, refusing_unknown, suggestion
 from smoothcert.evaluation import Judged
 from smoothcert.noise import NOISES, Noise
 from smoothcert.plan import plan
@@ -84,6 +84,7 @@ class Smoothed:
     starts another. An object may be used from several threads.
     """
 
+    @refusing_unknown
     def __init__(
         self,
         models: Model | Sequence[Model],
@@ -307,9 +308,11 @@ class Smoothed:
             question.start()
             return question
         if not chosen.targeted:
+            # For a noise of few outcomes, `exact` is the only procedure.
+            other = "" if self.noise.exhaustible else ", or use the optimal procedure"
             raise DomainError(
                 f"radius is {radius!r}, but the {chosen.name} procedure proves the largest radius it can: leave the "
-                f"radius out, or use the optimal procedure"
+                f"radius out{other}"
             )
         self.noise.require_radius(radius)
         proposed = plan(chosen, self.noise, radius, alpha=question.alpha, beta=question.beta)

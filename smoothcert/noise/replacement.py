@@ -60,9 +60,7 @@ class Replacement(Noise):
 
     def __post_init__(self) -> None:
         self._keep_number("keep")
-        require_count("levels", self.levels, least=2)
-        if self.levels > MOST_LEVELS:
-            raise DomainError(f"levels must be from 2 to {MOST_LEVELS}, got {self.levels!r}")
+        require_count("levels", self.levels, least=2, most=MOST_LEVELS)
         if not 1 / self.levels < self.keep < 1:
             raise DomainError(f"keep must lie strictly between 1/levels = {1 / self.levels:g} and 1, got {self.keep!r}")
         exponent = Decimal(repr(self.keep)).normalize().as_tuple().exponent

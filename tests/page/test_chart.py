@@ -120,3 +120,14 @@ def test_the_class_is_not_being_chosen_once_it_is(here: Visit) -> None:
         reading,
     )
     assert notes == ["Choosing the class …", "The class is chosen: ‘light’. Waiting for its count …"]
+
+
+def test_no_confidence_is_stated_where_every_outcome_was_counted(here: Visit) -> None:
+    surety = """alpha => import("/page/reading.js").then(({ imageReading }) => imageReading({
+      plan: { pooled: true, boundaries: [], p0: 0.5, alpha: 0.001, look_count: 1 },
+      certificate: { alpha, p_lower: 0.5, stages: [{ n: 510, count: 283, counts: { 0: 283, 1: 227 } }] },
+      verified: [{ p_interval: [0.5549, 0.55491] }],
+    }).surety)"""
+    sampled = "When all samples are drawn, each end of the interval holds with 99.9 % confidence."
+    assert here.page.evaluate(surety, 0.001) == sampled
+    assert here.page.evaluate(surety, None) == "Every outcome of the noise is counted, so p_A is known."

@@ -55,14 +55,17 @@ def test_the_expected_time_comes_first_and_the_worst_case_small(here: Visit, ser
     question = {"ensemble": "trivial", "radius": 0.02, "procedure": "optimal"}
     plan = service.client.post("/v1/plan", json=question).json()
     assert 0 < plan["seconds"]["best"] <= plan["seconds"]["expected"] < plan["seconds"]["worst"]
-    duration = here.page.evaluate(
-        """async (plan) => {
+    shown = """async (plan) => {
              const box = (await import("/page/plan.js")).planBox(plan, { name: "optimal" });
              const { children } = box.find(({ className }) => className === "duration");
              return [...children].map((each) => [each.tagName, each.className, each.textContent]);
-           }""",
-        plan | {"seconds": {"best": 2.1, "expected": 2.5, "worst": 6120.0}},
-    )
+           }"""
+    short = here.page.evaluate(shown, plan | {"seconds": {"best": 0.9, "expected": 0.5, "worst": 9.0}})
+    assert [words for _, _, words in short] == [
+        "Less than a second for one clear image alone. ",
+        "At best less than a second; never more than 9 s, if nothing decides it before the last sample.",
+    ]
+    duration = here.page.evaluate(shown, plan | {"seconds": {"best": 2.1, "expected": 2.5, "worst": 6120.0}})
     assert duration == [
         ["STRONG", "", "About 2.5 s for one clear image alone. "],
         ["SPAN", "fine", "At best 2.1 s; never more than 1.7 h, if nothing decides it before the last sample."],

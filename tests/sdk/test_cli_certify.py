@@ -175,7 +175,10 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
             "noise must be like gaussian:sigma=0.25 or a JSON object",
         ),
         (["dark.png", *QUICKLY, "--noise", "gaussian:sigma=1", "--sigma", "2"], "leave one out"),
-        (["dark.png", *QUICKLY, "--voting", "loud"], "voting: Input should be 'soft', 'softmax', 'hard' or 'weighted'"),
+        (
+            ["dark.png", *QUICKLY, "--voting", "loud"],
+            "voting: must be 'soft', 'softmax', 'hard' or 'weighted', got 'loud'",
+        ),
         (
             ["dark.png", *QUICKLY, "--procedure", "magic"],
             ", ".join(map(repr, PROCEDURES.names)) + ", got 'magic'",

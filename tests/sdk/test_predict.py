@@ -38,7 +38,7 @@ def test_a_prediction_has_no_radius_and_some_samples(client: Client) -> None:
     for fields in ({"radius": 0.1}, {"procedure": "fixed"}):
         with pytest.raises(InvalidRequestError, match=f"a prediction has no {next(iter(fields))}"):
             client.predict(LIGHT, **fields)
-    with pytest.raises(InvalidRequestError, match="greater than or equal to 1"):
+    with pytest.raises(InvalidRequestError, match="must be at least 1"):
         client.predict(LIGHT, n=0)
 
 

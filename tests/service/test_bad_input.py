@@ -53,7 +53,7 @@ __all__ = ["nothing_is_queued"]
         ({"noise": 0.25}, "noise", "must be an object, got 0.25"),
         ({"noise": ["gaussian"]}, "noise", "must be an object"),
         ({"noise": "gaussian"}, "noise.gaussian.sigma", "is missing"),
-        ({"noise": {"name": "gaussian", "sigma": 0}}, "noise.gaussian.sigma", "greater than 0, got 0"),
+        ({"noise": {"name": "gaussian", "sigma": 0}}, "noise.gaussian.sigma", "must be more than 0, got 0"),
         ({"noise": {"name": "gaussian", "sigma": 1e308}}, "noise.gaussian.sigma", "100, got 1e+308"),
         ({"noise": {"name": "gaussian", "sigma": "1"}}, "noise.gaussian.sigma", "got '1'"),
         ({"noise": {"name": "gaussian", "sigma": 1, "norm": "l1"}}, "noise.gaussian.norm", "'l2', got 'l1'"),

@@ -63,7 +63,7 @@ def test_a_prediction_is_repeated_by_its_key(client: httpx2.Client, player: Play
     [
         ({"procedure": "fixed"}, "procedure: of a prediction must be 'predict', or left out; got 'fixed'"),
         ({"radius": 0.25}, "radius: must be left out, since the predict procedure proves no radius; got 0.25"),
-        ({"procedure": {"name": "predict", "n": 0}}, "procedure.predict.n: Input should be greater than or equal to 1"),
+        ({"procedure": {"name": "predict", "n": 0}}, "procedure.predict.n: must be at least 1, got 0"),
     ],
 )
 def test_what_is_not_a_prediction_is_refused(

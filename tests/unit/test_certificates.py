@@ -20,6 +20,7 @@ def test_a_certificate_is_one_line() -> None:
         f"<Certificate certified: 'ship' within {CERTIFIED.radius:g}, gaussian, sigma 0.25, adaptive, 200 samples>"
     )
     assert repr(ABSTAINED).startswith("<Certificate abstain, ")
+    assert str(CERTIFIED) == repr(CERTIFIED)
     hostile = CERTIFIED.model_copy(update={"class_name": "a\nb\x1b[2J"})
     assert repr(hostile).isprintable()
 

@@ -192,7 +192,7 @@ def test_denoisers_that_do_not_go_with_the_models_are_refused_at_once() -> None:
         Smoothed(patches(), NOISE, denoiser="dncnn")  # type: ignore[arg-type]
     with pytest.raises(MemberError, match="there are no denoisers: the list is empty"):
         Smoothed(patches(), NOISE, denoiser=[])
-    with pytest.raises(EngineError, match=r"consensus K = 3 is not in 1\.\.2"):
+    with pytest.raises(EngineError, match=r"consensus must be from 1 to 2, the number of members, got 3"):
         Smoothed(patches(), NOISE, denoiser=[Shift(0.1), Shift(0.2)], consensus=3)
 
 

@@ -195,3 +195,14 @@ def test_a_key_that_cannot_be_read_is_a_sentence(tmp_path: Path, text: str | Non
     if text is not None:
         key.write_text(text)
     one_sentence(smoothcert("verify", "--key", key, file), f"--key {key}", words)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "line 1: not a certificate: it is not text"),
+        (b"# smoothcert", "not a certificate: it is not JSON (Expecting value at character 1)"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_without_codecs(text: bytes, sentence: str) -> None:
+    assert examine(text).problems == (sentence,)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.zoo import ALLOWED, make_zoo
-from workers.errors import HoldingsError
+from workers.errors import HoldingsError, SettingsError
+from workers.fleet import serve_device
 from workers.holdings import Holdings
 from workers.settings import WorkerSettings
 
@@ -40,3 +41,9 @@ def test_where_none_can_be_loaded_every_reason_is_told(tmp_path: Path) -> None:
 def test_an_ensemble_that_is_named_and_missing_is_a_wrong_setting(tmp_path: Path) -> None:
     with pytest.raises(HoldingsError, match=r"SMOOTHCERT_ENSEMBLES names 'moddy'; in .* there are: moody, trivial"):
         Holdings.load(settings(make_zoo(tmp_path / "zoo"), ensembles="trivial,moddy"), "cpu")
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta:x", "cuda:99"])
+def test_a_device_that_cannot_be_used_is_a_wrong_setting_and_no_fault_of_the_ensembles(device: str) -> None:
+    with pytest.raises(SettingsError, match=rf"SMOOTHCERT_DEVICES: .*'{device}'"):
+        serve_device(WorkerSettings(), device)

@@ -47,7 +47,7 @@ def test_a_whole_number_becomes_a_float() -> None:
         ("gaussian:sigma=0.25,", "must be like gaussian:sigma=0.25"),
         ("gaussian:sigma=1,sigma=2", "has the parameter sigma twice"),
         ("gaussian:sigma=1,name=gaussian", "has the parameter name twice"),
-        ("gaussian:sigma=0", "gaussian.sigma: .* greater than 0, got 0"),
+        ("gaussian:sigma=0", "gaussian.sigma: must be more than 0, got 0"),
         ("gaussian:sigma=nan", "gaussian.sigma: .*, got nan"),
         ("gaussian:sigma=" + "9" * 5000, "gaussian.sigma: "),
         ("gaussian:sigma=wide", "gaussian.sigma: .*, got 'wide'"),

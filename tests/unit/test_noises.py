@@ -222,7 +222,7 @@ def test_the_largest_l0_radius_of_so_many_samples(n: int, expected: tuple[int, .
         (lambda: Replacement(0.5, 2), r"keep must lie strictly between 1/levels = 0\.5 and 1, got 0\.5"),
         (lambda: Replacement(1.0, 2), r"keep must lie strictly between 1/levels = 0\.5 and 1, got 1\.0"),
         (lambda: Replacement(0.8125, 2), r"keep must have at most 3 decimals, got 0\.8125"),
-        (lambda: Replacement(0.8, 1), r"levels must be from 2"),
+        (lambda: Replacement(0.8, 1), r"levels must be from 2 to 256, got 1"),
         (lambda: Replacement(0.8, 257), r"levels must be from 2 to 256, got 257"),
         (lambda: RoundedGaussian(11.0), r"sigma must be at most 2"),
         (lambda: RoundedGaussian(-1.0), r"sigma must be positive"),

@@ -19,6 +19,7 @@ from smoothcert.engine.errors import (
 )
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.errors import DomainError, SmoothcertError
+from smoothcert.noise import Splitting
 from tests.support.smoothed import NOISE, QUICK, SHAPE, Constant, images, patches
 
 
@@ -29,8 +30,8 @@ from tests.support.smoothed import NOISE, QUICK, SHAPE, Constant, images, patche
         ({"models": "resnet"}, MemberError, "there is no model 'resnet'; accepted are a torch.nn.Module, hf://"),
         ({"models": 7}, MemberError, "a model must be a torch.nn.Module, got int"),
         ({"models": []}, MemberError, "there are no models"),
-        ({"consensus": 2}, VotingError, "consensus K = 2 is not in 1..1"),
-        ({"consensus": 0}, VotingError, "consensus K = 0 is not in 1..1"),
+        ({"consensus": 2}, VotingError, "consensus must be from 1 to 1, the number of members, got 2"),
+        ({"consensus": 0}, VotingError, "consensus must be from 1 to 1, the number of members, got 0"),
         ({"voting": "loud"}, VotingError, "voting must be one of soft, softmax, hard; got 'loud'"),
         ({"voting": "weighted"}, VotingError, "voting must be one of soft, softmax, hard; got 'weighted'"),
         ({"voting": ["soft"]}, VotingError, "voting must be one of soft, softmax, hard; got ['soft']"),
@@ -106,6 +107,20 @@ def test_images_that_the_model_cannot_take_are_named(smoothed: Smoothed) -> None
         smoothed.predict(torch.rand(1, 9, 9), n=10)
 
 
+def test_images_whose_channels_come_last_are_recognised() -> None:
+    with pytest.raises(MemberError, match=re.escape("cannot take images of shape (1, 9, 9, 3)")) as refused:
+        Smoothed(patches(), NOISE).predict(torch.rand(9, 9, 3), n=10)
+    assert str(refused.value).endswith("; channels come first, [N, C, H, W]")
+    with pytest.raises(MemberError, match="cannot take images") as refused:
+        Smoothed(patches(), NOISE).predict(torch.rand(1, 9, 9), n=10)
+    assert "channels come first" not in str(refused.value)
+
+
+def test_a_noise_of_few_outcomes_is_not_sent_to_a_procedure_that_refuses_it() -> None:
+    with pytest.raises(DomainError, match=r"proves the largest radius it can: leave the radius out$"):
+        Smoothed(patches(), Splitting(1)).certify(images(1)[0], 0.5)
+
+
 @pytest.mark.parametrize(
     ("question", "message"),
     [
@@ -119,8 +134,9 @@ def test_images_that_the_model_cannot_take_are_named(smoothed: Smoothed) -> None
         ({"procedure": "sequential"}, "the sequential procedure needs a target radius"),
         (
             {"radius": 0.1, "procedure": "lucky"},
-            "'sequential', 'largest', 'exact', 'predict', 'transfer', got 'lucky'",
+            "'exact', 'predict', 'transfer', got 'lucky'",
         ),
+        ({"radius": 0.1, "procedure": "sequentail"}, "got 'sequentail', did you mean sequential?"),
         ({"radius": 0.1, "procedure": {"name": None}}, "'transfer', got None"),
         ({"radius": 0.1, "procedure": {"name": []}}, "'transfer', got []"),
         ({"radius": 0.1, "procedure": {}}, "procedure: must have the field 'name', got {}"),
@@ -145,7 +161,11 @@ def test_a_seed_must_be_text(smoothed: Smoothed) -> None:
     [
         ([{"pixel_values": 1, "label": 2}], "it yields dict with the keys 'pixel_values', 'label': use ((batch[key]"),
         (["a.png"], "it yields str"),
-        ([(torch.rand(1, *SHAPE), [0], "a.png")], "it yields tuple of Tensor, list, str"),
+        ([(torch.rand(1, *SHAPE), [0], "a.png")], "it yields tuple of Tensor [1, 3, 4, 4], list, str: use ((batch[0]"),
+        (
+            [(torch.zeros(2), torch.rand(2, *SHAPE))],
+            "it yields tuple of Tensor [2], Tensor [2, 3, 4, 4]: use ((batch[0]",
+        ),
         ([torch.rand(1, *SHAPE)], "it yields a Tensor without labels"),
         (7, "images must come from a loader or another iterable, got int"),
         ([], "the loader yields no images; a generator that was read before is empty"),
@@ -169,5 +189,9 @@ def test_many_images_come_with_or_without_labels_and_in_no_other_form(smoothed: 
 
 
 def test_a_keyword_that_there_is_not_is_named(smoothed: Smoothed) -> None:
+    with pytest.raises(
+        TypeError, match="there is no keyword 'clases', did you mean classes\\?; there are models, noise"
+    ):
+        Smoothed(patches(), NOISE, clases=["a", "b", "c", "d"])  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="there is no keyword 'gamma'; a question has the keywords radius, procedure"):
         smoothed.certify(images(1)[0], 0.1, gamma=1)  # type: ignore[call-arg]

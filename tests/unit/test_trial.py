@@ -47,7 +47,9 @@ def test_the_image_has_the_size_that_the_ensemble_takes(shape: tuple[int, int, i
     assert found.file == f"grey-{shape[2]}x{shape[1]}.png"
 
 
-@pytest.mark.parametrize("noise", [Gaussian(0.01), Gaussian(1.0), Replacement(0.8, 2), Splitting(0.5)])
+@pytest.mark.parametrize(
+    "noise", [Gaussian(0.01), Gaussian(1.0), Replacement(0.8, 2), Replacement(0.8, 256), Splitting(0.5)]
+)
 def test_the_question_can_be_answered_under_the_noise(noise: Noise) -> None:
     found = trial(EnsembleList(data=(ensemble(noise=noise),)))
     assert found is not None

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.settings import ApiSettings
-from store.settings import RedisSettings
+from store.settings import RedisSettings, explain_settings
 from store.variables import NAMES, PREFIX, unknown
 from workers.settings import WorkerSettings
 
@@ -47,3 +47,12 @@ def test_settings_with_a_misspelt_variable_are_refused_and_its_value_is_not_show
     with pytest.raises(ValidationError, match="did you mean SMOOTHCERT_REDIS_PASSWORD_FILE") as caught:
         RedisSettings()
     assert "hush" not in str(caught.value)
+
+
+def test_a_wrong_value_is_told_by_the_name_of_the_variable() -> None:
+    with pytest.raises(ValidationError) as refused:
+        ApiSettings(port="70000", rate="fast", open="perhaps")  # type: ignore[arg-type]
+    assert explain_settings(refused.value) == (
+        "SMOOTHCERT_PORT: must be at most 65535, got '70000'; SMOOTHCERT_OPEN: must be true or false, got 'perhaps'; "
+        "SMOOTHCERT_RATE: must be a number, got 'fast'"
+    )
