@@ -68,7 +68,7 @@ def remainder(certificate: Certificate) -> Remainder | None:
 def _attempt(question: Question, best: float, last: float) -> float:
     """What the last look of another run proves if p_A is no larger than shown, rounded down to what one would type.
 
-    What these samples prove would fail in about half of the other runs, since their counts are as often smaller. Where
+    What these samples prove would fail in many of the other runs, since their counts are as often smaller. Where
     nothing was shown, it is half of the radius that the last count would have.
     """
     procedure, noise = question.procedure, question.noise
