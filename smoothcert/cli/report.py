@@ -16,7 +16,6 @@ from smoothcert.cli.options import ApiKey, AsJson, Key, Labels, Url
 from smoothcert.cli.screen import note
 from smoothcert.cli.sources import collected, labelled
 from smoothcert.cli.verify import read_keys
-from smoothcert.counts import MOST_CLASSES
 from smoothcert.errors import CertificateError
 from smoothcert.extras import is_installed
 
@@ -123,6 +122,8 @@ def _with_images(
 
 def _named_classes(found: Collection) -> list[str]:
     """The classes that the certificates name; the others have their numbers."""
+    from smoothcert.counts import MOST_CLASSES
+
     certificates = [each.certificate for each in found.found]
     known = {each.class_index: each.class_name for each in certificates if each.class_name}
     seen = [number for each in certificates for number in (*each.counts, each.class_index or 0)]

@@ -154,7 +154,7 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         (["nothing.png", *QUICKLY], "cannot read the image 'nothing.png': No such file"),
         (["words.png", *QUICKLY], "images.0 (words.png): cannot be decoded as PNG, JPEG or WebP"),
         (["dark.png", "wide.png", *QUICKLY], "images.1 (wide.png):  ...  9 x 8  ...  8 x 8"),
-        (["clear.png", *QUICKLY], "--convert rgb allows"),
+        (["clear.png", *QUICKLY], "--convert rgb changes that"),
         (["dark.png", "--radius", "0.02"], "ensemble: must be  ...  exactly one is served"),
         (["dark.png", *QUICKLY, "--ensemble", "none"], "there is no ensemble 'none'; there are: moody, trivial"),
         (["dark.png", *QUICKLY, "--radius", "1"], "the largest that can be proved"),

@@ -64,7 +64,7 @@ def test_what_is_wrong_is_one_sentence(pool: Pool, tmp_path: Path) -> None:
         ({"redis_password_file": str(tmp_path / "nowhere")}, "No such file"),
         ({"redis_password_file": str(tmp_path / "empty")}, "is empty; it must hold the password"),
         ({"redis_url": "redis://127.0.0.1:1/0"}, "Redis does not say"),
-        ({"redis_url": "http://127.0.0.1"}, "redis_url: the URL of Redis must begin with redis://"),
+        ({"redis_url": "http://127.0.0.1"}, "SMOOTHCERT_REDIS_URL: the URL of Redis must begin with redis://"),
     ):
         done = health(pool, **settings)
         assert done.returncode == 1

@@ -96,7 +96,7 @@ def test_an_image_of_another_size_is_refused_with_the_remedy(service: Large) -> 
     files = {"images": ("photograph.png", photograph())}
     answer = service.api.client.post("/v1/certifications", data={"request": json.dumps(QUESTION)}, files=files)
     assert answer.status_code == 422
-    assert "is 500 x 375 (width x height), wanted 224 x 224; `resize`: 'cover' allows" in answer.json()["detail"]
+    assert "is 500 x 375 (width x height), wanted 224 x 224; `resize`: 'cover' changes that" in answer.json()["detail"]
 
 
 def test_the_page_shows_progress_that_moves_and_the_words_about_resizing(
