@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.service import free_port
+from tests.support.nursery import Door
 
 ROOT = Path(__file__).parents[2]
 SERVE = "make serve"
@@ -21,8 +22,12 @@ RUN_S = 300
 """The seconds within which a command of the documentation must end, on a busy machine."""
 
 
+COMMANDS = ("models.commands.add", "smoothcert.engine.smoothed", "workers.replay")
+"""What `python` finds imported already: fifty commands would spend two seconds each on it."""
+
+
 class Clone:
-    """A folder in which commands of the documentation run; `close` stops the service."""
+    """A folder in which commands of the documentation run; `close` ends what it runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "smoothcert"
@@ -43,6 +48,8 @@ class Clone:
         config = {"PATH": path, "SMOOTHCERT_PORT": str(self.port), "SMOOTHCERT_URL": url, "COLUMNS": "80"}
         config |= {"PYTHONPATH": str(self.folder)}  # this tree, not the one that the environment was installed from
         self.environment = {**os.environ, **config}
+        self._door = Door(folder / "door", self.folder, COMMANDS, self.environment)
+        self.environment["PATH"] = f"{self._door.bin}:{path}"
         self._log = folder / "serve.log"
         self._serving: subprocess.Popen[bytes] | None = None
         self._command = ""
@@ -71,7 +78,7 @@ class Clone:
         command = command.partition("#")[0].strip()
         if command == self._command and self._serving is not None and self._serving.poll() is None:
             return
-        self.close()
+        self._stop()
         with self._log.open("wb") as log:
             self._serving = subprocess.Popen(
                 ["bash", "-c", command], cwd=self.folder, env=self.environment, stdout=log, stderr=log, process_group=0
@@ -92,6 +99,10 @@ class Clone:
         return listed.splitlines()
 
     def close(self) -> None:
+        self._stop()
+        self._door.close()
+
+    def _stop(self) -> None:
         """Stop the service, as Ctrl-C does."""
         if self._serving is not None and self._serving.poll() is None:
             os.killpg(self._serving.pid, signal.SIGINT)

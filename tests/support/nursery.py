@@ -2,7 +2,9 @@
 
 A fresh `python -m workers` spends two seconds on imports, and the tests start more than a hundred. A child here runs
 the same module with arguments, streams and an environment of its own, as if the interpreter had just started. The real
-commands are tested too: by the documentation, `make serve`, the fleet and the compose file.
+commands are tested too: by `make serve`, the command `smoothcert`, the fleet and the compose file.
+
+A shell can start such processes as well: `Door` has a `python` for its PATH.
 """
 
 from __future__ import annotations
@@ -92,6 +94,46 @@ def start(
         return Child(ours)
 
 
+class Door:
+    """A nursery in a folder, and another folder, `bin`, with a `python` that has its commands run by the nursery."""
+
+    def __init__(self, own: Path, folder: Path, prepared: tuple[str, ...], env: Mapping[str, str]) -> None:
+        self.bin = own
+        self.bin.mkdir()
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listening.bind(str(self.bin / "socket"))
+        self._listening.listen(64)
+        number = self._listening.fileno()
+        command = [sys.executable, "-m", "tests.support.nursery", str(number), *prepared]
+        self._process = subprocess.Popen(command, cwd=folder, env=dict(env), pass_fds=[number], process_group=0)
+        shim = self.bin / "python"
+        shim.write_text(SHIM.format(python=sys.executable, socket=str(self.bin / "socket")))
+        shim.chmod(0o755)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._listening.close()
+
+
+SHIM = """\
+#!{python} -IS
+import json, os, signal, socket, sys
+door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+door.connect({socket!r})
+asked = {{"arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}}
+socket.send_fds(door, [json.dumps(asked).encode()], [0, 1, 2])
+pid = int(door.recv(64))
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, lambda number, frame: os.kill(pid, number))
+code = int(door.recv(64))
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
+
+
 def _descriptor(stream: Any) -> int:
     return stream if isinstance(stream, int) else int(stream.fileno())
 
@@ -126,7 +168,7 @@ def tend(channel: socket.socket) -> dict[str, Any] | None:
             reading.recv(4096)
             bury(children)
         if channel in ready:
-            data, files, _, _ = socket.recv_fds(channel, MOST_BYTES, 3)
+            data, files = received(channel)
             if not data:
                 return None
             pid = os.fork()
@@ -139,6 +181,16 @@ def tend(channel: socket.socket) -> dict[str, Any] | None:
             children[pid].sendall(f"{pid}\n".encode())
             for file in files[1:]:
                 os.close(file)
+
+
+def received(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """A request, and its files: where to tell how it ends, then its streams. One connection a request at a door."""
+    if not channel.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        data, files, _, _ = socket.recv_fds(channel, MOST_BYTES, 3)
+        return data, files
+    connection, _ = channel.accept()
+    data, files, _, _ = socket.recv_fds(connection, MOST_BYTES, 3)
+    return data, [connection.detach(), *files]
 
 
 def bury(children: dict[int, socket.socket]) -> None:
@@ -156,12 +208,12 @@ def bury(children: dict[int, socket.socket]) -> None:
 
 def become(request: dict[str, Any]) -> None:
     """Run the request as the interpreter would; an exception and the exit code are left to the interpreter."""
-    status, out, err = request["files"]
+    status, *streams = request["files"]
     os.close(status)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    os.close(out)
-    os.close(err)
+    for number, file in zip((1, 2) if len(streams) == 2 else (0, 1, 2), streams, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(request.get("folder", "."))
     os.environ.clear()
     os.environ.update(request["environment"])
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGCHLD, signal.SIG_DFL)):
