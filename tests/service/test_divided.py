@@ -22,23 +22,12 @@ from store import bookkeeping, keys
 from store.record import Record
 from store.transitions import cancellation
 from tests.support.pool import Pool, flat, wait_until, without_times
-from tests.support.zoo import ALLOWED, SIGMA, make_zoo
+from tests.support.zoo import ALLOWED, SIGMA
 
 SEED = "0123456789abcdef"
 IMAGES = 8
 LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 4_000}, "radius": None, "seed": SEED}
 """Some seconds of work."""
-
-
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_zoo(tmp_path_factory.mktemp("zoo") / "zoo")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    with EmbeddedServer(tmp_path_factory.mktemp("server")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def test_a_notebook_shows_the_figures_and_the_curve_escaped() -> None:
 
 
 def test_the_table_of_pandas_has_a_row_for_each_image() -> None:
-    pytest.importorskip("pandas")
+    pytest.importorskip("pandas", reason="pandas is not installed: `make setup` installs it")
     judged = [Judged(certificate_of(Adaptive(), p), 1) for p in (0.9, 0.5)]
     table = Report("x", ["a", "b"], judged).to_pandas()
     assert list(table["image"]) == ["a", "b"]
