@@ -76,6 +76,7 @@ def certify(
                     nonce=request.nonce,
                     index=index,
                     ensemble=ensemble,
+                    party=(record.owner, record.id),
                     resized=request.resize.record(index, (width, height)) if request.resize else None,
                 )
                 work.begins[index] = begin

@@ -161,12 +161,13 @@ def start(
     streams: Streams = ((0, 0),),
     procedure: Procedure | None = None,
     resized: ResizeRecord | None = None,
+    party: tuple[str, ...] = (),
 ) -> Case:
     """Submit one image [C, H, W] in [0, 1] to the engine, without waiting.
 
     `bound=False` draws the noise from the seed alone, which repeats a certificate of format 1; `streams` repeats one
     whose run went on with fresh noise. `procedure` stands in for that of the question, and gives no certificate.
-    `resized` says how the image was made of another one.
+    `resized` says how the image was made of another one. `party` is as for `Engine.submit`.
     """
     require_seed(seed)
     chosen = ensemble or engine.ensemble
@@ -184,6 +185,7 @@ def start(
         ensemble=chosen,
         resume=resume,
         streams=streams,
+        party=party,
     )
     record = InputRecord(sha256=pixels.sha256, shape=pixels.shape, resized=resized)
     return Case(question, chosen, record, seed, index, handle, began, nonce, bound)

@@ -1,10 +1,10 @@
 """The engine: drives many procedures at once and packs what they ask for into full batches.
 
-One thread owns the device. Each step fills one batch of a fixed shape for the runs served longest ago, runs the first
-members on it, gathers the rows that they leave undecided across batches until they fill a slice of their own, runs the
-next members on those, and so on, and sends complete counts back to their procedures. No Python loop over samples; only
-class indices leave the device. On a device with a queue of its own, the next batch is drawn and enqueued before the
-classes of the last one are read (`engine.device`).
+One thread owns the device. Each step fills one batch of a fixed shape, first for the owners that have had least of
+the device lately (`engine.usage`); it runs the first members on the batch, gathers the rows that they leave undecided
+across batches until they fill a slice of their own, runs the next members on those, and so on, and sends complete
+counts back to their procedures. No Python loop over samples; only class indices leave the device. On a device with a
+queue of its own, the next batch is drawn and enqueued before the classes of the last one are read (`engine.device`).
 
 The class of a sample depends on (ensemble, image, noise, seed, index) and, in its last bits, on the shape of the slices
 that go through a network. So counts, and with them verdicts, are the same for every packing, order, interruption and
@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -35,7 +35,8 @@ from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.poll import joined
 from smoothcert.engine.run import Handle, Run, Segment
 from smoothcert.engine.sampling import Streams
-from smoothcert.engine.waiting import Pending, count
+from smoothcert.engine.usage import Usage
+from smoothcert.engine.waiting import Pending, Shares, count
 from smoothcert.errors import require_count
 from smoothcert.noise import Noise
 from smoothcert.procedures import Procedure
@@ -102,7 +103,9 @@ class Engine:
         self.last_step = time.monotonic()
         """When a batch last ended, for a watchdog."""
         self._lanes: dict[tuple[object, ...], Lane] = {}
-        self._turns: deque[Lane] = deque()
+        self._turns: deque[Lane] = deque()  # the one served longest ago first
+        self._usage = Usage()
+        self._shares: Counter[str] = Counter()  # the evaluations of each owner in the turn under way
         self._buffers: dict[tuple[int, ...], deque[Tensor]] = {}
         self._device = device or device_of(ensemble.device)
         self._flights: deque[Flight] = deque()
@@ -123,10 +126,13 @@ class Engine:
         ensemble: Ensemble | None = None,
         resume: Checkpoint | None = None,
         streams: Streams = ((0, 0),),
+        party: tuple[str, ...] = (),
     ) -> Handle:
         """Run a procedure on an image [C, H, W] in [0, 1]; `noise`, `seed` and `index` determine all of its samples.
 
-        `streams` repeats a run that went on with fresh noise.
+        `streams` repeats a run that went on with fresh noise. The first of `party` owns the run: the owner who has had
+        least of the device lately is served first. The parties within it, such as the certifications of an owner, take
+        turns.
 
         `ensemble` may be another view (voting, K) or another ensemble on the same device. Bad input raises here. A
         tensor is copied, so what the caller does to it later changes nothing.
@@ -135,7 +141,7 @@ class Engine:
         if chosen.device != self.ensemble.device:
             raise DeviceError(f"{chosen.name} is on {chosen.device}, this engine on {self.ensemble.device}")
         pixels = image if isinstance(image, Pixels) else Pixels.of(image, chosen.input_shape)
-        run = Run(procedure, pixels, noise, seed, index, chosen, streams)
+        run = Run(procedure, pixels, noise, seed, index, chosen, streams, party)
         if resume is not None:
             run.resume(resume)
         with self._changed:
@@ -168,7 +174,7 @@ class Engine:
         try:
             while self._absorb():
                 if self._turns:
-                    self._take_turn(self._turns[0])
+                    self._take_turn(self._next_lane())
         finally:  # whatever ends this thread, no caller is left waiting for it
             with self._changed:
                 self._closed = True
@@ -198,12 +204,22 @@ class Engine:
     def _lane(self, ensemble: Ensemble) -> Lane:
         key = ensemble.view  # the lane keeps the members alive
         if key not in self._lanes:
-            self._lanes[key] = Lane(ensemble, fitting_batch(self.batch, ensemble.input_shape, ensemble.device))
+            size = fitting_batch(self.batch, ensemble.input_shape, ensemble.device)
+            self._lanes[key] = Lane(ensemble, size, self._usage)
             self._turns.append(self._lanes[key])
         return self._lanes[key]
 
+    def _next_lane(self) -> Lane:
+        """The lane with a run of the owner who has had least of the device; among equals, lanes take turns.
+
+        An owner who asks for many views of an ensemble has many lanes, and not a larger part of the device.
+        """
+        return self._turns[0] if len(self._turns) == 1 else min(self._turns, key=lambda lane: lane.least_usage)
+
     def _take_turn(self, lane: Lane) -> None:
-        self._turns.rotate(-1)
+        self._turns.remove(lane)
+        self._turns.append(lane)
+        self._shares.clear()
         begun, padded = time.monotonic(), self.workload.padded
         try:
             self._step(lane)
@@ -215,6 +231,7 @@ class Engine:
             pace.rows = lane.rows
             pace.see(self.workload.padded - padded, time.monotonic() - begun)
         self.last_step = time.monotonic()
+        self._usage.charge(self._shares, self.last_step - begun)
         if lane.idle:
             self._turns.remove(lane)
             self._lanes = {key: other for key, other in self._lanes.items() if other is not lane}
@@ -266,6 +283,7 @@ class Engine:
         members = lane.ensemble.stages[0]
         self.workload.first(rows=len(images), padded=lane.padded(len(images)), capacity=lane.batch, members=members)
         polled = joined(lane.in_batches(len(images), lambda part: lane.ensemble.ask(images[part])))
+        self._charge(shares, members)
         rows = Pending(shares, images, polled.outputs)
         self._enqueue(Flight(lane, rows, self._device.fetch(polled.classes), members))
 
@@ -274,10 +292,16 @@ class Engine:
         images, outputs = pending.images, pending.outputs
         polled = joined(lane.in_batches(len(pending), lambda part: lane.ensemble.ask(images[part], outputs[:, part])))
         members = len(polled.outputs) - len(outputs)
+        self._charge(pending.shares, members)
         padded = lane.padded(len(pending))
         self.workload.rest(rows=len(pending), padded=padded, slices=padded // lane.rows, members=members)
         rows = replace(pending, outputs=polled.outputs)
         self._enqueue(Flight(lane, rows, self._device.fetch(polled.classes), members, first=False))
+
+    def _charge(self, shares: Shares, members: int) -> None:
+        """Note whose samples these members evaluate."""
+        for segment, share in shares:
+            self._shares[segment.run.owner] += members * share
 
     def _enqueue(self, flight: Flight) -> None:
         """Let a batch fly; those before it come back while the device works on it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -12,7 +11,9 @@ import torch
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.errors import RunCanceledError
 from smoothcert.engine.form import is_out_of_memory
+from smoothcert.engine.line import Line
 from smoothcert.engine.run import Run, Segment
+from smoothcert.engine.usage import Usage
 from smoothcert.engine.waiting import Pending, Waiting
 
 logger = logging.getLogger(__name__)
@@ -23,14 +24,17 @@ Result = TypeVar("Result")
 class Lane:
     """The live runs of one view of an ensemble: those that want samples, and the rows that wait for other members."""
 
-    def __init__(self, ensemble: Ensemble, batch: int, runs: Sequence[Run] = ()) -> None:
+    def __init__(self, ensemble: Ensemble, batch: int, usage: Usage, runs: Sequence[Run] = ()) -> None:
         self.batch = self.first_batch = batch
         self.ensemble = ensemble if ensemble.members[0].form.shape[0] <= batch else ensemble.resized(batch)
         self._given = ensemble
         self.flying = 0
         """Its batches that were enqueued and whose classes have not come back yet."""
         self._live: dict[Run, None] = dict.fromkeys(runs)  # in the order of arrival
-        self._hungry: deque[Run] = deque(runs)  # those that want samples, the one served longest ago first
+        self._usage = usage
+        self._hungry = Line(usage)  # those that want samples
+        for run in runs:
+            self._hungry.append(run)
         self._waiting = {members: Waiting() for members in self.ensemble.stages[:-1]}  # by the members that they asked
 
     @property
@@ -46,6 +50,11 @@ class Lane:
     def idle(self) -> bool:
         return not self._live
 
+    @property
+    def least_usage(self) -> float:
+        """What that owner of its runs has had of the device who has had least."""
+        return min((self._usage.of(owner) for owner in {run.owner for run in self._live}), default=0.0)
+
     def add(self, run: Run) -> None:
         self._live[run] = None
         self._hungry.append(run)
@@ -57,6 +66,8 @@ class Lane:
         space = self.batch
         while space and self._hungry:
             run = self._hungry.popleft()
+            if run.ended:  # it was canceled
+                continue
             segment = run.take(min(space, run.wanted))
             segments.append(segment)
             space -= len(segment)
@@ -117,7 +128,7 @@ class Lane:
             run.rewind()
         middle = len(runs) // 2
         size = min(batch, self.first_batch)
-        return [Lane(self._given, size, part) for part in (runs[:middle], runs[middle:])]
+        return [Lane(self._given, size, self._usage, part) for part in (runs[:middle], runs[middle:])]
 
     def end(self, error: Exception) -> None:
         """End every run of the lane with this error."""
@@ -136,5 +147,3 @@ class Lane:
         for run in [run for run in self._live if run.handle.canceled]:
             run.fail(RunCanceledError("the certification was canceled"))
             del self._live[run]
-            if run in self._hungry:
-                self._hungry.remove(run)

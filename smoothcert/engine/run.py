@@ -59,7 +59,10 @@ class Standing(NamedTuple):
     """Where a run stands. It is made after every batch and read seldom, so reading does the work."""
 
     of: str
-    draws: tuple[ClassCounts, ...]
+    drawn: list[ClassCounts]
+    """Of the complete draws, and of those that came later: it only grows, so nothing is copied."""
+    draws: int
+    """How many were complete."""
     counts: ClassCounts
     """Of the draw under way."""
     samples: int
@@ -72,11 +75,12 @@ class Standing(NamedTuple):
     @property
     def progress(self) -> RunProgress:
         counts = SampleCounts.occurring(self.counts)
-        return RunProgress(len(self.draws), self.samples, self.evaluations, counts, self.wanted)
+        return RunProgress(self.draws, self.samples, self.evaluations, counts, self.wanted)
 
     @property
     def checkpoint(self) -> Checkpoint:
-        draws, partial = tuple(map(SampleCounts.occurring, self.draws)), SampleCounts.occurring(self.counts)
+        draws = tuple(map(SampleCounts.occurring, self.drawn[: self.draws]))
+        partial = SampleCounts.occurring(self.counts)
         return Checkpoint(self.of, draws, partial, self.evaluations, _shapes(self.shapes), self.parts)
 
 
@@ -117,7 +121,7 @@ class Handle:
         return self._canceled.is_set()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Segment:
     """Consecutive samples of one run that went into one batch."""
 
@@ -165,15 +169,17 @@ class Run:
         index: int,
         ensemble: Ensemble,
         streams: Streams = ((0, 0),),
+        party: tuple[str, ...] = (),
     ) -> None:
         self.handle = Handle()
+        self.party = party
         self._ended = False
         self._procedure = procedure
         self._noisy = NoisyImage(noise, pixels.stored.to(ensemble.device), seed, index, streams)
         self._machine = Machine.of(ensemble)
         self._parts = tuple(Part(start, stream, self._machine) for start, stream in streams)
         self._of = fingerprint(pixels, noise, seed, index, ensemble)
-        self._draws: tuple[ClassCounts, ...] = ()
+        self._draws: list[ClassCounts] = []
         self._none: ClassCounts = np.zeros(len(ensemble.classes) + 1, np.int64)
         self._counts = self._none  # of the draw under way; arrays are replaced and never written
         self._evaluations = 0
@@ -192,6 +198,11 @@ class Run:
     def ended(self) -> bool:
         """Whether there is a verdict, or an error in its place."""
         return self._ended
+
+    @property
+    def owner(self) -> str:
+        """The outermost of its parties; empty where it has none."""
+        return self.party[0] if self.party else ""
 
     def sample(self, out: Tensor, start: int) -> None:
         """Write the noisy images of the samples from `start` on into the rows of `out`."""
@@ -283,7 +294,7 @@ class Run:
 
     def _complete_draw(self) -> None:
         counts, self._counts = self._counts, self._none
-        self._draws = (*self._draws, counts)
+        self._draws.append(counts)
         self._begun = self._counted
         self._drive(counts.copy())
 
@@ -309,6 +320,7 @@ class Run:
         self.handle._standing = Standing(
             self._of,
             self._draws,
+            len(self._draws),
             self._counts,
             self._counted,
             self._evaluations,

@@ -16,8 +16,11 @@ from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.errors import CheckpointError, ClosedError, PixelsError, RunCanceledError, StreamError
+from smoothcert.engine.line import Line
+from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.run import Run, Sampled
 from smoothcert.engine.sampling import NoisyImage
+from smoothcert.engine.usage import HALF_LIFE_S, Usage
 from smoothcert.engine.waiting import PATIENCE
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
@@ -196,6 +199,91 @@ def test_a_small_certification_does_not_wait_for_a_large_one(three: Ensemble) ->
         small.result(30)
         assert large.progress.samples - before < 64 * 32
         large.cancel()
+
+
+def test_parties_get_equal_parts_of_the_batches(three: Ensemble) -> None:
+    """Mutant killed: one line for all runs, of which a party with many has the most."""
+    with Engine(three, batch=32) as engine:
+        flood = [
+            engine.submit(endless(), each, NOISE, "s", party=("flood", str(i))) for i, each in enumerate(images(16))
+        ]
+        until(lambda: all(each.progress.samples for each in flood))
+        before = sum(each.progress.samples for each in flood)
+        engine.submit(draws(*20 * [32]), images(1)[0], NOISE, "s", party=("other", "0")).result(30)
+        assert sum(each.progress.samples for each in flood) - before < 4 * 20 * 32
+        for each in flood:
+            each.cancel()
+
+
+def test_an_owner_who_asks_for_little_does_not_wait_for_a_flood(three: Ensemble) -> None:
+    """Mutant killed: owners take turns, so that one beside a flood takes twice as long as alone."""
+    with Engine(three.with_(voting="soft", consensus=None), batch=32) as engine:
+        engine.submit(draws(32), images(1)[0], NOISE, "s", party=("other",)).result(30)
+        flood = [engine.submit(endless(), each, NOISE, "s", party=("flood",)) for each in images(4)]
+        until(lambda: sum(each.progress.samples for each in flood) > 600 * 32)
+        before = sum(each.progress.samples for each in flood)
+        engine.submit(draws(*150 * [32]), images(1)[0], NOISE, "s", party=("other",)).result(30)
+        assert sum(each.progress.samples for each in flood) - before < 150 * 32 / 2
+        for each in flood:
+            each.cancel()
+
+
+def test_many_views_give_an_owner_no_larger_part(three: Ensemble) -> None:
+    """Mutant killed: lanes take turns, whoever has many of them."""
+    views = [three.with_(voting=voting, consensus=None) for voting in ("hard", "softmax", "soft")]
+    with Engine(three, batch=32) as engine:
+        flood = [engine.submit(endless(), images(1)[0], NOISE, "s", party=("flood",), ensemble=view) for view in views]
+        other = engine.submit(endless(), images(1)[0], NOISE, "s", party=("other",))
+        until(lambda: sum(each.progress.samples for each in (*flood, other)) > 400 * 32)
+        assert 0.35 < other.progress.samples / sum(each.progress.samples for each in (*flood, other)) < 0.65
+        assert min(each.progress.samples for each in flood) > 32 * 32
+        for each in (*flood, other):
+            each.cancel()
+
+
+def test_what_an_owner_has_had_is_divided_by_samples_and_fades() -> None:
+    now = 100.0
+    usage = Usage(clock=lambda: now)
+    usage.charge({"a": 3, "b": 1}, 8.0)
+    assert (usage.of("a"), usage.of("b")) == (6.0, 2.0)
+    now += HALF_LIFE_S
+    usage.charge({"b": 5}, 3.0)
+    assert (usage.of("a"), usage.of("b")) == (3.0, 4.0)
+    now += 100 * HALF_LIFE_S
+    usage.charge({}, 1.0)
+    assert (usage.of("a"), usage.of("b")) == (0.0, 0.0)
+
+
+def test_a_flood_that_has_just_begun_does_not_come_first() -> None:
+    """Mutant killed: an owner who comes new has nothing on the account, and goes before all who were there."""
+    now = 100.0
+    usage = Usage(clock=lambda: now)
+    usage.charge({"light": 1}, 1.0)
+    usage.charge({"heavy": 1}, 3.0)
+    assert usage.of("heavy") == usage.of("new") == 4.0
+    usage.charge({"new": 1}, 1.0)
+    assert usage.of("light") < usage.of("heavy") < usage.of("new") == 5.0
+
+
+def test_the_owner_who_has_had_least_is_first_in_line(three: Ensemble) -> None:
+    parties = [("a", "1"), ("b", "2"), ("b", "3"), ("c", "4")]
+    usage = Usage()
+    usage.charge({"a": 5, "b": 1, "c": 3}, 1.0)
+    line, pixels = Line(usage), Pixels.of(images(1)[0], SHAPE)
+    runs = [Run(draws(1), pixels, NOISE, "s", i, three, party=party) for i, party in enumerate(parties)]
+    for run in runs:
+        line.append(run)
+    assert [runs.index(line.popleft()) for _ in parties] == [1, 2, 3, 0]
+
+
+def test_owners_take_turns_then_their_certifications_then_the_images_of_each(three: Ensemble) -> None:
+    parties = [("a", "1"), ("a", "1"), ("a", "2"), ("b", "3")]
+    line, pixels = Line(), Pixels.of(images(1)[0], SHAPE)
+    runs = [Run(draws(1), pixels, NOISE, "s", i, three, party=party) for i, party in enumerate(parties)]
+    for run in runs:
+        line.append(run)
+    assert [runs.index(line.popleft()) for _ in parties] == [0, 3, 2, 1]
+    assert not line
 
 
 def test_lanes_take_turns(three: Ensemble) -> None:
