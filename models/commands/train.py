@@ -19,6 +19,7 @@ from models.errors import TrainingError
 from models.registry import ZOO, writing
 from models.training.loop import PRESETS
 from models.training.members import DENOISING, METHODS, TRAINING_PRECISIONS, Task, train_members
+from models.training.method import adjusted
 from smoothcert.figures import counted
 from smoothcert.noise import Noise
 
@@ -42,6 +43,13 @@ def train(
     ] = None,
     noise: NoiseText = None,
     method: Annotated[str, typer.Option(help=", ".join((*METHODS, *DENOISING)))] = "gaussian",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a parameter of the method, like copies=4, in place of its published value; may be repeated, and "
+            "the record of the training states it"
+        ),
+    ] = None,
     architecture: Annotated[
         str | None,
         typer.Option(
@@ -76,12 +84,13 @@ def train(
     if jobs < 1:
         raise TrainingError(f"--jobs must be at least 1, got {jobs}")
     trained_under = _training_noise(noise, sigma)
+    parameters = _parameters(parameter or [])
     if method in DENOISING:
         _require_classifier(method, classifier, trained_under)
     elif classifier is not None:
         raise TrainingError(f"--classifier belongs to the methods {', '.join(DENOISING)}; the method is {method}")
     else:
-        METHODS[method](trained_under)  # refuses a noise that the method is not defined for
+        adjusted(METHODS[method](trained_under), parameters)  # refuses a noise or parameter that it does not have
     if ensemble:
         _require_possible(ensemble, zoo, trained_under)  # before the hours of training
     members = _seeds(seeds)
@@ -103,6 +112,7 @@ def train(
             precision,
             classifier=classifier,
             start=None if start is None else Path(str(start).replace("{seed}", str(seed))),
+            parameters=parameters,
         )
         for seed in members
     ]
@@ -151,6 +161,23 @@ def _require_new(tasks: Sequence[Task]) -> None:
     for file in (file for task in tasks for file in (task.weights, task.checkpoint)):
         if file.exists():
             raise TrainingError(f"{file} exists: go on from it with --resume, or choose another --out")
+
+
+def _parameters(texts: Sequence[str]) -> dict[str, float]:
+    """The values by name of texts like copies=4."""
+    parameters: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise TrainingError(f"--parameter must be a name and a number, like copies=4; got {text!r}")
+        if name in parameters:
+            raise TrainingError(f"--parameter {name} is given twice")
+        parameters[name] = value
+    return parameters
 
 
 def _seeds(text: str) -> list[int]:

@@ -103,6 +103,8 @@ class TrainingRecord:
     """The sha256 of the file of the classifier behind a denoiser."""
     start: str | None = None
     """The sha256 of the file of the weights with which the training began; None for random ones."""
+    parameters: dict[str, float] | None = None
+    """The parameters of the method that differ from the published ones."""
 
     def header(self) -> dict[str, Any]:
         """The record as JSON without nulls, with the noise as `recorded` states it."""

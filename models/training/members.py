@@ -8,9 +8,9 @@ import multiprocessing
 import queue
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.context import SpawnProcess
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -34,7 +34,7 @@ from models.training.denoiser_stability import DenoiserStability
 from models.training.frozen import FrozenClassifier
 from models.training.loop import PRESETS, TrainingProgress, TrainingRecord, train
 from models.training.macer import Macer
-from models.training.method import Method, recorded
+from models.training.method import Method, adjusted, recorded
 from models.training.smoothadv import SmoothAdv
 from smoothcert.engine.denoised import check_denoiser
 from smoothcert.engine.form import refuse_misfit
@@ -82,6 +82,8 @@ class Task:
     """The file of the classifier behind a denoiser; the methods of DENOISING need it, and no other takes it."""
     start: Path | None = None
     """A file of weights with which the training begins."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """The parameters of the method that differ from the published ones."""
 
     @property
     def weights(self) -> Path:
@@ -99,8 +101,10 @@ class Task:
         if not self.weights.exists():
             return False
         record, _ = read_safetensors(self.weights)
-        record.setdefault("precision", "float32")  # records of 0.1.0 do not name it
-        expected = {key: getattr(self, key) for key in ("architecture", "method", "preset", "precision", "seed")}
+        record = {"precision": "float32", "parameters": {}} | record  # older records do not name them
+        expected = {
+            key: getattr(self, key) for key in ("architecture", "method", "parameters", "preset", "precision", "seed")
+        }
         expected |= {"sigma": None, "noise": None, **json.loads(json.dumps(recorded(self.noise)))}
         expected |= {"classifier": _file_digest(self.classifier), "start": _file_digest(self.start)}
         other = {key: record.get(key) for key, value in expected.items() if record.get(key) != value}
@@ -141,6 +145,7 @@ class Task:
         record = TrainingRecord(
             architecture=self.architecture,
             method=self.method,
+            parameters={name: getattr(method, name) for name in self.parameters} or None,
             noise=self.noise,
             seed=self.seed,
             preset=self.preset,
@@ -157,6 +162,9 @@ class Task:
         write_safetensors(self.weights, network.state_dict(), record.header())
 
     def _method(self, images: Images) -> Method:
+        return adjusted(self._published_method(images), self.parameters)
+
+    def _published_method(self, images: Images) -> Method:
         if self.method not in DENOISING:
             return METHODS[self.method](self.noise)
         if self.classifier is None or self.noise is None:

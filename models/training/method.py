@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -42,6 +44,22 @@ class TrainsPart(Protocol):
 def classifier_of(method: Method, network: nn.Module) -> nn.Module:
     """The classifier whose accuracy counts: the network itself, unless the method trains only a part of it."""
     return method.whole(network) if isinstance(method, TrainsPart) else network
+
+
+def adjusted(method: Method, parameters: Mapping[str, float]) -> Method:
+    """The method with other values of some of its parameters than the published ones; the noise is not among them."""
+    numbers = {key: type(value) for key, value in method.parameters().items() if type(value) in (int, float)}
+    numbers.pop("sigma", None)
+    values = {}
+    for name, value in parameters.items():
+        if name not in numbers:
+            known = f"its parameters are {', '.join(numbers)}" if numbers else "it has none"
+            raise TrainingError(f"{name!r} is not a parameter of the method {method.name}: {known}")
+        values[name] = numbers[name](value)
+        if values[name] != value or value < (1 if numbers[name] is int else 0):
+            accepted = "a whole number of at least 1" if numbers[name] is int else "zero or more"
+            raise TrainingError(f"the parameter {name} of the method {method.name} must be {accepted}, got {value:g}")
+    return replace(method, **values)  # type: ignore[type-var]
 
 
 def recorded(noise: Noise | None) -> dict[str, Any]:

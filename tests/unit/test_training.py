@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from models.training.consistency import Consistency
 from models.training.loop import PRESETS, Preset, TrainingProgress, accuracy_under_noise, train
 from models.training.macer import Macer
 from models.training.members import METHODS, Task
-from models.training.method import Method
+from models.training.method import Method, adjusted
 from models.training.smoothadv import SmoothAdv
 from smoothcert.noise import Gaussian, Noise
 from tests.support.blur import Blur
@@ -207,6 +208,7 @@ def test_the_weights_of_another_run_are_not_taken_for_finished_ones(task: Task) 
         ({"architecture": "cifar-resnet110"}, {"architecture": "cifar-resnet20"}),
         ({"preset": "paper"}, {"preset": "tiny"}),
         ({"precision": "bfloat16"}, {"precision": "float32"}),
+        ({"parameters": {"copies": 4}}, {"parameters": {}}),
     ]
     for change, seen in changes:
         with pytest.raises(TrainingError, match="holds the weights of another run") as error:
@@ -326,6 +328,38 @@ def test_a_method_for_gaussian_noise_refuses_another(name: str) -> None:
     seen = f"the method {name} is defined for Gaussian noise alone, got test-blur, reach 0.5; the method augmentation"
     with pytest.raises(TrainingError, match=seen):
         METHODS[name](Blur(0.5))
+
+
+def test_a_parameter_takes_the_place_of_the_published_one_and_is_recorded(task: Task) -> None:
+    task = replace(task, method="consistency", parameters={"copies": 3.0, "eta": 0.0})
+    assert ending(task) is None
+    assert task.finished
+    record, _ = read_safetensors(task.weights)
+    assert record["parameters"] == {"copies": 3, "eta": 0.0}
+    run, _ = read_safetensors(task.checkpoint)
+    assert run["run"]["method"] == {"sigma": 0.25, "lambda_": 20.0, "eta": 0.0, "copies": 3}
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "seen"),
+    [
+        ("macer", {"steps": 2}, "'steps' is not a parameter of the method macer: its parameters are lambda_, copies"),
+        ("smoothadv", {"sigma": 1}, "'sigma' is not a parameter of the method smoothadv"),
+        ("gaussian", {"copies": 2}, "'copies' is not a parameter of the method gaussian: it has none"),
+        (
+            "macer",
+            {"copies": 2.5},
+            "parameter copies of the method macer must be a whole number of at least 1, got 2.5",
+        ),
+        ("macer", {"copies": 0}, "must be a whole number of at least 1, got 0"),
+        ("consistency", {"eta": -1}, "the parameter eta of the method consistency must be zero or more, got -1"),
+    ],
+)
+def test_a_parameter_that_a_method_does_not_have_is_refused(
+    method: str, parameters: dict[str, float], seen: str
+) -> None:
+    with pytest.raises(TrainingError, match=re.escape(seen)):
+        adjusted(METHODS[method](Gaussian(0.25)), parameters)
 
 
 def logits_of(method: Method, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
