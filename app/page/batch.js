@@ -7,6 +7,7 @@ import { Distribution } from "./distribution.js";
 import { download, element, figure, fill, save } from "./dom.js";
 import { imageOf, picture } from "./images.js";
 import { isWhole } from "./noise.js";
+import { isRight } from "./superclasses.js";
 import { SAVED, saved, whole } from "./words.js";
 
 const COLUMNS = ["image", "decision", "class", "radius", "samples"];
@@ -17,7 +18,7 @@ const FILTERS = {
   certified: ({ certificate }) => certificate?.decision === "certified",
   abstained: ({ certificate }) => certificate?.decision === "abstain",
   "certified as another class than the label": ({ certificate, label }) =>
-    certificate?.decision === "certified" && label !== undefined && label !== certificate.class_index,
+    certificate?.decision === "certified" && label !== undefined && !isRight(certificate, label),
   "not finished": ({ certificate }) => !certificate,
 };
 
@@ -113,12 +114,13 @@ export class Batch {
   }
 
   // The class that was certified, and the label where that is another class.
-  named({ index, class_index, class_name }) {
+  named(certificate) {
+    const { index, class_index, class_name } = certificate;
     if (class_index === null) return [];
     const { certification, ensemble } = this.answer;
-    const label = certification.summary.request.labels?.[index] ?? class_index;
+    const label = certification.summary.request.labels?.[index];
     const wrong = element("span", { class: "wrong" }, ` label ${ensemble?.classes[label] ?? label}`);
-    return [class_name ?? String(class_index), label === class_index ? null : wrong];
+    return [class_name ?? String(class_index), label === undefined || isRight(certificate, label) ? null : wrong];
   }
 
   // --- order and choice

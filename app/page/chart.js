@@ -106,8 +106,10 @@ function counts({ looks, p0, points, way, bars, end, of }, { x, width, above }) 
   const scale = linear(from, to, above.bottom, above.top);
   const spot = (each) => [x(each.n), scale(Math.min(Math.max(z(each), from), to))];
   const unit = width < NARROW ? "s.d." : "standard deviations";
+  const room = Math.max(8, Math.floor((width - LEFT - (width < NARROW ? 210 : 320)) / 8));  // letters
+  const name = of?.length > room ? `${of.slice(0, room - 2)}…’` : of;
   return [
-    svg("text", { class: "title", x: LEFT, y: above.top - 10 }, of ? `Samples on ${of}` : "The count",
+    svg("text", { class: "title", x: LEFT, y: above.top - 10 }, name ? `Samples on ${name}` : "The count",
       svg("tspan", { class: "name" }, `  in ${unit} from n·p₀`)),
     region(certify.map(spot), "certify", above.top, above.top + 16),
     region(abandon.map(spot), "abandon", above.bottom, above.bottom - 8),

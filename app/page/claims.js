@@ -5,6 +5,7 @@ import { isEightBit, provisoOf } from "./noise.js";
 import { exactly, withinWords } from "./norms.js";
 import { variantOf } from "./procedures.js";
 import { remarks } from "./remarks.js";
+import { isRight, superclassOf } from "./superclasses.js";
 import { noiseLabel, sureness, whole } from "./words.js";
 
 const strong = (text) => element("strong", {}, text);
@@ -62,7 +63,7 @@ export function still({ radius, alpha, name, norm }) {
 export function meaning(certificate, label, classes) {
   const own = certificate.decision === "abstain" ? meaningOfAbstention(certificate)
     : meaningOfCertificate(certificate, label, classes);
-  return [...own, ...remarks(certificate)];
+  return [...own, ...remarks(certificate, classes)];
 }
 
 function meaningOfAbstention({ beta, procedure, stop_reason }) {
@@ -78,12 +79,13 @@ function meaningOfAbstention({ beta, procedure, stop_reason }) {
     + "that changes it."];
 }
 
-function meaningOfCertificate({ noise, radius, alpha, class_index, provenance }, label, classes) {
+function meaningOfCertificate(certificate, label, classes) {
+  const { noise, radius, alpha, provenance } = certificate;
   const smoothed = `The answer is that of the smoothed classifier: the class that ${provenance?.ensemble.name ?? "it"} `
     + `gives most often under noise (${noiseLabel(noise)}). ${chance(alpha)}`;
   const shape = provenance?.input.shape;
   const symbols = radius > 0 ? [exactly(noise, radius, { eightBit: isEightBit(noise), shape })] : [];
-  return [...symbols, smoothed, rightness(class_index, label, classes)];
+  return [...symbols, smoothed, rightness(certificate, label, classes)];
 }
 
 function chance(alpha) {
@@ -91,8 +93,11 @@ function chance(alpha) {
   return `The probability of a false certificate is at most ${alpha} (alpha).`;
 }
 
-function rightness(class_index, label, classes) {
+function rightness(certificate, label, classes) {
   if (label === undefined || !classes) return "It does not say that the answer is right.";
-  if (label === class_index) return "The answer is right: it is the label of this image.";
+  if (isRight(certificate, label)) {
+    return superclassOf(certificate) ? `The answer is right: the label of this image, ‘${classes[label]}’, belongs to it.`
+      : "The answer is right: it is the label of this image.";
+  }
   return `The answer is stable and wrong: the label of this image is ‘${classes[label]}’.`;
 }

@@ -1,7 +1,6 @@
 // The certifications of this key, the newest first, with what came out of each.
 
 import { get } from "./api.js";
-import { chosenClass } from "./claims.js";
 import { columns, element, fill } from "./dom.js";
 import { imageOf, picture } from "./images.js";
 import { labelOf } from "./procedures.js";
@@ -78,9 +77,9 @@ export class History {
     const found = await get(`/v1/certifications/${id}`, { signal }).catch(() => null);
     const certificate = found?.certificates[0];
     if (!certificate || signal.aborted) return;
-    const certified = certificate.decision === "certified", index = chosenClass(certificate);
+    const certified = certificate.decision === "certified", { class_index: index, class_name: name } = certificate;
     fill(result, element("span", { class: `decision ${certificate.decision}` }, certified ? "certified" : "abstained"));
-    answer.textContent = certificate.class_name ?? classes?.[index] ?? (index === null ? "–" : `class ${index}`);
+    answer.textContent = index === null ? "–" : name ?? classes?.[index] ?? `class ${index}`;   // an abstention has none
     radius.textContent = certified ? String(certificate.radius) : "–";
   }
 }

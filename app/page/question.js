@@ -54,14 +54,16 @@ export class Question {
     this.offerProcedures();
   }
 
-  // The procedures that go with the noise.
+  // The procedures that go with the noise, and with the superclasses of the ensemble; the chosen one stays if it does.
   offerProcedures() {
-    const exhaustive = isExhaustive(this.noise.noise ?? {});
-    if (this.choices.length && this.choices[0].card.exhaustive === exhaustive) return;
-    this.choices = choices().filter(({ card }) => card.exhaustive === exhaustive);
-    fill(this.field("procedure"), this.choices.map(({ label, card }) =>
-      element("option", { value: label }, label + aim(card))));
-    this.takeProcedure();
+    const exhaustive = isExhaustive(this.noise.noise ?? {}), declared = this.ensemble?.superclasses?.length > 0;
+    const offered = choices().filter(({ card }) => card.exhaustive === exhaustive && (declared || !card.hierarchical));
+    const names = ({ label }) => label, before = this.choice?.label;
+    if (offered.map(names).join() === this.choices.map(names).join()) return;
+    this.choices = offered;
+    fill(this.field("procedure"), offered.map(({ label, card }) =>
+      element("option", { value: label, selected: label === before }, label + aim(card))));
+    if (this.choice?.label !== before) this.takeProcedure();
   }
 
   // Load the ensembles, again and again until the chosen one is ready. One that is ready is chosen for the user, until

@@ -1,20 +1,26 @@
 // What should be known beside the claim of a certificate: a superclass, a resized image, members that are not pinned.
 
-const SUPERCLASSES = 100000; // the number of the first superclass
+import { superclassOf } from "./superclasses.js";
 
-export function remarks({ provenance, procedure, class_index }) {
+const MOST_SHOWN = 10;  // classes of a superclass that are listed
+
+// `names` are those of the ensemble's classes, if they are known.
+export function remarks(certificate, names) {
+  const { provenance } = certificate;
   const resized = provenance?.input.resized;
   const { remote, members } = provenance?.ensemble ?? {};
-  const joined = class_index >= SUPERCLASSES ? procedure.levels.flat()[class_index - SUPERCLASSES] : null;
+  const joined = superclassOf(certificate);
   return [
-    ...(joined ? [superclass(joined)] : []),
+    ...(joined ? [superclass(joined, names)] : []),
     ...(resized ? [resizing(resized)] : []),
     ...(remote ? [unpinned(remote, members.length)] : []),
   ];
 }
 
-function superclass({ name, classes }) {
-  return `What was certified is the superclass ‘${name}’, the classes ${classes.join(", ")} together: within the radius, more `
+function superclass({ name, classes }, names) {
+  const listed = classes.slice(0, MOST_SHOWN).map((index) => names?.[index] ?? index).join(", ");
+  const more = classes.length > MOST_SHOWN ? ", …" : "";
+  return `What was certified is the superclass ‘${name}’, the classes ${listed}${more} together: within the radius, more `
     + "than half of the noise falls into it. Which of its classes leads there is not said.";
 }
 

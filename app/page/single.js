@@ -114,7 +114,7 @@ export class Single {
     const proved = certificate?.decision === "certified" ? measured(certificate.noise.norm, certificate.radius) : "none";
     const stage = underWay ? String(underWay.stage || "choosing the class") : "–";
     return [
-      figure("answer", className ?? "–"),
+      figure(certificate?.decision === "abstain" ? "class tried" : "answer", className ?? "–"),   // abstentions claim none
       certificate ? figure("radius proved", proved) : figure("stage", stage),
       figure("samples", whole(samples)),
       figure("evaluations", evaluations === null ? "–" : whole(evaluations)),

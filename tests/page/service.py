@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from app.http.authentication import digest
-from smoothcert.noise import Noise, Replacement, Uniform
+from models.registry import describe, rewrite
+from smoothcert.noise import Gaussian, Noise, Replacement, Splitting, Uniform
 from tests.support.api import Api
 from tests.support.attested import keyring
 from tests.support.visit import Visit
 from tests.support.whole import whole_service
 from tests.support.worker_networks import SHAPE
-from tests.support.zoo import add_small, make_zoo
+from tests.support.zoo import SIGMA, add_small, make_zoo
 
 KEY = "sk_of-the-tests"
 URL = "/v1/certifications"
@@ -25,8 +27,12 @@ OTHERS: dict[str, tuple[Noise, tuple[int, int, int]]] = {
     "with-uniform": (Uniform(0.5), SHAPE),
     "with-replacement": (Replacement(0.8, 256), SHAPE),
     "with-replacement-grey": (Replacement(0.8, 2), (1, *SHAPE[1:])),
+    "with-splitting": (Splitting(0.5), SHAPE),
+    "with-superclasses": (Gaussian(SIGMA), SHAPE),
 }
 """Ensembles for noises of other norms, after the names of the others: the page begins with the first."""
+SUPERCLASS = "anyshadeofgreyfromdarktolightandallthatisbetween"
+"""Has both classes of `with-superclasses`."""
 Open = Callable[..., Visit]
 
 
@@ -46,6 +52,8 @@ def _zoo(folder: Path) -> Path:
     make_zoo(folder)
     for name, (noise, shape) in OTHERS.items():
         add_small(folder, name, noise, shape=shape)
+    declared = ({SUPERCLASS: ["dark", "light"]},)
+    rewrite("with-superclasses", replace(describe("with-superclasses", zoo=folder), superclasses=declared), zoo=folder)
     return folder
 
 

@@ -157,7 +157,7 @@ def test_an_abstention_says_what_it_means_and_what_not(here: Visit) -> None:
         here.text(".claim"),
     )
     assert here.figure("radius proved") == "none"
-    assert here.figure("answer") == "dark"
+    assert here.figure("class tried") == "dark"
     assert "An abstention claims nothing" in here.text(".words")
     assert here.page.locator(".changes").count() == 0
 

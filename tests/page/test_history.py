@@ -40,7 +40,7 @@ def test_history_shows_what_came_out_and_when_it_is_forgotten(here: Visit) -> No
     ]  # fmt: skip
     second, first = (cells_of(here, row) for row in (1, 2))
     assert first[1:] == ["certified", "light", "0.02", "trivial optimal", "in 24 hours"]
-    assert second[1:] == ["abstained", "dark", "–", "trivial optimal", "in 24 hours"]
+    assert second[1:] == ["abstained", "–", "–", "trivial optimal", "in 24 hours"]
     assert first[0].startswith("image-0.png")
     assert here.page.locator(".batch tbody tr:nth-child(2) img").get_attribute("src") == shown
     here.page.reload()
