@@ -128,6 +128,21 @@ class RedisAddress:
             sentinel_options={**safe, **({"password": password} if password else {})},
         )
 
+    @property
+    def hosts(self) -> tuple[tuple[str, int], ...]:
+        """The host and the port of the server, or of each Sentinel; none for a socket."""
+        if not self.url or self.url.startswith("unix"):
+            return self.sentinels
+        parts = urlsplit(self.url)
+        return ((parts.hostname or "localhost", parts.port or PORT),)
+
+    @property
+    def tls(self) -> bool | None:
+        """Whether connections are encrypted; None for a socket."""
+        if self.url.startswith("unix"):
+            return None
+        return self.url.startswith("rediss") or bool(self.options.get("ssl"))
+
     def _require_options(self, named: Mapping[str, object]) -> None:
         """Make a connection, which is not connected: redis-py looks at the options of a URL no earlier."""
         try:

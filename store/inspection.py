@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.published import RedisCheck
@@ -27,6 +28,8 @@ LOOKS = 3
 """The number of looks at the clock; the smallest difference counts, because a slow answer looks like one."""
 NO_SCRIPTS = ("compiling", "unknown command")
 """What errors of servers say that can never run the scripts; others may only be busy."""
+NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+"""What OpenSSL calls an answer that is not of TLS."""
 QUESTIONS: tuple[Command, ...] = (
     ("INFO",),
     ("EVAL", f"{READING}return 1", 0),
@@ -214,6 +217,8 @@ def refusal(error: BaseException, place: str) -> str | None:
             reason = f"{cause.verify_message}; SMOOTHCERT_REDIS_CA_FILE must be that of the authority which signed it"
             return f"the certificate of Redis at {place} is not accepted: {reason}"
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            if cause.reason in NO_TLS:
+                return without_tls(place)
             reason = (cause.reason or "unknown reason").lower().replace("_", " ")
             return f"Redis at {place} does not agree to TLS: {reason}; see SMOOTHCERT_REDIS_CERTIFICATE_FILE"
         cause = cause.__cause__ or cause.__context__
@@ -224,6 +229,25 @@ def refusal(error: BaseException, place: str) -> str | None:
     if isinstance(error, ResponseError):
         return f"Redis at {place} refuses the connection: {_brief(error)}"
     return None
+
+
+def without_tls(place: str) -> str:
+    """The sentence for a server that does not speak TLS although its URL says so."""
+    return f"Redis at {place} does not speak TLS: its URL must begin with redis, not rediss"
+
+
+def absence(error: BaseException, *, tls: bool | None) -> str:
+    """Why a server is away, with a word about TLS where that may be the reason; None for a socket, which has none.
+
+    A server that speaks nothing but TLS cuts the connection. For one without TLS, see `store.plaintext`.
+    """
+    if tls is False and isinstance(error, RedisConnectionError) and _is_cut(error):
+        return f"{error}; a server that speaks TLS alone looks like this, and its URL is rediss://, not redis://"
+    return str(error)
+
+
+def _is_cut(error: BaseException) -> bool:
+    return isinstance(error.__cause__ or error.__context__, ConnectionResetError) or "closed by server" in str(error)
 
 
 def _brief(error: RedisError) -> str:

@@ -10,17 +10,20 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 # This must come before torch is imported. OpenMP's threads spin while they wait for each other, and where other
 # processes use the same cores they spin most of the time away (four times fewer evaluations per second, measured).
 # A short spin costs nothing.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-from smoothcert.errors import SmoothcertError
-from store.inspection import UnusableServerError
-from store.settings import WRONG_SETTINGS
-from workers.errors import HoldingsError, SettingsError
+from smoothcert.imports import ended_by_ctrl_c
+
+with ended_by_ctrl_c():
+    import typer
+
+    from smoothcert.errors import SmoothcertError
+    from store.inspection import UnusableServerError
+    from store.settings import WRONG_SETTINGS
+    from workers.errors import HoldingsError, SettingsError
 
 cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import redis
@@ -17,6 +18,7 @@ from store import inspection, keys, shards
 from store.address import RedisAddress
 from store.commands import Call, Command, answered, unguarded
 from store.inspection import ServerReport, UnusableServerError
+from store.plaintext import answers_plainly
 from store.record import Record
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,9 @@ REFUSALS = (
 )
 """The codes with which a server says that it cannot do its work now: it is full, loading, busy with a script, without
 its replicas, or about to be replaced by another one. None of them says that anything is wrong with the command."""
+INSPECT_S = 2.0
+"""Seconds within which a server must answer while it is inspected. A TLS handshake with a server that does not speak
+TLS takes all of them, and whoever started the worker waits for the sentence."""
 RETRY_S = 0.2
 """The seconds between two tries to reach Redis: short against a heartbeat, long against a round trip."""
 
@@ -57,8 +62,11 @@ class RedisConnection:
 
     def __init__(self, where: RedisAddress | str) -> None:
         self._address = RedisAddress.of(where)
-        # It gives up at once, so that each caller decides how to wait for Redis.
-        self.client = self._address.client(retry=Retry(NoBackoff(), 0), socket_connect_timeout=2, socket_timeout=20)
+        self.client = self._client(answer_s=20)
+
+    def _client(self, *, answer_s: float) -> Any:
+        """A client that gives up at once, so that each caller decides how to wait for Redis."""
+        return self._address.client(retry=Retry(NoBackoff(), 0), socket_connect_timeout=2, socket_timeout=answer_s)
 
     def require_usable(self, *, strict: bool) -> None:
         """Wait for the server and inspect it. UnusableServerError if the service cannot or must not work with it."""
@@ -67,24 +75,28 @@ class RedisConnection:
             logger.warning("Redis: %s", check.detail)
         report.require_usable(strict=strict)
 
+    def refuse_unusable(self, *, strict: bool) -> None:
+        """Inspect the server once, and refuse it as `require_usable` does; no effect if it is away for the moment."""
+        try:
+            with refused_is_away():
+                report = self._inspect()
+        except AWAY as error:
+            logger.warning("Redis is away: %s", error)
+            return
+        report.require_usable(strict=strict)
+
     def _inspect(self) -> ServerReport:
         try:
-            return inspection.run(inspection.inspection(), self._answers)
+            with self._client(answer_s=INSPECT_S) as client:
+                return inspection.run(inspection.inspection(), partial(_answers, client))
         except redis.exceptions.RedisError as error:
             if reason := inspection.refusal(error, self._address.place):
                 raise UnusableServerError(reason) from error
+            if isinstance(error, AWAY):
+                if answers_plainly(self._address):
+                    raise UnusableServerError(inspection.without_tls(self._address.place)) from error
+                raise type(error)(inspection.absence(error, tls=self._address.tls)) from error
             raise
-
-    def _answers(self, commands: Sequence[Command]) -> list[Any]:
-        """The answers to commands, in which an error is an exception, unless the server is away."""
-        pipeline = self.client.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        answers: list[Any] = pipeline.execute(raise_on_error=False)
-        for answer in answers:
-            if isinstance(answer, AWAY):
-                raise answer
-        return answers
 
     def run(self, commands: Iterable[Command]) -> list[Any]:
         """The answers to commands, in one round trip."""
@@ -134,6 +146,18 @@ class RedisConnection:
         """The record of a certification or a shard; None if it does not exist or cannot be read."""
         certification, _ = shards.parse_name(name)
         return Record.salvage(name, self.client.hgetall(keys.record(certification)))
+
+
+def _answers(client: Any, commands: Sequence[Command]) -> list[Any]:
+    """The answers to commands, in which an error is an exception, unless the server is away."""
+    pipeline = client.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*command)
+    answers: list[Any] = pipeline.execute(raise_on_error=False)
+    for answer in answers:
+        if isinstance(answer, AWAY):
+            raise answer
+    return answers
 
 
 @contextmanager

@@ -58,7 +58,9 @@ def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     traces = traces_of(settings, "smoothcert-worker")
-    holdings, redis = Holdings.load(settings, device), RedisConnection(settings.redis)
+    redis = RedisConnection(settings.redis)
+    redis.refuse_unusable(strict=settings.strict)  # before the ensembles are loaded, which takes long
+    holdings = Holdings.load(settings, device)
     redis.require_usable(strict=settings.strict)
     until_answered(lambda: CertificationWorker(redis, settings, holdings, traces)).serve()
     if traces is not None:

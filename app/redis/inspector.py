@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
@@ -14,7 +15,8 @@ from app.redis.client import connected
 from smoothcert.published import RedisCheck
 from store.address import RedisAddress
 from store.commands import Command
-from store.inspection import ServerReport, UnusableServerError, inspection, refusal
+from store.inspection import ServerReport, UnusableServerError, absence, inspection, refusal, without_tls
+from store.plaintext import answers_plainly
 
 INSPECT_SECONDS = 10.0
 """Seconds for which a report is reused; another server may take the place of the one that was inspected."""
@@ -43,10 +45,12 @@ class Inspector:
         except (RedisError, OSError) as error:
             if reason := refusal(error, address.place):
                 raise UnusableServerError(reason) from error
+            if await asyncio.to_thread(answers_plainly, address):
+                raise UnusableServerError(without_tls(address.place)) from error
             if strict:
-                detail = f"Redis at {address.place} does not answer: {error}"
+                detail = f"Redis at {address.place} does not answer: {absence(error, tls=address.tls)}"
                 raise UnusableServerError(f"SMOOTHCERT_STRICT is set, and {detail}") from error
-            logger.warning("Redis at %s does not answer yet: %s", address.place, error)
+            logger.warning("Redis at %s does not answer yet: %s", address.place, absence(error, tls=address.tls))
             return
         finally:
             await client.aclose()

@@ -16,9 +16,12 @@ import pytest
 import redis
 
 from app.redis.client import connected
+from app.redis.inspector import Inspector
 from app.redis.queue import Queue
 from store import keys
+from store.address import RedisAddress
 from store.inspection import UnusableServerError
+from store.plaintext import answers_plainly
 from store.record import Record
 from store.settings import WRONG_SETTINGS, RedisSettings
 from tests.service import PATIENCE_S, eventually, free_port
@@ -121,6 +124,7 @@ def test_workers_with_a_wrong_password_end_with_a_sentence(
 ) -> None:
     held = {"devices": devices, "zoo": str(make_zoo(tmp_path / "zoo")), "allowed_imports": ",".join(ALLOWED)}
     said = refusal(tmp_path, "workers", redis_url=f"redis://:not-{SECRET}@127.0.0.1:{careless.port}/0", **held)
+    assert "holding" not in (tmp_path / "workers.log").read_text(), "Redis is asked before ensembles are loaded"
     assert said.startswith(f"error: Redis at 127.0.0.1:{careless.port} does not accept the user and the password")
 
 
@@ -241,6 +245,41 @@ def test_a_certificate_of_another_authority_is_one_sentence(encrypted: dict[str,
         assert said.startswith(f"smoothcert: the certificate of Redis at 127.0.0.1:{port} is not accepted")
         with pytest.raises(UnusableServerError, match="SMOOTHCERT_REDIS_CA_FILE"):
             RedisConnection(RedisSettings(**settings).redis).require_usable(strict=False)  # type: ignore[arg-type]
+
+
+def test_a_server_without_tls_at_a_url_of_tls_is_one_sentence(careless: ServerProcess, tmp_path: Path) -> None:
+    """It waits for the rest of the handshake, as if that were a command, so all that a client sees is a timeout."""
+    place = f"127.0.0.1:{careless.port}"
+    sentence = f"Redis at {place} does not speak TLS: its URL must begin with redis, not rediss"
+    url = f"rediss://:{SECRET}@{place}/0"
+    assert refusal(tmp_path, "app", redis_url=url) == f"smoothcert: {sentence}"
+    with pytest.raises(UnusableServerError, match=sentence):
+        RedisConnection(url).refuse_unusable(strict=False)
+
+
+def test_sentinels_without_tls_at_a_url_of_tls_are_one_sentence(careless: ServerProcess) -> None:
+    address = RedisAddress.of(f"rediss+sentinel://127.0.0.1:{careless.port}/mine")
+    sentence = f"Redis at mine of 127.0.0.1:{careless.port} does not speak TLS"
+    with pytest.raises(UnusableServerError, match=sentence):
+        RedisConnection(address).refuse_unusable(strict=False)
+    with pytest.raises(UnusableServerError, match=sentence):
+        asyncio.run(Inspector().require_usable(address, strict=False))
+
+
+@speaks_tls
+def test_a_server_that_speaks_tls_does_not_answer_in_plain_text(encrypted: dict[str, str]) -> None:
+    assert not answers_plainly(RedisSettings(**encrypted).redis)  # type: ignore[arg-type]
+
+
+@speaks_tls
+def test_a_server_that_speaks_tls_alone_at_another_url_is_told_by_a_word_about_tls(
+    encrypted: dict[str, str], tmp_path: Path
+) -> None:
+    url = encrypted["redis_url"].replace("rediss://", "redis://")
+    hint = "a server that speaks TLS alone looks like this, and its URL is rediss://, not redis://"
+    assert hint in refusal(tmp_path, "app", redis_url=url, strict="true")
+    with pytest.raises(redis.ConnectionError, match=hint):
+        RedisConnection(url)._inspect()
 
 
 @speaks_tls
