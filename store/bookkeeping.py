@@ -163,6 +163,7 @@ def begin(certification: str, name: str, worker: str, *, ttl: int) -> tuple[str,
     execution = made[0].id
     return execution, [
         *commands,
+        show_state(worker, busy=True),
         ("ZADD", keys.executions(name), time.time() + ttl, _entry(certification, execution)),
     ]
 

@@ -60,7 +60,7 @@ def answered(command: Command) -> Call:
 
 def as_text(commands: Iterable[Command]) -> str:
     """Commands without bytes, as scripts read them."""
-    return json.dumps([[str(argument) for argument in command] for command in commands])
+    return json.dumps([[*map(str, command)] for command in commands])
 
 
 def packed(commands: Iterable[Command]) -> tuple[Argument, ...]:
@@ -71,7 +71,7 @@ def packed(commands: Iterable[Command]) -> tuple[Argument, ...]:
     """
     texts, binary = [], []
     for command in commands:
-        if any(isinstance(argument, bytes) for argument in command):
+        if bytes in map(type, command):
             binary += [len(command), *command]
         else:
             texts.append(command)

@@ -43,6 +43,11 @@ def changed(certification: str) -> str:
     return f"{CHANGED}:{certification}"
 
 
+def told(api: str) -> str:
+    """The channel on which an API process hears of the end of certifications that its clients wait for: id, status."""
+    return f"{CHANGED}:{api}"
+
+
 def record(certification: str) -> str:
     """A hash with the record of a certification."""
     return f"smoothcert:certification:{certification}"

@@ -52,6 +52,8 @@ class Record:
     """The address that is told about its end."""
     archive: int = 0
     """1 where its end is written to the archive, which keeps it until it is deleted; 2 where its images are, too."""
+    api: str = ""
+    """The name of the API process whose client waits for the end; '' where none did when it was accepted."""
     traceparent: str = ""
     """The W3C trace context of the request, where traces are on."""
     started_at: float = 0.0

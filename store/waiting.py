@@ -67,12 +67,14 @@ def take(
     share: int,
     held: Mapping[str, int],
     under_way: Iterable[str] = (),
+    passed: Iterable[str] = (),
     idle: tuple[str, float] | None = None,
 ) -> Call:
     """Take up to `most` certifications with up to `most_bytes` of images; `share` of one owner, together with `held`.
 
     A worker that is not `busy` may take one of any size. It takes no further shard of the certifications that it has
-    `under_way`. Where it finds nothing, it counts as `idle`: its name, and until when. The answer is for `taken`.
+    `under_way`, and none of those `passed`, which it leaves to others. Where it finds nothing, it counts as `idle`: its
+    name, and until when. The answer is for `taken`.
     """
     queue = bookkeeping.queue_name(pool)
     asked = {
@@ -85,6 +87,7 @@ def take(
         "lanes": keys.waiting(pool, ""),
         "records": keys.record(""),
         "mine": dict.fromkeys(under_way, True),
+        "passed": dict.fromkeys(passed, True),
         "worker": idle[0] if idle else "",
         "until": idle[1] if idle else 0,
     }
@@ -93,7 +96,7 @@ def take(
 
 
 def taken(answer: tuple[int, Sequence[bytes]]) -> tuple[bool, list[str]]:
-    """Whether something waits that may not be taken now, and the names that were taken."""
+    """Whether something waits that may be taken as soon as what is under way ends, and the names that were taken."""
     blocked, ids = answer
     return bool(blocked), [each.decode() for each in ids]
 
@@ -109,15 +112,19 @@ def leave_idle(pool: str, worker: str) -> Command:
     return ("ZREM", keys.idle(pool), worker)
 
 
-def read(certification: str, *, owner: str = "") -> Call:
-    """Read the record of a certification and its place, if it belongs to this owner; '' for any owner."""
+def read(certification: str, *, owner: str = "", certificates: int = 0) -> Call:
+    """Read the record of a certification, its place, and the certificates of its first images, if it has finished any.
+
+    It must belong to this owner; '' for any owner.
+    """
     prefixes = {
         "lanes": "smoothcert:waiting:",
         "turns": keys.turns(""),
         "urgent": keys.urgent(""),
         "lists": bookkeeping.WAITING_PREFIX,
     }
-    return Call(READ, (keys.record(certification),), (owner, json.dumps(prefixes)))
+    names = keys.record(certification), keys.certificates(certification)
+    return Call(READ, names, (owner, json.dumps(prefixes), certificates))
 
 
 def places(records: Sequence[Record]) -> Call:

@@ -55,11 +55,10 @@ class Clerk:
             return list(self._works.values())
 
     def take(self, work: Work) -> None:
-        """Look after a certification from now on."""
+        """Look after a certification from now on. The clerk's thread has nothing to do for it before `prepared`."""
         with self._changed:
             earlier = self._works.get(work.record.name)
             self._works[work.record.name] = work
-            self._changed.notify_all()
         if earlier:  # an earlier execution in this process, which was thought dead
             earlier.stop()
 

@@ -143,13 +143,14 @@ class CertificationWorker(SimpleWorker):
             busy=bool(works),
             share=self.settings.share,
             held=Counter(work.record.owner for work in works),
-            under_way={*(work.record.id for work in works), *self._passed},
+            under_way={work.record.id for work in works},
+            passed=self._passed,
             idle=None if works or self.holdings.failed else (self.name, time.time() + IDLE_S),
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
             self._begin(fetch(self.redis, ids), self.queue)
-        else:  # the bell tells of new work, but not that something which may not be taken now may be taken later
+        if len(ids) < free:  # the bell tells of new work, but not that what may not be taken now may be taken later
             self.redis.await_bell(self.settings.pool, self.name, BLOCKED_S if blocked else BLOCK_S)
 
     def _look_at_quarantine(self) -> None:
@@ -188,8 +189,6 @@ class CertificationWorker(SimpleWorker):
                 last += lease.drop(stored.record.name, queue)
         for work, stored in ours:
             self._hand_over(work, stored)
-        if ours:
-            last.append(bookkeeping.show_state(self.name, busy=True))
         self.redis.write(last)  # after the rest: if Redis goes away here, everything that was begun is under way
 
     def _is_ours(self, name: str, execution: str) -> bool:

@@ -16,16 +16,23 @@ class Watch:
     def __init__(self, *, for_the_end: bool) -> None:
         self.for_the_end = for_the_end
         self._event = asyncio.Event()
+        self._ended = False
 
-    def wake(self) -> None:
+    def wake(self, *, ended: bool = False) -> None:
+        """Wake the request; `ended` says that a message has told of the end."""
+        self._ended |= ended
         self._event.set()
 
-    async def changed(self, seconds: float) -> None:
-        """Wait until there may have been a change since the last call, but no longer than `seconds`."""
+    async def changed(self, seconds: float) -> bool:
+        """Wait until there may have been a change since the last call, but no longer than `seconds`.
+
+        Returns whether a message has told of the end or of the deletion.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
         self._event.clear()
+        return self._ended
 
 
 class Changes:
@@ -49,21 +56,12 @@ class Changes:
             if not watches:
                 del self._watches[certification]
 
-    @property
-    def watched(self) -> tuple[str, ...]:
-        """The certifications that are watched."""
-        return tuple(self._watches)
-
-    def watchers(self, certification: str) -> int:
-        """The number of watches on a certification."""
-        return len(self._watches.get(certification, ()))
-
     def wake(self, certification: str, status: str | None = None) -> None:
         """Wake the watches on a certification, which has this status now; None if it may have any."""
-        ended = status is None or status in ENDED or status == DELETED
+        ended = status in ENDED or status == DELETED
         for watch in self._watches.get(certification, ()):
-            if ended or not watch.for_the_end:
-                watch.wake()
+            if ended or status is None or not watch.for_the_end:
+                watch.wake(ended=ended)
 
     def wake_all(self) -> None:
         """Wake all watches: any certification may have changed."""

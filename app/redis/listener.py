@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -27,9 +29,12 @@ class Listener:
     """Receives the changes of the certifications that this process watches."""
 
     def __init__(self, redis: Any) -> None:
+        self.name = f"api-{secrets.token_hex(8)}"
+        """The name under which this process is told the end of certifications that it has accepted."""
         self.changes = Changes()
         self._redis = redis
         self._pubsub: Any = None
+        self._subscribed: Counter[str] = Counter()  # the requests that wait for messages of each certification
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -46,12 +51,20 @@ class Listener:
     async def watching(self, certification: str, *, for_the_end: bool = False) -> AsyncIterator[Watch]:
         """A watch on a certification, whose changes are received as long as the context lasts."""
         with self.changes.watch(certification, for_the_end=for_the_end) as watch:
-            await self._subscribe(certification)
+            self._subscribed[certification] += 1
             try:
+                await self._subscribe(certification)
                 yield watch
             finally:
-                if self.changes.watchers(certification) == 1:
+                self._subscribed[certification] -= 1
+                if not self._subscribed[certification]:
+                    del self._subscribed[certification]
                     await self._unsubscribe(certification)
+
+    @property
+    def _common(self) -> tuple[str, str]:
+        """The channels that are not those of one certification; each message names one."""
+        return keys.CHANGED, keys.told(self.name)
 
     async def _subscribe(self, certification: str) -> None:
         """Receive the changes of a certification; if that fails, whoever waits looks every LOOK_SECONDS."""
@@ -78,7 +91,7 @@ class Listener:
     async def _receive(self) -> None:
         quiet = False
         async with self._redis.pubsub() as pubsub:
-            await pubsub.subscribe(keys.CHANGED, *map(keys.changed, self.changes.watched))
+            await pubsub.subscribe(*self._common, *map(keys.changed, self._subscribed))
             self._pubsub = pubsub
             try:
                 while True:
@@ -97,11 +110,11 @@ class Listener:
         """Wake whom a message concerns."""
         channel = message["channel"].decode() if message["channel"] else ""
         certification = channel.removeprefix(f"{keys.CHANGED}:")
-        if message["type"] == "subscribe" and channel != keys.CHANGED:
+        if message["type"] == "subscribe" and channel not in self._common:
             self.changes.wake(certification)  # messages before the subscription were lost
         elif message["type"] == "subscribe":
             self.changes.wake_all()
-        elif message["type"] == "message" and channel == keys.CHANGED:
+        elif message["type"] == "message" and channel in self._common:
             certification, _, status = message["data"].decode().partition(" ")
             self.changes.wake(certification, status)
         elif message["type"] == "message":

@@ -87,12 +87,13 @@ class Queue:
 
     async def _look(self, certification: str, owner: str) -> Snapshot | None:
         with answering():
-            text = await self._redis.eval(*waiting.read(certification, owner=owner).arguments)
+            call = waiting.read(certification, owner=owner, certificates=FIRST_PIECE)
+            text, first = await self._redis.eval(*call.arguments)
         if not text:
             return None
         data, position = json.loads(text)
         record = Record.parse(dict(zip(data[::2], data[1::2], strict=True)))
-        certificates = await self._certificates(record) if record.done else {}
+        certificates = await self._certificates(record, first) if record.done else {}
         if record.ended and len(certificates) < record.done and not await self._exists(certification):
             return None  # it was deleted after the record was read
         return Snapshot(record, certificates, None if position is False else position)
@@ -107,16 +108,17 @@ class Queue:
             found: bytes | None = await self._redis.get(keys.images(certification))
         return found
 
-    async def _certificates(self, record: Record) -> dict[int, str]:
-        """The finished certificates by the index of their image, read in pieces: Redis serves nobody else meanwhile."""
-        texts: list[bytes | None] = []
-        piece = FIRST_PIECE
+    async def _certificates(self, record: Record, texts: list[bytes | None]) -> dict[int, str]:
+        """The finished certificates by the index of their image; `texts` are those of the first ones.
+
+        They are read in pieces, because Redis serves nobody else meanwhile.
+        """
         while len(texts) < record.images:
+            largest = max((len(text) for text in texts if text), default=PIECE_BYTES // LARGEST_PIECE)
+            piece = max(1, min(LARGEST_PIECE, PIECE_BYTES // largest))
             places = range(len(texts), min(len(texts) + piece, record.images))
             with answering():
                 texts += await self._redis.hmget(keys.certificates(record.id), places)
-            largest = max((len(text) for text in texts if text), default=PIECE_BYTES // LARGEST_PIECE)
-            piece = max(1, min(LARGEST_PIECE, PIECE_BYTES // largest))
         return {index: text.decode() for index, text in enumerate(texts) if text is not None}
 
     async def wait(
@@ -128,11 +130,11 @@ class Queue:
         """
         deadline, changes = time.monotonic() + seconds, self.listener.changes
         while not snapshot.record.ended and not changes.closed and (left := deadline - time.monotonic()) > 0:
-            await watch.changed(min(left, LOOK_SECONDS))
-            if await gone():
+            ended = await watch.changed(min(left, LOOK_SECONDS))
+            if not ended and await gone():
                 return snapshot
             with suppress(UnavailableError):  # Redis may answer again before the time is up
-                if not await self._goes_on(snapshot.record.id):
+                if ended or not await self._goes_on(snapshot.record.id):
                     latest = await self.find(snapshot.record.id)
                     if latest is None:
                         return None

@@ -61,12 +61,19 @@ class Roster:
                 return live[0]
             if self.default in named:
                 return named[self.default]
-            known = ", ".join(named) or "none at the moment"
-            raise invalid("ensemble", f"must be given unless exactly one is served; there are: {known}")
+            raise invalid("ensemble", f"must be given unless exactly one is served; there are: {self._names}")
         if name not in named:
-            known = ", ".join(named) or "none at the moment"
-            raise ProblemError("unknown_ensemble", f"there is no ensemble {shown(name)}; there are: {known}")
+            for each in self.failed:
+                if each.name == name:
+                    raise ProblemError("ensemble_not_loaded", f"the ensemble {name} cannot be loaded: {each.reason}")
+            raise ProblemError("unknown_ensemble", f"there is no ensemble {shown(name)}; there are: {self._names}")
         return named[name]
+
+    @property
+    def _names(self) -> str:
+        """The names of the ensembles; where there are none, also why others could not be loaded."""
+        failed = (f"{each.name} cannot be loaded: {each.reason}" for each in self.failed)
+        return ", ".join(each.card.name for each in self.offers) or "; ".join(("none at the moment", *failed))
 
     def stall(self, record: Record, *, now: float) -> Stall | None:
         """Why a certification does not move; None while its worker beats, or while it waits and workers can take it."""

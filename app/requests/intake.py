@@ -57,11 +57,12 @@ class Intake:
         self.seeding = Seeding.of(settings.seed_secret)
 
     async def take(
-        self, request: Request, certification: str, *, owner: str, key: str | None, prediction: bool = False
+        self, request: Request, certification: str, *, owner: str, key: str | None, api: str, prediction: bool = False
     ) -> tuple[Receipt, Snapshot]:
         """Queue a request under a new id; ProblemError if it cannot be answered, or the queue does not accept it.
 
-        `key` is the Idempotency-Key, and `prediction` asks for the class alone. Nothing of the body is held any longer
+        `key` is the Idempotency-Key, `api` the name of the process that is to be told the end, and `prediction` asks
+        for the class alone. Nothing of the body is held any longer
         when this returns, so that clients that wait for their certificates take no memory.
         """
         with self._bodies.share() as share:
@@ -81,7 +82,9 @@ class Intake:
             settled = replace(settled, request=drawn)
             pixels = await share.run(lambda: npy.write(images))
             idempotency = (key, await share.run(posted.digest)) if key else None
-            record = self._record(certification, settled, offer, seed=seed, owner=owner, images=len(posted.images))
+            record = self._record(
+                certification, settled, offer, seed=seed, owner=owner, images=len(posted.images), api=api
+            )
             receipt = await self._queue.submissions.add(record, pixels, idempotency=idempotency, high=high)
         await self._require_taken(receipt, offer.pool)
         return receipt, Snapshot(record, {}, receipt.count)
@@ -170,7 +173,7 @@ class Intake:
         return WITH_IMAGES if request.archive_images else 1
 
     def _record(
-        self, certification: str, settled: Settled, offer: Offer, *, seed: str, owner: str, images: int
+        self, certification: str, settled: Settled, offer: Offer, *, seed: str, owner: str, images: int, api: str
     ) -> Record:
         now, deadline = time.time(), settled.request.deadline_s or self._settings.deadline_s
         return Record(
@@ -192,6 +195,7 @@ class Intake:
             deadline_at=now + deadline if deadline else 0.0,
             webhook=settled.request.webhook or "",
             archive=self._archive(settled.request),
+            api=api,
             traceparent=self._traces.traceparent() if self._traces else "",
         )
 

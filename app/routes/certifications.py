@@ -42,15 +42,18 @@ async def submitted(
 ) -> tuple[Snapshot, dict[str, str]]:
     """The certification that a request asks for, after the wait, and the headers of the answer."""
     key, queue, certification = headers.idempotency_key(request), service.queue, new_id()
-    receipt, snapshot = await service.intake.take(request, certification, owner=owner, key=key, prediction=prediction)
-    logs.note(certification_id=receipt.certification)
-    replayed = receipt.outcome == "replay"
+    api = queue.listener.name if wait else ""
+    with queue.listener.changes.watch(certification, for_the_end=True) as watch:  # its end is told to this process
+        receipt, snapshot = await service.intake.take(
+            request, certification, owner=owner, key=key, api=api, prediction=prediction
+        )
+        logs.note(certification_id=receipt.certification)
+        replayed = receipt.outcome == "replay"
+        if wait and not replayed:
+            latest = await queue.wait(snapshot, watch, wait, gone=request.is_disconnected)
+            snapshot = _still_there(latest, certification)
     if replayed:
         snapshot = await _waited(receipt.certification, request, owner, service, wait)
-    elif wait:
-        async with queue.listener.watching(certification, for_the_end=True) as watch:
-            latest = await queue.wait(snapshot, watch, wait, gone=request.is_disconnected)
-        snapshot = _still_there(latest, certification)
     return snapshot, _created(snapshot, wait, replayed=replayed)
 
 

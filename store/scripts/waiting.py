@@ -10,7 +10,7 @@ MOST_TURNS = 1000
 """The number of owners that one look at the turns considers."""
 MOST_PASSED = 16
 """The number of shards that one look passes over in a lane, because the worker has another shard of the same
-certification."""
+certification. What the worker leaves to others comes on top, or enough of it would hide everything behind it."""
 IDLE_TTL = 60
 """Seconds after which the set of idle workers is gone if all of them are."""
 
@@ -50,9 +50,11 @@ READ = (
     READING
     + PLACING
     + """
--- KEYS: the record. ARGV: the owner it must have, or '' for any; prefixes of keys, as JSON
-local owner, status, pool, queue, id = unpack(redis.call('HMGET', KEYS[1], 'owner', 'status', 'pool', 'queue', 'id'))
-if not owner or (ARGV[1] ~= '' and ARGV[1] ~= owner) then return '' end
+-- KEYS: the record, its certificates. ARGV: the owner it must have, or '' for any; prefixes of keys, as JSON; the most
+-- certificates
+local asked = {'owner', 'status', 'pool', 'queue', 'id', 'images', 'done'}
+local owner, status, pool, queue, id, images, done = unpack(redis.call('HMGET', KEYS[1], unpack(asked)))
+if not owner or (ARGV[1] ~= '' and ARGV[1] ~= owner) then return {'', {}} end
 local position = false
 if status == 'queued' then
   local prefix = cjson.decode(ARGV[2])
@@ -61,13 +63,20 @@ if status == 'queued' then
   }
   position = placing(names, owner)(id, prefix.lists .. queue)
 end
-return cjson.encode({redis.call('HGETALL', KEYS[1]), position})
+local places = {}
+if (tonumber(done) or 0) > 0 then
+  for place = 0, math.min(tonumber(images), tonumber(ARGV[3])) - 1 do places[#places + 1] = place end
+end
+local text = cjson.encode({redis.call('HGETALL', KEYS[1]), position})
+return {text, #places > 0 and redis.call('HMGET', KEYS[2], unpack(places)) or {}}
 """
 )
-"""Reads a record of an owner and its place in the queue, as one JSON text, which is cheaper to parse than many replies.
+"""Reads a record of an owner and its place in the queue, as one JSON text, which is cheaper to parse than many replies;
+then the certificates of its first images, where it has any, so that a small certification is read in one round trip.
 
 The text has the record as a list of names and values in turn, and the number of certifications that are taken before
-this one: 0 where it was taken and not begun, false where it does not wait. It is empty where there is no such record.
+this one: 0 where it was taken and not begun, false where it does not wait. There is no text where there is no such
+record.
 """
 
 PLACES = (
@@ -88,15 +97,20 @@ TAKE = (
     + f"""
 -- KEYS: RQ's list, list of ids taken, urgent, turns, idle workers.
 -- ARGV: what is asked, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, records,
--- mine (certifications under way), worker (its name if it is idle), until (when it counts as idle no longer)
+-- mine (certifications under way), passed (certifications that it leaves to others), worker (its name if it is idle),
+-- until (when it counts as idle no longer)
 local asked, taken, blocked = cjson.decode(ARGV[1]), {{}}, 0
 local list, urgent, turns, held = KEYS[1], KEYS[3], KEYS[4], asked.held
 local function certification(id) return string.match(id, '^[^-]*') end
--- The first that waits in a lane, apart from shards of what the worker has under way: others are to take them.
+-- The first that waits in a lane, apart from what others are to take: shards of what the worker has under way, which
+-- it may take once that has ended, and what it leaves to others for much longer than a look lasts.
+local reach = {MOST_PASSED - 1}
+for _ in pairs(asked.passed) do reach = reach + 1 end
 local function first(lane)
-  for _, id in ipairs(redis.call('ZRANGE', lane, 0, {MOST_PASSED - 1})) do
-    if not asked.mine[certification(id)] then return id end
-    blocked = 1
+  for _, id in ipairs(redis.call('ZRANGE', lane, 0, reach)) do
+    local whole = certification(id)
+    if asked.mine[whole] then blocked = 1
+    elseif not asked.passed[whole] then return id end
   end
 end
 -- Take an id, unless its images are too large beside those that are under way.

@@ -21,6 +21,14 @@ def changed(certification: str, status: str) -> Command:
     return ("PUBLISH", keys.changed(certification), status)
 
 
+def told(record: Record, status: str) -> list[Command]:
+    """Tell the end to the API process whose client has waited for it since the request.
+
+    It need not subscribe to every certification of its own.
+    """
+    return [("PUBLISH", keys.told(record.api), f"{record.id} {status}")] if record.api else []
+
+
 def held(record: Record, execution: str, commands: Iterable[Command], first: tuple[Call, ...] = ()) -> Call:
     """Run the commands if this execution holds the certification."""
     return guarded_shard(record, UNDER_WAY, execution, commands, first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ from store import keys
 from store.transitions.admission import Limits
 from tests.service import eventually
 from tests.support.api import picture, text
-from tests.support.asking import URL, posted
+from tests.support.asking import URL, post, posted
 from tests.support.player import Player, certificate
 
 IMAGES = 30
@@ -31,14 +32,20 @@ def reading(valkey: EmbeddedServer, read: Callable[[Queue], Coroutine[Any, Any, 
 
     async def counted() -> T:
         queue = Queue(valkey.url, Limits(1, 1), result_ttl=1)
-        hmget = queue._redis.hmget
+        hmget, evaluate = queue._redis.hmget, queue._redis.eval
 
         async def noted(*arguments: Any) -> Any:
             found = await hmget(*arguments)
             sizes.append(sum(len(each) for each in found if each))
             return found
 
-        queue._redis.hmget = noted
+        async def noted_first(*arguments: Any) -> Any:
+            text, first = await evaluate(*arguments)
+            if first:
+                sizes.append(sum(len(each) for each in first if each))
+            return text, first
+
+        queue._redis.hmget, queue._redis.eval = noted, noted_first
         async with queue.listening():
             return await read(queue)
 
@@ -104,3 +111,26 @@ def test_messages_go_to_those_who_wait_for_them(client: httpx2.Client, player: P
     waiting.join()
     assert answers[0].json()["status"] == "succeeded"
     eventually(lambda: not channels(), "the end of the subscription")
+
+
+def test_a_request_that_waits_for_its_own_certification_needs_no_subscription(
+    client: httpx2.Client, player: Player
+) -> None:
+    """Mutants killed: the end is told to nobody; the request subscribes; every record names the process."""
+    answers: list[httpx2.Response] = []
+    waiting = threading.Thread(target=lambda: answers.append(post(client, player, headers={"Prefer": "wait=60"})))
+    waiting.start()
+    eventually(player.waiting, "the certification")
+    record = player.begin(player.take())
+    assert player.redis.pubsub_numsub(keys.changed(record.id))[0][1] == 0
+    assert player.redis.pubsub_numsub(keys.told(record.api))[0][1] == 1
+    heard = player.redis.pubsub(ignore_subscribe_messages=True)
+    heard.subscribe(keys.told(record.api))
+    player.redis.publish(keys.told(record.api), f"{record.id} succeeded")  # the request looks, and goes on waiting
+    player.finish(record, {0: (made := certificate(record, 0))})
+    waiting.join()
+    told = [message["data"] for _ in range(5) if (message := heard.get_message(timeout=0.1))]
+    heard.close()
+    assert told == [f"{record.id} succeeded".encode()] * 2
+    assert answers[0].json()["certificates"] == [json.loads(made)]
+    assert player.record(posted(client, player).id).api == ""

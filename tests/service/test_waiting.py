@@ -13,7 +13,7 @@ from smoothcert.problem import Failure
 from store import bookkeeping, checkpoints, keys, waiting
 from store.checkpoints import SavedCheckpoint
 from store.record import Record
-from store.scripts.waiting import LONG_LIST
+from store.scripts.waiting import LONG_LIST, MOST_PASSED
 from store.transitions import admission, cancellation, lease, pieces
 from store.transitions.admission import Limits
 from store.waiting import ANONYMOUS
@@ -95,6 +95,17 @@ def test_work_is_taken_by_bytes_as_well(empty: Any) -> None:
     assert take(empty, 10, most_bytes=500, busy=True) == [small.id]
 
 
+def test_what_is_left_to_others_neither_hurries_a_worker_nor_hides_what_waits_behind(empty: Any) -> None:
+    """Mutants killed: what is passed over counts as blocked, so that the worker looks ten times a second; no more than
+    MOST_PASSED of it are passed over, so that a worker never sees the rest."""
+    left = [accepted(empty, owner="alice") for _ in range(MOST_PASSED + 1)]
+    behind = accepted(empty, owner="alice")
+    assert taking(empty, 10, passed=ids(left)) == (False, [behind.id])
+    assert taking(empty, 10, passed=ids(left)) == (False, [])
+    assert taking(empty, 10, passed=ids(left[1:]), under_way=[left[0].id], busy=True) == (True, [])
+    assert take(empty, 100) == ids(left)
+
+
 def test_the_place_is_the_number_of_those_that_are_taken_before(empty: Any) -> None:
     """Mutant killed: counting only the owner's own certifications."""
     chance = Random(5)
@@ -119,15 +130,15 @@ def place(client: Any, record: Record) -> int | None:
     lanes = (keys.urgent(POOL), keys.waiting(POOL, record.owner))
     if not any(client.zscore(lane, record.id) for lane in lanes):
         return None
-    text = client.eval(*waiting.read(record.id, owner=record.owner).arguments)
+    text, _ = client.eval(*waiting.read(record.id, owner=record.owner).arguments)
     return int(text[:-1].rpartition(b",")[2])
 
 
 def test_a_record_is_read_by_its_owner_alone(empty: Any) -> None:
     record = accepted(empty, owner="alice")
-    assert empty.eval(*waiting.read(record.id, owner="bob").arguments) == b""
-    assert empty.eval(*waiting.read("cert_nothing", owner="bob").arguments) == b""
-    assert record.id.encode() in empty.eval(*waiting.read(record.id, owner="alice").arguments)
+    assert empty.eval(*waiting.read(record.id, owner="bob").arguments) == [b"", []]
+    assert empty.eval(*waiting.read("cert_nothing", owner="bob").arguments) == [b"", []]
+    assert record.id.encode() in empty.eval(*waiting.read(record.id, owner="alice").arguments)[0]
 
 
 # --- strays

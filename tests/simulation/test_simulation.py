@@ -22,6 +22,7 @@ FIRST, MOST = 53, 200
 FOUND = {
     "found-20": "a heartbeat came after the end and left keys of RQ behind",
     "found-63": "the same, while another worker had the certification",
+    "7-35": "the audit itself missed certificates that had expired",
     "found-5": "a certification failed and was deleted, and RQ still listed the failure",
 }
 """Histories that once found a bug."""
