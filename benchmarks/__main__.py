@@ -22,7 +22,9 @@ BENCHMARKS = {
     "largest": "benchmarks.paper.samples_largest",
     "linf": "benchmarks.paper.linf",
     "load": "benchmarks.machine.load",
+    "memory": "benchmarks.machine.memory",
     "optimal": "benchmarks.paper.samples_optimal",
+    "owners": "benchmarks.machine.owners",
     "peers": "benchmarks.machine.peers",
     "peers-adaptive": "benchmarks.machine.paper_loop",
     "report": "benchmarks.machine.report",
@@ -33,6 +35,7 @@ BENCHMARKS = {
     "study": "benchmarks.machine.study",
     "training": "benchmarks.machine.training",
     "transfer": "benchmarks.paper.transfer",
+    "waiting": "benchmarks.machine.waiting",
 }
 """The module of each benchmark, by name. A module has `configure(parser)` and `run(options) -> Result`."""
 

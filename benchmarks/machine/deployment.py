@@ -28,6 +28,7 @@ TRIVIAL = "trivial"
 """The name of an ensemble that costs almost nothing, so that the time around it can be measured."""
 SHAPE = (3, 8, 8)
 """The input shape of the trivial ensemble."""
+POOL = "default"
 START_S = 120.0
 """The seconds within which the service must be ready; loading torch in several processes takes most of them."""
 
@@ -69,18 +70,29 @@ class Deployment:
     @property
     def pids(self) -> dict[str, int]:
         """The process ids of the server, the API and the workers, by name."""
-        with Redis.from_url(self._server.url) as redis:
+        with self.redis as redis:
             server = redis.info("server")["process_id"]  # not that of the process we started, which is its guard
         return {"server": server, **{name: process.pid for name, process in self.processes.items()}}
 
+    @property
+    def redis(self) -> Redis:
+        """A connection to the server."""
+        return Redis.from_url(self._server.url)
+
     def waiting(self) -> int:
         """The number of certifications that no worker has taken yet."""
-        with Redis.from_url(self._server.url) as redis:
-            return int(redis.llen(bookkeeping.waiting_key(bookkeeping.queue_name("default"))))
+        with self.redis as redis:
+            return int(redis.llen(bookkeeping.waiting_key(bookkeeping.queue_name(POOL))))
+
+    def stop(self, name: str) -> None:
+        """End a process in good order."""
+        process = self.processes.pop(name)
+        process.terminate()
+        process.wait()
 
     def unarchived(self) -> int:
         """The number of certifications that the archive lacks."""
-        with Redis.from_url(self._server.url) as redis:
+        with self.redis as redis:
             return int(redis.zcard(keys.ARCHIVAL))
 
     def resident_bytes(self, name: str) -> int:

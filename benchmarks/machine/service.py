@@ -23,6 +23,8 @@ from rich.console import Console
 
 from benchmarks.machine.connection import HttpConnection
 from benchmarks.machine.deployment import SHAPE, TRIVIAL, Deployment
+from benchmarks.machine.echo import PATH as ECHO
+from benchmarks.machine.echo import EchoService
 from benchmarks.result import Figure, Result
 from models.data import load_images
 from models.registry import ZOO, load
@@ -45,6 +47,8 @@ EASY_SAMPLES = 400
 """The most samples of an image whose work is much the same with every seed."""
 console = Console(stderr=True, highlight=False)
 
+Ask = Callable[[HttpConnection, bytes], Coroutine[Any, Any, Any]]
+"""Sends a request and waits for its result."""
 Row = tuple[str, object, object, object]
 Measured = tuple[list[Row], list[Figure]]
 
@@ -66,6 +70,7 @@ def run(options: argparse.Namespace) -> Result:
         figures.append(Figure("idle memory of the API, MB", memory, at_most=150))
         parts: dict[str, Callable[[], Measured]] = {
             "overhead": lambda: overhead(deployment, options.requests),
+            "echo": lambda: against_echo(deployment, options.requests, options.burst),
             "signature": lambda: signature(deployment, options.requests),
             "archive": lambda: archive(deployment, options.requests),
             "throughput": lambda: throughput(deployment, options.burst),
@@ -109,6 +114,50 @@ def overhead(deployment: Deployment, requests: int) -> Measured:
     best, middle = round(min(medians), 2), round(median(medians), 2)
     row = ("one client, trivial ensemble: ms beyond the engine's own, best and median round", best, middle, "")
     return [row], [Figure("overhead of a request, ms: median of the best of five rounds", min(medians), at_most=10)]
+
+
+def against_echo(deployment: Deployment, requests: int, burst: int) -> Measured:
+    """A request, and 32 clients at once, compared with a bare service of FastAPI and RQ that returns what it gets."""
+
+    async def echoed(connection: HttpConnection, request: bytes) -> Any:
+        status, payload = await connection.post(ECHO, request)
+        if status != 200:
+            raise ValueError(f"HTTP {status}: {payload}")
+        return payload
+
+    async def one(port: int, ask: Ask) -> float:
+        connection, spent = await HttpConnection.open(port), []
+        for _ in range(requests):
+            begun = time.perf_counter()
+            answer = await ask(connection, LIGHT)
+            engine = engine_seconds(answer) if ask is certification else 0.0
+            spent.append(time.perf_counter() - begun - engine)
+        connection.close()
+        return median(spent) * 1000
+
+    async def many(port: int, ask: Ask) -> None:
+        async def client() -> None:
+            connection = await HttpConnection.open(port)
+            for _ in range(burst // CLIENTS):
+                await ask(connection, LIGHT)
+            connection.close()
+
+        await asyncio.gather(*(client() for _ in range(CLIENTS)))
+
+    with EchoService() as echo:
+        sides: tuple[tuple[int, Ask], ...] = ((deployment.port, certification), (echo.port, echoed))
+        alone = [[asyncio.run(one(port, ask)) for port, ask in sides] for _ in range(ROUNDS)]
+        rates = [[burst / timed(many(port, ask))[0] for port, ask in sides] for _ in range(ROUNDS)]
+    ms, echo_ms = (median(side) for side in zip(*alone, strict=True))
+    rate, echo_rate = (median(side) for side in zip(*rates, strict=True))
+    rows: list[Row] = [
+        ("one client: ms beyond the engine's own, of a bare echo; median round", ms, echo_ms, ms / echo_ms),
+        (f"{CLIENTS} clients: certifications/s, echoes/s; median round", rate, echo_rate, rate / echo_rate),
+    ]
+    return rows, [
+        Figure("overhead of a request / of a bare echo, median of five rounds", ms / echo_ms, at_most=1.5),
+        Figure("throughput / of a bare echo, median of five rounds", rate / echo_rate, at_least=0.8),
+    ]
 
 
 def signature(deployment: Deployment, requests: int) -> Measured:

@@ -32,11 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--analysed", default=None, help="the images of that study (default: those that are recorded)")
     parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--precision", default="float32", help="of the members, for both and in that study")
 
 
 def run(options: argparse.Namespace) -> Result:
     description = describe(options.ensemble, zoo=options.zoo)
-    ensemble = load(options.ensemble, zoo=options.zoo, batch=options.batch)
+    ensemble = load(options.ensemble, zoo=options.zoo, batch=options.batch, precision=options.precision)
     images = chosen_images(options.images, description)
     pixels = list(torch.from_numpy(images.pixels))
     bare(ensemble, options.batch, options.batch)  # warm

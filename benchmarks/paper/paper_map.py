@@ -295,7 +295,12 @@ ENTRIES = (
         "Tables for sigma = .5 and 1", "as at .25", "size", without("the shipped ensemble is trained for sigma = .25")
     ),
     Claim("Tables for ImageNet", "as on CIFAR-10", "", NO_IMAGENET),
-    Claim("Table of denoisers", "ensembles of denoisers beat each of them", "", without("no denoisers are shipped")),
+    Claim(
+        "Table of denoisers",
+        "ensembles of denoisers beat each of them",
+        "",
+        without("this page is about one ensemble; the card of cifar10-resnet20-denoised-0.25 has the rows"),
+    ),
     Claim(
         "Table for l0 on MNIST",
         "as in l2",
