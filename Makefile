@@ -36,7 +36,7 @@ $(READY): $(SERVING)
 	touch $(READY)
 
 serve: $(SERVING)
-	@$(BIN)/python -m app.local.serve
+	@$(BIN)/python -m app.local
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -16,25 +16,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from socket import socket
 
-import uvicorn
-from fastapi import FastAPI
-from pydantic import ValidationError
+from smoothcert.imports import ended_by_ctrl_c
 
-from app import logs
-from app.archive.storage import StorageError
-from app.docs import openapi
-from app.docs.reference import markdown
-from app.http import authentication
-from app.http.authentication import Keys, KeysError
-from app.http.protocol import BoundedProtocol
-from app.keygen import keygen
-from app.main import create_app
-from app.settings import ApiSettings
-from app.webhooks.signature import owner_secret
-from smoothcert.errors import AttestationError
-from store.inspection import UnusableServerError
-from store.settings import WRONG_SETTINGS, explain_settings
-from store.tracing import traces_of
+with ended_by_ctrl_c():
+    import uvicorn
+    from fastapi import FastAPI
+    from pydantic import ValidationError
+
+    from app import logs
+    from app.archive.storage import StorageError
+    from app.docs import openapi
+    from app.docs.reference import markdown
+    from app.http import authentication
+    from app.http.authentication import Keys, KeysError
+    from app.http.protocol import BoundedProtocol
+    from app.keygen import keygen
+    from app.main import create_app
+    from app.settings import ApiSettings
+    from app.webhooks.signature import owner_secret
+    from smoothcert.errors import AttestationError
+    from store.inspection import UnusableServerError
+    from store.settings import WRONG_SETTINGS, explain_settings
+    from store.tracing import traces_of
 
 GRACE_SECONDS = 10
 """Seconds that requests under way have when the process ends."""

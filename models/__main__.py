@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 
-import typer
+from smoothcert.imports import ended_by_ctrl_c
 
-from models.commands.add import add
-from models.commands.diagnose import diagnose
-from models.commands.rank import rank
-from models.commands.show import show
-from models.commands.study import study
-from models.commands.train import train
-from smoothcert.errors import SmoothcertError
+with ended_by_ctrl_c():
+    import typer
+
+    from models.commands.add import add
+    from models.commands.diagnose import diagnose
+    from models.commands.rank import rank
+    from models.commands.show import show
+    from models.commands.study import study
+    from models.commands.train import train
+    from smoothcert.errors import SmoothcertError
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (train, add, show, rank, diagnose, study):

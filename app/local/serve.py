@@ -34,7 +34,7 @@ from pydantic import ValidationError
 from app.keygen import keygen
 from app.local.embedded import EmbeddedError, EmbeddedServer
 from app.local.guard import Guarded
-from app.local.trial import Trial, shipped, trial
+from app.local.trial import Trial, shipped, trials
 from app.redis.inspector import Inspector
 from smoothcert.errors import AttestationError
 from smoothcert.published import EnsembleList
@@ -277,7 +277,7 @@ def ask(settings: LocalSettings, path: str) -> tuple[int | None, bytes]:
 
 
 def greeting(settings: LocalSettings) -> str:
-    """The addresses of the service, and a command to try it with an ensemble that it holds."""
+    """The addresses of the service, and commands to try it with ensembles that it holds."""
     lines = [
         f"smoothcert is ready at {settings.address}",
         f"  page  {settings.address}/",
@@ -285,21 +285,21 @@ def greeting(settings: LocalSettings) -> str:
     ]
     if settings.address != LOCAL_URL:
         lines.append(f"  url   export SMOOTHCERT_URL={settings.address}")
-    if (first := first_question(settings)) is not None:
-        image = shlex.quote(f"images=@{write_sample(settings.data / 'samples', first)}")
+    for each in first_questions(settings):
+        image = shlex.quote(f"images=@{write_sample(settings.data / 'samples', each)}")
         key = "-H 'Authorization: Bearer KEY' " if settings.locked else ""
-        request = f"{key}-H 'Prefer: wait=30' -F {shlex.quote(f'request={first.request}')}"
+        request = f"{key}-H 'Prefer: wait=30' -F {shlex.quote(f'request={each.request}')}"
         lines.append(f"  try   curl -s {settings.address}/v1/certifications {request} -F {image}")
     return "\n".join([*lines, "Ctrl-C ends it."])
 
 
-def first_question(settings: LocalSettings) -> Trial | None:
-    """A question that the service can answer; the one for the shipped ensemble where the API does not tell us more."""
+def first_questions(settings: LocalSettings) -> list[Trial]:
+    """Questions that the service can answer; that for the shipped ensemble where the API does not tell us more."""
     status, content = ask(settings, "/v1/ensembles")
     try:
-        return trial(EnsembleList.model_validate_json(content)) if status == 200 else shipped()
+        return trials(EnsembleList.model_validate_json(content)) if status == 200 else [shipped()]
     except ValidationError:
-        return shipped()
+        return [shipped()]
 
 
 def check_settings(settings: LocalSettings) -> None:
@@ -383,7 +383,3 @@ def main(commands: Mapping[str, Sequence[str]] = COMMANDS) -> int:
     except (ServeError, EmbeddedError) as error:
         print(f"smoothcert: {error}", file=sys.stderr)
         return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -40,15 +40,19 @@ def shipped() -> Trial:
     return Trial(request, f"{SAMPLE}.png", samples.png(SAMPLE_SHEET, SAMPLE_INDEX))
 
 
-def trial(served: EnsembleList) -> Trial | None:
-    """A question to the default ensemble, or else to the first that is ready; None if there is none to ask."""
-    ready = [each for each in served.data if each.ready]
-    chosen = next((each for each in ready if each.default), next(iter(ready), None))
-    if chosen is None or chosen.noise is None or chosen.input_shape[0] not in MODES:
-        return None
-    fields = {} if len(ready) == 1 or chosen.default else {"ensemble": chosen.name}
-    request = json.dumps({**fields, **_question(chosen.noise)})
-    return Trial(request, *_image(chosen))
+def trials(served: EnsembleList) -> list[Trial]:
+    """A question to the default ensemble, or else to the first that is ready, and to each that needs another sample."""
+    ready = sorted((each for each in served.data if each.ready), key=lambda each: not each.default)
+    found: dict[str, Trial] = {}
+    for ensemble in ready:
+        if ensemble.noise is None or ensemble.input_shape[0] not in MODES:
+            continue
+        file, image = _image(ensemble)
+        fields = {} if len(ready) == 1 or ensemble.default else {"ensemble": ensemble.name}
+        if not found or (image is not None and file not in found):
+            request = json.dumps({**fields, **_question(ensemble.noise)})
+            found[file] = Trial(request, file, image or _grey(ensemble.input_shape))
+    return [*found.values()]
 
 
 def _question(noise: Noise) -> dict[str, float | str]:
@@ -63,13 +67,13 @@ def _rounded(noise: Noise, radius: float) -> float:
     return float(math.floor(radius)) if noise.whole else math.floor(radius * 100) / 100
 
 
-def _image(ensemble: ServedEnsemble) -> tuple[str, bytes]:
-    """The name and content of a file: a shipped sample of the classes of the ensemble, or else a grey image."""
+def _image(ensemble: ServedEnsemble) -> tuple[str, bytes | None]:
+    """The name and content of a file with a shipped sample of the classes of the ensemble; None for a grey image."""
     for sheet in samples.sheets().values():
         if sheet.shape == ensemble.input_shape and sheet.classes == ensemble.classes:
             index = SAMPLE_INDEX if sheet.name == SAMPLE_SHEET else 0
             return f"{_file_name(sheet.classes[sheet.labels[index]])}.png", samples.png(sheet.name, index)
-    return f"grey-{ensemble.input_shape[2]}x{ensemble.input_shape[1]}.png", _grey(ensemble.input_shape)
+    return f"grey-{ensemble.input_shape[2]}x{ensemble.input_shape[1]}.png", None
 
 
 def _grey(shape: Sequence[int]) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from app.docs.examples import served
-from app.local.trial import shipped, trial
+from app.local.trial import Trial, shipped, trials
 from app.samples import sheets
 from smoothcert.noise import Gaussian, Noise, Replacement, Splitting
 from smoothcert.plan import plan
@@ -24,6 +24,10 @@ def ensemble(name: str = "own", *, noise: Noise | None = NOISE, **fields: object
     return served().model_copy(update={"name": name, "default": False, "noise": noise, **fields})
 
 
+def trial(served: EnsembleList) -> Trial | None:
+    return next(iter(trials(served)), None)
+
+
 def test_the_shipped_ensemble_gets_the_question_of_the_readme() -> None:
     found = trial(EnsembleList(data=(ensemble(classes=CIFAR.classes, default=True), ensemble("other"))))
     assert found == shipped()
@@ -36,6 +40,23 @@ def test_an_ensemble_that_is_not_the_default_is_named_only_among_several() -> No
     assert two is not None
     assert "ensemble" not in json.loads(one.request)
     assert json.loads(two.request)["ensemble"] == "own"
+
+
+def test_every_shipped_sheet_gives_a_sample_to_an_ensemble_that_is_held() -> None:
+    """With the shipped ensembles there is a ship for two of them, and a digit for the third."""
+    digits = sheets()["mnist-test-100"]
+    held = (
+        ensemble("l0", noise=Replacement(0.8, 2), input_shape=digits.shape, classes=digits.classes),
+        ensemble("l1", classes=CIFAR.classes),
+        ensemble("l2", classes=CIFAR.classes, default=True),
+        ensemble("of-other-images", input_shape=(3, 20, 30)),
+    )
+    first, second = trials(EnsembleList(data=held))
+    assert first == shipped()
+    assert json.loads(second.request)["ensemble"] == "l0"
+    assert second.file == f"{digits.classes[digits.labels[0]]}.png"
+    with Image.open(io.BytesIO(second.image)) as image:
+        assert (image.mode, image.size) == ("L", (28, 28))
 
 
 @pytest.mark.parametrize("shape", [(3, 20, 30), (1, 7, 5)])
