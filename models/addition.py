@@ -25,6 +25,7 @@ from models.registry import ASK_NOBODY, ZOO, blaming, check_name, load, read_ten
 from models.remote import take_in
 from models.toml import TomlTable, read_toml
 from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.errors import ClassCountError
 from smoothcert.engine.hub.pretrained import Pretrained
 from smoothcert.engine.hub.reference import is_reference
 from smoothcert.engine.hub.stated import Stated
@@ -98,7 +99,8 @@ def add(
             behind = None if addition.classifier is None else _take_in(addition.classifier, folder)
             (folder / FILE).write_text(write(_described(addition, taken, behind)))
             sources = {folder / each.member.file: each.source for each in (*taken, *([behind] if behind else []))}
-            with _renaming({**sources, folder: zoo / name}):
+            assumed = addition.classes is None and not any(each.stated for each in ([behind] if behind else taken))
+            with _renaming({**sources, folder: zoo / name}), _naming_classes(assumed):
                 ensemble = load(name, zoo=Path(temporary), allowed_imports=allowed_imports, remote=remote)
             folder.rename(zoo / name)
     return ensemble
@@ -114,6 +116,19 @@ def _renaming(paths: Mapping[Path, Path | str]) -> Iterator[None]:
         for path, known in paths.items():
             message = message.replace(str(path), str(known))
         raise type(error)(message) from error
+
+
+@contextmanager
+def _naming_classes(assumed: bool) -> Iterator[None]:
+    """Say of another number of logits that the classes were assumed, if they were, and how to name them."""
+    try:
+        yield
+    except ClassCountError as error:
+        if not assumed:
+            raise
+        raise ClassCountError(
+            f"{error}; those of CIFAR-10 were assumed, since none are named: --classes takes others, or their number"
+        ) from error
 
 
 def require_free(name: str, zoo: Path) -> None:

@@ -27,6 +27,8 @@ from models.dncnn import DnCNN
 from models.errors import ArchitectureError
 from models.lenet import MnistLeNet
 from models.resnet import CifarResNet
+from smoothcert.engine.errors import reason
+from smoothcert.engine.head import require_classes
 from smoothcert.engine.normalisation import Normalisation, Normalised, normalised
 from smoothcert.engine.vision import torchvision
 from smoothcert.figures import counted
@@ -104,19 +106,22 @@ def build_denoiser(architecture: str, *, channels: int, allowed_imports: frozens
     )
 
 
-def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor], *, classes: int | None = None) -> None:
     """Load a state dict into a network of `build`; the names and shapes of all tensors must match.
 
-    Complex weights are refused, because torch would silently drop their imaginary parts.
+    With `classes`, the number that the network was made for, weights of another number are a ClassCountError. Complex
+    weights are refused, because torch would silently drop their imaginary parts.
     """
     inner = network.network if isinstance(network, Normalised) else network
     complex_ones = sorted(name for name, tensor in weights.items() if tensor.is_complex())
     if complex_ones:
         raise ArchitectureError(f"the weights must be real, and these are complex: {', '.join(complex_ones)}")
+    if classes is not None:
+        require_classes(inner, weights, classes)
     try:
         found = inner.load_state_dict(dict(weights), strict=False)
     except RuntimeError as error:
-        raise ArchitectureError(f"the weights do not fit the network: {error}") from error
+        raise ArchitectureError(f"the weights do not fit the network: {reason(error)}") from error
     if wrong := [*_named("they lack", found.missing_keys), *_named("they also have", found.unexpected_keys)]:
         raise ArchitectureError(f"the weights do not fit the network: {'; '.join(wrong)}")
 
@@ -141,8 +146,9 @@ def _imported(path: str, allowed: frozenset[str], **size: int) -> nn.Module:
     if not _IMPORT_PATH.fullmatch(path):
         raise ArchitectureError(f"architecture {path!r} is not of the form package.module:callable")
     if path not in allowed:
+        accepted = ", ".join(sorted(allowed)) or "none"
         raise ArchitectureError(
-            f"architecture {path!r} is not among the imports allowed here: {sorted(allowed)}; if you trust the code, "
+            f"architecture {path!r} is not among the imports allowed here, {accepted}; if you trust the code, "
             f"allow it by --allow-import {path} on the command line or by SMOOTHCERT_ALLOWED_IMPORTS={path} for workers"
         )
     module, _, name = path.partition(":")

@@ -273,7 +273,7 @@ def read_network(
         found = build_of_library(architecture, config_of(data), read_tensors(data), classes=classes)
         return normalised(found, normalisation)
     network = build(architecture, classes=classes, normalisation=normalisation, allowed_imports=allowed_imports)
-    load_weights(network, read_tensors(data))
+    load_weights(network, read_tensors(data), classes=classes)
     return network
 
 

@@ -56,12 +56,10 @@ def _line(description: Description) -> str:
 
 def _one(name: str, description: Description) -> Table:
     table = Table(
-        "rank",
-        Column("file", no_wrap=True),
+        Column("rank", no_wrap=True),
+        Column("file", overflow="fold"),
         Column("digest", no_wrap=True),
-        "seed",
-        "under noise",
-        "weight",
+        *(Column(number, justify="right", no_wrap=True) for number in ("seed", "under noise", "weight")),
         title=f"{name}  {description.digest}",
     )
     for place, member in enumerate(description.members):

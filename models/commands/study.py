@@ -14,6 +14,7 @@ from models.description import Description
 from models.errors import DataError
 from models.ranking import refuse_holdout
 from models.registry import ZOO, describe, load
+from smoothcert.engine.precision import PRECISIONS
 from smoothcert.engine.study import study as laboratory
 from smoothcert.engine.study.logits import MOST_BYTES
 from smoothcert.engine.study.samples import About
@@ -31,6 +32,9 @@ def study(
     alpha: Annotated[float, typer.Option(help="the chance of a false certificate of one image")] = 0.001,
     beta: Annotated[float, typer.Option(help="the chance of giving up too early")] = 0.001,
     batch: Annotated[int, typer.Option(help="samples that go through a member at once")] = 256,
+    precision: Annotated[
+        str, typer.Option(help=f"of the arithmetic of the members: {', '.join(PRECISIONS)}")
+    ] = "float32",
     most_bytes: Annotated[int, typer.Option(help="the most bytes of the recorded samples on disk")] = MOST_BYTES,
     device: Device = "cpu",
     allow_import: AllowImport = None,
@@ -54,13 +58,13 @@ def study(
         name,
         zoo=zoo,
         device=device,
+        precision=precision,
         batch=batch,
         allowed_imports=frozenset(allow_import or ()),
         remote=remote_policy(allow_host),
     )
-    command = (
-        f"python -m models study {name} --images {images} --samples {samples}{noise_words(noise, sigma)} --out FOLDER"
-    )
+    others = noise_words(noise, sigma) + ("" if precision == "float32" else f" --precision {precision}")
+    command = f"python -m models study {name} --images {images} --samples {samples}{others} --out FOLDER"
     found = laboratory.study(
         ensemble,
         list(torch.from_numpy(chosen.pixels)),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.canonical import digest
-from smoothcert.engine.errors import MemberError, reason
+from smoothcert.engine.errors import ClassCountError, MemberError, reason
 from smoothcert.engine.form import optimised, refuse_misfit
 from smoothcert.engine.identity import Identity
 
@@ -110,4 +110,4 @@ def check_classifier(classifier: nn.Module, images: Tensor, *, classes: int, nam
             f"classifier {name} cannot take images of shape {tuple(images.shape)}: {reason(error)}"
         ) from error
     if seen != (len(images), classes):
-        raise MemberError(f"classifier {name} gives logits of shape {seen}, not {(len(images), classes)}")
+        raise ClassCountError(f"classifier {name} gives logits of shape {seen}, not {(len(images), classes)}")

@@ -3,6 +3,7 @@
 SmoothcertError
 └── EngineError
     ├── MemberError (also a ValueError)          a network that cannot be a member of this ensemble
+    │   └── ClassCountError                      a network without one logit for each class
     ├── NormalisationError (also a ValueError)   means and standard deviations that do not belong together
     ├── VotingError (also a ValueError)          an unknown rule, a K outside 1..k, weights that are not the members'
     ├── BatchError (also a ValueError)           a batch of another shape or dtype than the ensemble takes
@@ -29,6 +30,10 @@ class EngineError(SmoothcertError):
 
 class MemberError(EngineError, ValueError):
     """A network that cannot be a member of this ensemble."""
+
+
+class ClassCountError(MemberError):
+    """A network that does not give one logit for each class."""
 
 
 class NormalisationError(EngineError, ValueError):

@@ -34,7 +34,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from smoothcert.engine import arithmetic
 from smoothcert.engine import precision as precisions
-from smoothcert.engine.errors import MemberError, RuntimeNameError, reason
+from smoothcert.engine.errors import ClassCountError, MemberError, RuntimeNameError, reason
 from smoothcert.engine.normalisation import Normalise, Normalised
 from smoothcert.engine.voting import finite, lowest_argmax
 
@@ -299,7 +299,7 @@ def _examine(form: Form, images: Tensor, *, name: str, classes: int) -> Tensor:
         ) from error
     for seen in (logits, once, twice):
         if seen.shape != (rows, classes):
-            raise MemberError(
+            raise ClassCountError(
                 f"member {name} gives logits of shape {tuple(seen.shape)}, not ({rows}, {classes}): there must be one "
                 f"for each of the {classes} classes that are named"
             )

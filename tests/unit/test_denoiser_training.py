@@ -245,7 +245,7 @@ def test_what_cannot_stand_behind_a_denoiser_is_named(clean: Task, tmp_path: Pat
     for file, seen in (
         (unnamed, "it has no training record that names its architecture"),
         (lenet, "normalises 1 channels, and the images have 3"),
-        (three, "the weights do not fit the network"),
+        (three, "the network has 3 outputs, and there are 2 class names"),
         (text, "neither .safetensors, a state dict"),
     ):
         error = ending(denoising(clean, classifier=file))

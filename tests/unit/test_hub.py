@@ -23,7 +23,7 @@ from models.registry import load
 from smoothcert import Gaussian, Smoothed, verify
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
-from smoothcert.engine.errors import MemberError
+from smoothcert.engine.errors import ClassCountError, MemberError
 from smoothcert.engine.hub.pretrained import Pretrained, build
 from smoothcert.engine.hub.reference import Reference
 from smoothcert.engine.hub.stated import distinct
@@ -465,6 +465,17 @@ def test_a_file_of_the_zoo_that_was_changed_is_refused(cache: Path, tmp_path: Pa
     path.write_bytes(path.read_bytes().replace(b"relu", b"gelu"))
     with pytest.raises(FileError, match="sha256 is"):
         load("x", zoo=tmp_path)
+
+
+@pytest.mark.parametrize("name", [TIMM, RESNET, VIT])
+@pytest.mark.parametrize("named", [2, 5])
+def test_another_number_of_class_names_is_told_by_the_outputs(
+    cache: Path, tmp_path: Path, name: str, named: int
+) -> None:
+    classes = tuple(map(str, range(named)))
+    sentence = f"the network has {len(CLASSES)} outputs, and there are {named} class names$"
+    with pytest.raises(ClassCountError, match=sentence):
+        add("x", [name], Addition(classes, noise=NOISE), zoo=tmp_path / "zoo")
 
 
 def test_two_members_with_other_classes_need_names(cache: Path, tmp_path: Path) -> None:

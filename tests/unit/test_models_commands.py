@@ -139,6 +139,16 @@ def test_add_reads_the_names_of_classes_from_a_file(tmp_path: Path) -> None:
     assert models("add", "y", "y.pt", "--classes", ",".join("abc" * 999), *question).returncode == 1
 
 
+@pytest.mark.parametrize(("classes", "named"), [("cat,dog", 2), ("11", 11)])
+def test_add_says_how_many_classes_the_member_has(tmp_path: Path, classes: str, named: int) -> None:
+    member = tmp_path / "member.safetensors"
+    save_file(resnet20().state_dict(), member)
+    question = ("--architecture", "cifar-resnet20", "--sigma", 0.25, "--zoo", tmp_path / "zoo")
+    done = models("add", "x", member, "--classes", classes, *question)
+    assert done.returncode == 1
+    assert done.stderr == f"error: {member}: the network has 10 outputs, and there are {named} class names"
+
+
 def test_rank_orders_the_members_and_fits_their_weights(zoo: Path, data: Path) -> None:
     done = models("rank", "three", "--data", data, "--holdout", "1::100", "--draws", 1, "--zoo", zoo)
     assert done.returncode == 0, done.stderr
@@ -298,6 +308,10 @@ def test_train_names_a_folder_without_data_before_it_starts(tmp_path: Path) -> N
         (["--sigma", "nan"], "--sigma must be zero or more and finite, got nan"),
         (["--noise", "gaussian:sigma=-1"], "gaussian.sigma: "),
         (["--noise", "test-blur:reach=0.5"], "the method gaussian is defined for Gaussian noise alone, got test-blur"),
+        (["--parameter", "copies"], "--parameter must be a name and a number, like copies=4; got 'copies'"),
+        (["--parameter", "copies=nan"], "--parameter must be a name and a number, like copies=4; got 'copies=nan'"),
+        (["--parameter", "copies=2", "--parameter", "copies=3"], "--parameter copies is given twice"),
+        (["--method", "macer", "--parameter", "steps=2"], "'steps' is not a parameter of the method macer"),
         (["--sigma", "0", "--ensemble", "clean"], "--sigma 0 trains without noise: leave --ensemble out"),
         (["--ensemble", "three"], "three exists already"),
         (["--ensemble", "../three"], "'../three' is not a name"),

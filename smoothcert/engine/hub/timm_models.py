@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.engine.errors import MemberError, reason
+from smoothcert.engine.head import require_classes
 from smoothcert.engine.hub.model_folder import ModelFolder
 from smoothcert.engine.hub.plain import plain
 from smoothcert.engine.hub.stated import Stated, distinct
@@ -60,7 +61,9 @@ def build(name: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], c
         raise MemberError(f"model_args of timm/{name} are of type {type(arguments).__name__}, not a table")
     # First without memory: the arguments are foreign, and the tensors say how large the network may be.
     with torch.device("meta"):
-        _require_size(_made(name, arguments, classes), tensors, name)
+        outline = _made(name, arguments, classes)
+    require_classes(outline, tensors, classes)
+    _require_size(outline, tensors, name)
     network = _made(name, arguments, classes)
     try:
         network.load_state_dict(dict(tensors), strict=True)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.engine.errors import MemberError, reason
+from smoothcert.engine.head import require_classes
 from smoothcert.engine.hub.model_folder import PREPROCESSOR, ModelFolder
 from smoothcert.engine.hub.plain import plain
 from smoothcert.engine.hub.stated import Stated, distinct
@@ -65,7 +66,9 @@ def build(name: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], c
     try:
         stated = _transformers().CONFIG_MAPPING[kind](**{**chosen, "num_labels": classes})
         with torch.device("meta"):  # without memory: the configuration is foreign
-            needed = sum(each.numel() for each in network_class(stated).parameters())
+            outline = network_class(stated)
+        require_classes(outline, tensors, classes)
+        needed = sum(each.numel() for each in outline.parameters())
         there = sum(each.numel() for each in tensors.values())
         if needed > there:
             raise MemberError(f"the weights do not fit: it has {needed:,} parameters, and the file {there:,}")
@@ -74,7 +77,7 @@ def build(name: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], c
                 None, config=stated, state_dict=dict(tensors), output_loading_info=True, dtype=torch.float32
             )
     except MemberError as error:
-        raise MemberError(f"transformers/{name}: {error}") from error
+        raise type(error)(f"transformers/{name}: {error}") from error
     except Exception as error:  # whatever a constructor or loader raises
         raise MemberError(f"transformers/{name} cannot be made of its configuration: {reason(error)}") from error
     wrong = {what: sorted(map(str, keys)) for what, keys in found.items() if keys}
