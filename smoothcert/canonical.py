@@ -12,12 +12,14 @@ import math
 from decimal import Decimal
 from typing import Any
 
+_text = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for every string
+
 
 def canonical_json(value: Any) -> str:
     """The canonical text of a JSON value. NaN and infinities raise ValueError, other types TypeError."""
     match value:
         case None | bool() | str():
-            return json.dumps(value, ensure_ascii=False)
+            return _text(value)
         case int():
             return str(value)
         case float():
@@ -36,10 +38,12 @@ def canonical_number(x: float) -> str:
         raise ValueError(f"JSON has no number {x!r}")
     if x == 0.0:
         return "0"
+    text = float.__repr__(x)
+    if "e" not in text:  # Python writes fewer numbers without an exponent than JavaScript does
+        return text.removesuffix(".0")
     if 1e-6 <= abs(x) < 1e21:
-        text = format(Decimal(float.__repr__(x)), "f")
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    digits, exponent = float.__repr__(x).split("e")
+        return format(Decimal(text), "f")
+    digits, exponent = text.split("e")
     return f"{digits.removesuffix('.0')}e{int(exponent):+d}"
 
 

@@ -107,7 +107,9 @@ def _fault(error: Exception) -> str:
         case UnicodeDecodeError():
             return "it is not text"
         case json.JSONDecodeError():
-            return f"it is not JSON ({error.msg} at character {error.pos + 1})"
+            if not error.doc.strip():
+                return "it is empty"
+            return f"it is not JSON ({error.msg.removesuffix(' at')} at character {error.pos + 1})"
     return str(error)
 
 

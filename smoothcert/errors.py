@@ -114,15 +114,21 @@ def suggestion(name: str, known: Iterable[str], *, prefix: str = "") -> str:
     return f", did you mean {prefix}{nearest[0]}?" if nearest else ""
 
 
+def refuse_unknown(named: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a TypeError for an unknown keyword that names the nearest one; Python's own names none."""
+    known = list(known)
+    if unknown := sorted(set(named) - set(known)):
+        near = suggestion(unknown[0], known)
+        raise TypeError(f"there is no keyword {unknown[0]!r}{near}; there are {', '.join(known)}")
+
+
 def refusing_unknown(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, with a TypeError for an unknown keyword that names the nearest one; Python's own names none."""
+    """The function, which refuses unknown keywords as `refuse_unknown` does."""
     known = [name for name in signature(function).parameters if name != "self"]
 
     @wraps(function)
     def called(*positional: P.args, **named: P.kwargs) -> T:
-        if unknown := sorted(set(named) - set(known)):
-            near = suggestion(unknown[0], known)
-            raise TypeError(f"there is no keyword {unknown[0]!r}{near}; there are {', '.join(known)}")
+        refuse_unknown(named, known)
         return function(*positional, **named)
 
     return called

@@ -12,23 +12,29 @@ from typing import Any
 from smoothcert.errors import SmoothcertError
 
 INSTALLED_BY = {
-    "torch": "'smoothcert[torch]'",
-    "httpx2": "'smoothcert[client]'",
-    "rich": "'smoothcert[cli]'",
-    "typer": "'smoothcert[cli]'",
-    "matplotlib": "'smoothcert[plot]'",
-    "openvino": "'smoothcert[openvino]'",
-    "cryptography": "'smoothcert[attest]'",
-    "securesystemslib": "'smoothcert[attest]'",
-    "onnx": "'smoothcert[onnx]'",
-    "onnxruntime": "'smoothcert[onnx]'",
-    "huggingface_hub": "'smoothcert[hub]'",
-    "safetensors": "'smoothcert[hub]'",
-    "timm": "'smoothcert[hub]'",
-    "transformers": "'smoothcert[hub]'",
-    "pandas": "pandas",
+    "torch": "torch",
+    "httpx2": "client",
+    "rich": "cli",
+    "typer": "cli",
+    "matplotlib": "plot",
+    "openvino": "openvino",
+    "cryptography": "attest",
+    "securesystemslib": "attest",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "huggingface_hub": "hub",
+    "safetensors": "hub",
+    "timm": "hub",
+    "transformers": "hub",
 }
-"""What `pip install` takes to bring in each optional package."""
+"""The extra that installs each optional package."""
+WITHOUT_EXTRA = {"pandas"}
+"""Optional packages that no extra installs."""
+
+
+def installing(extra: str) -> str:
+    """How an extra is installed. The package is on no index: what has its name there is somebody else's."""
+    return f"pip install '.[{extra}]' in a clone of smoothcert"
 
 
 class MissingExtraError(SmoothcertError):
@@ -66,10 +72,13 @@ def needed_by(feature: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = error.name or ""
-        if package not in INSTALLED_BY:  # also a submodule, whose package is there but is not what was expected
+        if package in INSTALLED_BY:
+            way = installing(INSTALLED_BY[package])
+        elif package in WITHOUT_EXTRA:
+            way = f"pip install {package}"
+        else:  # also a submodule, whose package is there but is not what was expected
             raise
-        sentence = f"{feature} needs {package}: pip install {INSTALLED_BY[package]}"
-        raise MissingImportError(sentence, name=package) from error
+        raise MissingImportError(f"{feature} needs {package}: {way}", name=package) from error
 
 
 def lazy_attribute(name: str, module: str) -> Any:

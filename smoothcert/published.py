@@ -199,14 +199,16 @@ class ProcedureCard(Wire):
     """Whether it evaluates all outcomes of a noise; it goes with the noises of which this is said, too."""
     predicts: bool = False
     """Whether it finds the class at the image itself and proves no radius."""
+    hierarchical: bool = False
+    """Whether it goes only with ensembles that declare superclasses."""
     budget: BudgetInput | None
     """Null where the noise decides how many samples there are."""
     variants: tuple[ProcedureVariant, ...]
 
     @classmethod
     def of(cls, name: str, kind: type[Parameters]) -> ProcedureCard:
-        """What this kind says of itself; all of its fields have defaults."""
-        plain = kind.model_validate({})
+        """What this kind says of itself; its variants set all fields that have no default."""
+        plain = _plain(kind)
         choices = [(dict(each), kind(**each)) for each in kind.variants]
         return cls(
             name=name,
@@ -216,6 +218,7 @@ class ProcedureCard(Wire):
             pooled=plain.pooled,
             exhaustive=kind.exhaustive,
             predicts=kind.predicts,
+            hierarchical=kind.hierarchical,
             budget=BudgetInput.of(kind) if kind.budget else None,
             variants=tuple(
                 ProcedureVariant(label=chosen.label, parameters=parameters, abandoning=chosen.abandoning)
@@ -229,14 +232,21 @@ class ProcedureList(Wire):
 
     @classmethod
     def known(cls) -> ProcedureList:
-        """Every procedure that this process knows and that has defaults, those to be offered first in front."""
-        offered = [
-            (name, kind)
-            for name, kind in zip(PROCEDURES.names, PROCEDURES, strict=True)
-            if not any(field.is_required() for field in kind.model_fields.values())
-        ]
-        offered.sort(key=lambda each: (not each[1].recommended, not each[1].model_validate({}).targeted))
+        """Every procedure that this process knows and a form can ask for, those to be offered first in front."""
+        offered = [(name, kind) for name, kind in zip(PROCEDURES.names, PROCEDURES, strict=True) if _is_complete(kind)]
+        offered.sort(key=lambda each: (not each[1].recommended, not _plain(each[1]).targeted))
         return cls(data=tuple(ProcedureCard.of(name, kind) for name, kind in offered))
+
+
+def _plain(kind: type[Parameters]) -> Parameters:
+    """A procedure as its first variant has it."""
+    return kind.model_validate(kind.variants[0])
+
+
+def _is_complete(kind: type[Parameters]) -> bool:
+    """Whether every variant of a kind sets the fields that have no default."""
+    required = {name for name, field in kind.model_fields.items() if field.is_required()}
+    return all(required <= variant.keys() for variant in kind.variants)
 
 
 class LookPlan(Wire):

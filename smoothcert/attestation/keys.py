@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated, Literal, Self
 
@@ -15,6 +17,15 @@ PATH = "/.well-known/smoothcert-keys.json"
 """The path at which a service publishes its keys."""
 CLOCKS = timedelta(minutes=5)
 """How far the clocks of a service, its workers and a verifier may be apart."""
+
+KINDS = {
+    "smoothcert/certificate": "a certificate",
+    "smoothcert/keyring": "a keyring, which is secret",
+    "payloadType": "an attestation",
+    "certificates": "a certification",
+    "run": "a ledger of certificates",
+}
+"""Our other kinds of files, by their format without its version, or by a field that no other kind has."""
 
 Bytes32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 """32 bytes in lower-case hex."""
@@ -77,6 +88,10 @@ class KeySet(Frozen):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
+            if kind := _other_kind(text):
+                raise AttestationError(
+                    f"this is {kind}, not the public keys that a service publishes at {PATH}"
+                ) from None
             detail = explain(error)
             raise AttestationError(f"not public keys as a service publishes them at {PATH}: {detail}") from error
 
@@ -87,6 +102,21 @@ class KeySet(Frozen):
 def keyid(public: str) -> str:
     """The keyid of an Ed25519 key, as securesystemslib computes it."""
     return digest({"keytype": "ed25519", "scheme": "ed25519", "keyval": {"public": public}})
+
+
+def _other_kind(text: str | bytes) -> str | None:
+    """What a text is that was taken for public keys; None if it is not a file of ours.
+
+    A keyring has a name here so that it is never explained field by field: the sentence would quote its secret.
+    """
+    for part in (text, *text.splitlines()[:1]):  # the first of several lines tells what the others are
+        with suppress(ValueError, RecursionError):
+            fields = json.loads(part)
+            if not isinstance(fields, dict):
+                return None
+            form, _, _ = str(fields.get("format")).rpartition("/")
+            return next((kind for sign, kind in KINDS.items() if sign in fields or sign == form), None)
+    return None
 
 
 def _date(moment: datetime) -> str:

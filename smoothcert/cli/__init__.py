@@ -7,7 +7,7 @@ import sys
 from smoothcert.cli.stopping import exit_code, handle_signals
 from smoothcert.extras import MissingExtraError, needed_by
 
-MISSING = "smoothcert: the command needs the extra cli: pip install 'smoothcert[client,cli]'"
+MISSING = "smoothcert: the command needs the extra cli: pip install '.[client,cli]' in a clone of smoothcert"
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from smoothcert.cli.answers import exit_if_abstained, json_lines, print_certificates
+from smoothcert.cli.bar import lines
 from smoothcert.cli.files import require_writable, write
 from smoothcert.cli.options import (
     QUESTION,
@@ -103,6 +104,7 @@ def certify(
             wait_timeout=wait_timeout,
             on_timeout="leave" if leave else "cancel",
             attest=attest is not None,
+            progress=lines(),
             **fields,
         )
     try:

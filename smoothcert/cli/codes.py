@@ -1,6 +1,7 @@
 """Exit codes.
 
-0 means success: every image certified, every certificate consistent, the report written. typer gives 2 for a wrong
+0 means success: every image certified, every certificate consistent, the report written. 3 means that there was no
+error, and that the answer is not the one that was hoped for, so that a script can tell. typer gives 2 for a wrong
 command line.
 """
 
@@ -10,5 +11,7 @@ ABSTAINED = 3
 """`certify` and `watch` had no error, and at least one image was abstained from."""
 WORSE = 3
 """`compare` had no error, and the new certificates are worse than the old ones by more than the margin."""
+UNREACHABLE = 3
+"""`plan` had no error, and no procedure can prove the radius with these samples."""
 SIGNALED = 128
 """The base for the number of the signal that stopped the command: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""

@@ -31,9 +31,20 @@ ApiKey = Annotated[
     ),
 ]
 
+
+def decimal(text: str | float) -> float:
+    """A number, with a decimal point or a decimal comma."""
+    try:
+        return float(text if isinstance(text, float) else text.replace(",", "."))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
+
+
 Radius = Annotated[
     float | None,
     typer.Option(
+        parser=decimal,
+        metavar="<float>",
         help="The radius to prove, in the norm of the noise, for pixels in [0, 1]; fixed takes none.",
         rich_help_panel=QUESTION,
     ),
@@ -54,7 +65,12 @@ NoiseText = Annotated[
         rich_help_panel=QUESTION,
     ),
 ]
-Sigma = Annotated[float | None, typer.Option(help="Short for --noise gaussian:sigma=SIGMA.", rich_help_panel=QUESTION)]
+Sigma = Annotated[
+    float | None,
+    typer.Option(
+        parser=decimal, metavar="<float>", help="Short for --noise gaussian:sigma=SIGMA.", rich_help_panel=QUESTION
+    ),
+]
 NoiseMismatch = Annotated[
     bool,
     typer.Option(
@@ -70,7 +86,7 @@ ProcedureText = Annotated[
     str | None,
     typer.Option(
         help="The name of a procedure, such as sequential, adaptive or fixed, or a JSON object with its parameters. If "
-        "left out, it is optimal with a radius and fixed without one.",
+        "left out, it is optimal with a radius and fixed without one; exact for splitting noise.",
         autocompletion=completion.procedures,
         rich_help_panel=QUESTION,
     ),

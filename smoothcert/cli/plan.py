@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smoothcert.cli.codes import UNREACHABLE
 from smoothcert.cli.files import require_writable
 from smoothcert.cli.options import ApiKey, AsJson, EnsembleName, Url, connected, named_noise, whole_numbers
 from smoothcert.cli.screen import fitting, note, out, table
@@ -49,7 +50,10 @@ def plan(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each procedure can prove and what it will cost, before any sample is drawn."""
+    """Show what each procedure can prove and what it will cost, before any sample is drawn.
+
+    The exit code is 3 if no procedure can prove the radius.
+    """
     from smoothcert import plan as planning
     from smoothcert.norms import measure
 
@@ -63,10 +67,11 @@ def plan(
     plans = {
         each.label: planning.plan(each, chosen, radius, alpha=alpha, beta=beta) for each in _procedures(given, chosen)
     }
+    reachable = any(each.feasible for each in plans.values())
     p_as = p_a or _telling_p_as(chosen.probability(radius))
     if as_json:
         print(json.dumps({name: _plan_as_json(each, p_as) for name, each in plans.items()}, indent=2))
-    elif not any(each.feasible for each in plans.values()):
+    elif not reachable:
         out.print(_out_of_reach(plans), soft_wrap=True)
     else:
         _print_plans(plans, p_as)
@@ -77,6 +82,8 @@ def plan(
 
         plot_plans(plans, plot, alpha=alpha, beta=beta)
         note(f"picture: {plot}")
+    if not reachable:
+        raise typer.Exit(UNREACHABLE)
 
 
 def _noise(text: str | None, sigma: float | None, ensemble: str | None, connect: Callable[[], Client]) -> Noise:
@@ -143,8 +150,8 @@ def _plan_as_json(each: Plan, p_as: list[float]) -> dict[str, Any]:
 
 
 def _out_of_reach(plans: Mapping[str, Plan]) -> str:
-    """The sentence for a radius that no procedure can prove: what the one would take that comes nearest."""
-    name, best = min(plans.items(), key=lambda each: (each[1].samples_needed or math.inf, -each[1].largest_radius))
+    """The sentence for a radius that no procedure can prove: what the one would take that reaches farthest."""
+    name, best = max(plans.items(), key=lambda each: (each[1].largest_radius, -(each[1].samples_needed or math.inf)))
     return f"No procedure can prove this radius with these samples. {name} comes nearest: {best.reason}."
 
 

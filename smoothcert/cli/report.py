@@ -17,7 +17,7 @@ from smoothcert.cli.screen import note
 from smoothcert.cli.sources import collected, labelled
 from smoothcert.cli.verify import read_keys
 from smoothcert.errors import CertificateError
-from smoothcert.extras import is_installed
+from smoothcert.extras import installing, is_installed
 
 if TYPE_CHECKING:
     from smoothcert.collection import Collection
@@ -82,7 +82,7 @@ def report(
     made.write(page)
     made.write(markdown)
     if not is_installed("matplotlib"):
-        note("the report has no pictures: they need matplotlib: pip install 'smoothcert[plot]'")
+        note(f"the report has no pictures: they need matplotlib: {installing('plot')}")
     if as_json:
         print(json.dumps(made.as_json()))
     else:

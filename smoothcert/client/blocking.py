@@ -148,7 +148,8 @@ class Client:
     ) -> Generator[Certificate, None, None]:
         """The certificates of a whole data set, in its order, as they finish; `index` is the place in the job.
 
-        The images are taken from the iterable as they are needed, and sent in jobs of up to `job_images`. With the
+        The iterable yields images, batches of them, or pairs (images, labels), whose labels are ignored. They are taken
+        from it as they are needed, and sent in jobs of up to `job_images`. With the
         file `out`, a run that was interrupted goes on where it was; the certificates that it had finished come first.
         The jobs under way are then not canceled: they go on in the service, and the next run asks for them again.
         """

@@ -30,11 +30,12 @@ from smoothcert.client.errors import (
     InvalidImageError,
     InvalidRequestError,
     NoAnswerError,
+    ProcedureMismatchError,
     UnknownCertificationError,
     VersionError,
 )
 from smoothcert.client.exchange import NEVER, Exchange
-from smoothcert.client.fields import RequestFields, make_request, payload
+from smoothcert.client.fields import Request, RequestFields, make_request, payload
 from smoothcert.client.following import Following
 from smoothcert.client.images import EncodedImage, naming_files
 from smoothcert.client.outcome import certificates, not_ended, sealed
@@ -44,6 +45,7 @@ from smoothcert.client.steps import CloseStream, Emit, Send, Sleep, Steps
 from smoothcert.errors import DomainError
 from smoothcert.labels import class_number
 from smoothcert.prediction import Prediction
+from smoothcert.procedures import Exact, preferred
 from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer, without_a_name
 from smoothcert.request import CertificationRequest, PlanRequest
 
@@ -97,9 +99,33 @@ class Core:
             fields = {**fields, "labels": labels}
         return make_request(fields, CertificationRequest)
 
+    def settled(self, fields: RequestFields) -> Steps[CertificationRequest]:
+        """The request that the fields make, with a procedure that goes with the noise of the ensemble."""
+        request = make_request(fields, CertificationRequest)
+        if {"procedure", "noise", "sigma"} & fields.keys():
+            return request
+        name = request.ensemble
+        served = [(yield from self.ensemble(name))] if name else without_a_name((yield from self.ensembles()).data)
+        if len(served) != 1:  # the service will refuse the request
+            return request
+        return request.model_copy(update={"procedure": preferred(request.radius, served[0].noise)})
+
     def ask(self, images: Sequence[EncodedImage], fields: RequestFields) -> Steps[Certification]:
         """Submit the images with the request that the fields make."""
-        return (yield from self.submit(images, (yield from self.request(fields))))
+        return (yield from self._accepted(images, fields, NEVER, leaving="cancel"))
+
+    def _accepted(
+        self, images: Sequence[EncodedImage], fields: RequestFields, deadline: Deadline, *, leaving: Leaving
+    ) -> Steps[Certification]:
+        request = yield from self.request(fields)
+        try:
+            return (yield from self.submit(images, request, deadline, leaving=leaving))
+        except ProcedureMismatchError:
+            if "procedure" in fields:
+                raise
+        # The procedure was our choice, made without knowing the noise of the ensemble. Asking for that before every
+        # request would cost each of them an exchange.
+        return (yield from self.submit(images, _exhaustive(request), deadline, leaving=leaving))
 
     def submit(
         self,
@@ -236,8 +262,7 @@ class Core:
         """
         require_known(leaving)
         deadline = Deadline(wait_timeout)
-        request = yield from self.request(fields)
-        certification = yield from self.submit(images, request, deadline, leaving=leaving)
+        certification = yield from self._accepted(images, fields, deadline, leaving=leaving)
         try:
             certification = yield from self.wait(certification.id, deadline, report)
         except BaseException as error:  # also Ctrl-C
@@ -319,7 +344,16 @@ class Core:
 
     def plan(self, fields: RequestFields, image_count: int) -> Steps[PlanAnswer]:
         """What such a request could prove, and what it would cost."""
-        content = json.dumps(payload(make_request(fields, PlanRequest, image_count=image_count))).encode()
+        request = make_request(fields, PlanRequest, image_count=image_count)
+        try:
+            return (yield from self._planned(request))
+        except ProcedureMismatchError:
+            if "procedure" in fields:
+                raise
+        return (yield from self._planned(_exhaustive(request)))
+
+    def _planned(self, request: PlanRequest) -> Steps[PlanAnswer]:
+        content = json.dumps(payload(request)).encode()
         return (yield from self.exchange.fetch(Send("POST", PLAN, JSON, content=content), PlanAnswer))
 
     def verify(self, certificate: Certificate | str | bytes) -> Steps[VerificationAnswer]:
@@ -338,6 +372,11 @@ def require_known(leaving: Leaving) -> None:
     """Raise InvalidRequestError if it is not a value of `Leaving`."""
     if leaving not in get_args(Leaving):
         raise InvalidRequestError(f"on_timeout must be 'cancel' or 'leave', got {leaving!r}")
+
+
+def _exhaustive(request: Request) -> Request:
+    """The request with the procedure for a noise of few outcomes."""
+    return request.model_copy(update={"procedure": Exact()})
 
 
 def _class_number(label: object, served: ServedEnsemble, place: int) -> int:

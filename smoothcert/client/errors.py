@@ -21,7 +21,8 @@ SmoothcertError                          smoothcert/errors.py
         │   └── AlreadyEndedError, StillRunningError
         ├── TooLargeError                too many bytes, pixels or images for one request
         ├── InvalidRequestError (also a ValueError), found here or by the service
-        │   ├── InvalidImageError, InvalidCertificateError, NoiseMismatchError, TooManySamplesError
+        │   ├── InvalidImageError, InvalidCertificateError, NoiseMismatchError, ProcedureMismatchError,
+        │   │   TooManySamplesError
         │   └── RadiusOutOfReachError    names the largest radius that could be proved
         ├── BusyError                    the service is busy; retry_after says when to try again
         └── ServerError                  the service failed, or it is not available
@@ -210,13 +211,13 @@ class NotPermittedError(AnswerError):
 class NotFoundError(AnswerError):
     """The path or the name in it is unknown."""
 
-    codes = ("not_found",)
+    codes: ClassVar[tuple[str, ...]] = ("not_found",)
 
 
 class UnknownEnsembleError(NotFoundError):
-    """There is no such ensemble."""
+    """There is no such ensemble, or the workers could not load it; the detail says which."""
 
-    codes = ("unknown_ensemble",)
+    codes = ("unknown_ensemble", "ensemble_not_loaded")
 
 
 class UnknownCertificationError(NotFoundError):
@@ -274,6 +275,12 @@ class NoiseMismatchError(InvalidRequestError):
     """The ensemble was trained for another noise."""
 
     codes = ("noise_mismatch",)
+
+
+class ProcedureMismatchError(InvalidRequestError):
+    """The procedure does not go with the noise; the detail names one that does."""
+
+    codes = ("procedure_mismatch",)
 
 
 class RadiusOutOfReachError(InvalidRequestError):

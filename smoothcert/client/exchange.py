@@ -87,7 +87,7 @@ class Exchange:
         else:
             remedy = (
                 f"smoothcert {version.smoothcert} with API {version.api} is served there, this is {__version__} with "
-                f"API 1: pip install smoothcert=={version.smoothcert}"
+                f"API 1: install {version.smoothcert} here"
             )
         detail = f"the answer to {place} is not understood ({wrong.detail}); {remedy}"
         return VersionError(detail, status=wrong.status, request_id=wrong.request_id)

@@ -59,16 +59,13 @@ def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> R
     if unknown := sorted(fields.keys() - kind.model_fields.keys() - OLD_NAMES):
         known = {*kind.model_fields, *OPTIONS}
         raise InvalidRequestError(f"there is no argument {unknown[0]}{suggestion(unknown[0], known)}")
-    fields.setdefault("procedure", _preferred(fields))
     try:
-        return kind.model_validate(fields)
+        request = kind.model_validate(fields)
     except ValidationError as error:
         raise InvalidRequestError(explain(error, whole="the request")) from None
-
-
-def _preferred(fields: Mapping[str, Any]) -> Parameters:
-    noise = fields.get("noise")
-    return preferred(fields.get("radius"), noise if isinstance(noise, Noise) else None)
+    if "procedure" in fields:
+        return request
+    return request.model_copy(update={"procedure": preferred(request.radius, request.noise)})
 
 
 def _plain(value: Any) -> Any:

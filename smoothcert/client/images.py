@@ -77,6 +77,26 @@ def each(images: Image | Iterable[Image]) -> Iterator[Image]:
         raise ImageError(f"an image must be {accepted}, got {type(images).__name__}") from None
 
 
+def images_of(item: Any) -> Sequence[Image]:
+    """The images of an item of a data set: an image, a batch of them, or those of a pair (images, labels)."""
+    if isinstance(item, list | tuple):
+        if len(item) == 2 and _is_labels(item[1], of=item[0]):
+            return images_of(item[0])
+        if len(item) == 1 and _is_array(item[0]):  # as a DataLoader of a TensorDataset without labels yields it
+            return images_of(item[0])
+        return item
+    return [*item] if _is_array(item) and len(item.shape) == 4 else [item]
+
+
+def _is_labels(value: Any, *, of: Image) -> bool:
+    """Whether the second of a pair is a label or several; text beside a file is a file, too."""
+    if isinstance(value, list | tuple):
+        return all(isinstance(each, int | str) for each in value)
+    if isinstance(value, str):
+        return _is_array(of) or _is_of("PIL", of)
+    return isinstance(value, int) or (_is_array(value) and len(value.shape) < 2)
+
+
 def encode(image: Image) -> EncodedImage:
     """One image, ready to be sent; ImageError if it cannot be."""
     if isinstance(image, str | os.PathLike):

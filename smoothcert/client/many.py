@@ -30,8 +30,8 @@ from smoothcert.client.errors import (
     InvalidRequestError,
 )
 from smoothcert.client.exchange import NEVER
-from smoothcert.client.fields import RequestFields, make_request
-from smoothcert.client.images import EncodedImage, encode
+from smoothcert.client.fields import RequestFields
+from smoothcert.client.images import EncodedImage, Image, encode, images_of
 from smoothcert.client.outcome import certificates
 from smoothcert.client.steps import EXHAUSTED, Emit, Pull, Steps
 from smoothcert.errors import CertificateError, LedgerError
@@ -80,7 +80,9 @@ def certify_many(
 ) -> Steps[None]:
     """Emits the certificate of each image that is pulled, in their order."""
     if fields.get("labels") is not None:
-        raise InvalidRequestError("labels: they belong to one request; zip them with the certificates instead")
+        raise InvalidRequestError(
+            "labels: certify_many takes none, and ignores those of pairs (images, labels); zip them yourself"
+        )
     if fields.get("family_wise"):
         detail = (
             "it shares alpha among the images of one request, and a data set is sent in many: divide alpha yourself"
@@ -89,7 +91,7 @@ def certify_many(
     if not isinstance(job_images, int) or job_images < 1:
         raise InvalidRequestError(f"job_images must be a whole number from 1 on, got {job_images!r}")
     require_known(leaving)
-    request = make_request(fields, CertificationRequest)
+    request = yield from core.settled(fields)
     question = request.model_dump(mode="json", exclude=HANDLING)
     asked = request.model_dump(mode="json", exclude=HANDLING, exclude_defaults=True)  # a later default changes nothing
     with CertificateLedger(out, question) as ledger, JobLedger(out, asked) as jobs:
@@ -116,6 +118,8 @@ class DataSetRun:
         """Jobs that an earlier run sent and did not finish."""
         self._under_way: deque[Job] = deque()
         self._put_back: deque[EncodedImage] = deque()
+        self._batch: deque[Image] = deque()
+        """Images of the last item that was pulled, which may be several."""
         self._pulled = 0
         self._begun = 0
         """The number of images that are in a job or were finished before."""
@@ -245,12 +249,14 @@ class DataSetRun:
     def _pull(self) -> Steps[EncodedImage | None]:
         if self._put_back:
             return self._put_back.popleft()
-        pulled = yield Pull()
-        if pulled is EXHAUSTED:
-            return None
+        while not self._batch:
+            pulled = yield Pull()
+            if pulled is EXHAUSTED:
+                return None
+            self._batch.extend(images_of(pulled))
         self._pulled += 1
         try:
-            return encode(pulled)
+            return encode(self._batch.popleft())
         except ImageError as error:
             error.add_note(f"image {self._pulled - 1} of the data set")
             raise

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from math import inf, nextafter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict
 
-from smoothcert.errors import DomainError, require_number, require_radius
+from smoothcert.errors import DomainError, refuse_unknown, require_number, require_radius
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +62,11 @@ class Noise(ABC):
     """Whether a seed gives the same noise on every machine: true for noises that are drawn from integers alone."""
     scheme: ClassVar[str]
     """Names how the noise follows from a seed. Another way to draw it needs another scheme, or replay would differ."""
+
+    def __new__(cls, *_: object, **named: object) -> Self:
+        """Refuse unknown keywords before the dataclass does, which names no field that may have been meant."""
+        refuse_unknown(named, (each.name for each in fields(cls)))  # type: ignore[arg-type]
+        return super().__new__(cls)
 
     @property
     @abstractmethod

@@ -128,6 +128,7 @@ class Table:
         return drawn
 
 
+@lru_cache(maxsize=64)
 def tail_of(sigma: float) -> int:
     """T, the largest |N|: at least eight standard deviations and two ranges of an image."""
     return max(2 * GRID, ceil(Fraction(repr(sigma)) * 8 * GRID))

@@ -20,8 +20,8 @@ the number of one for that of a class.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -130,6 +130,8 @@ class Hierarchy(Parameters):
 
     budget: ClassVar[str] = "n"
     numbered: ClassVar[bool] = True
+    hierarchical: ClassVar[bool] = True
+    variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({"levels": "declared"},)
     summary: ClassVar[str] = (
         "Proves the largest radius for a class, or for a superclass where the class cannot be proved."
     )

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from smoothcert.boundaries import Boundaries
 from smoothcert.bounds import fewest_to_prove, lower_bound
-from smoothcert.errors import MOST, DomainError
+from smoothcert.errors import MOST, DomainError, refuse_unknown
 from smoothcert.frozen import Frozen
 from smoothcert.noise import Noise
 from smoothcert.procedures.protocol import Procedure
@@ -29,8 +29,9 @@ QUICK_SAMPLES = 200_000
 class Parameters(Frozen, ABC):
     """What a procedure says of itself: to the planner, the API, the store, the workers and the page.
 
-    A subclass has the field `name`, a Literal with the name by which JSON knows it. A kind whose every field has a
-    default can be chosen on the page (see `published.ProcedureCard`); the words for it are the class variables below.
+    A subclass has the field `name`, a Literal with the name by which JSON knows it. A kind can be
+    chosen on the page if its variants set every field that has no default (see `published.ProcedureCard`); the words
+    for it are the class variables below.
     """
 
     name: str
@@ -53,6 +54,8 @@ class Parameters(Frozen, ABC):
     """Whether it needs more than a request carries, so that a service does not take it."""
     own: ClassVar[tuple[str, ...]] = ()
     """The fields that differ between the images of one question."""
+    hierarchical: ClassVar[bool] = False
+    """Whether it needs superclasses, which an ensemble may declare."""
     limit: ClassVar[int] = MOST
     """The largest number of samples that a look may rest on."""
 
@@ -66,6 +69,11 @@ class Parameters(Frozen, ABC):
     """The parameters that each choice on a form sets. Together with `label` they tell the choices apart."""
     recommended: ClassVar[bool] = False
     """Whether a form offers it before the others."""
+
+    def __new__(cls, **named: object) -> Self:
+        """Refuse unknown keywords before pydantic does, which names no field that may have been meant."""
+        refuse_unknown(named, cls.model_fields)
+        return super().__new__(cls)
 
     @property
     def label(self) -> str:

@@ -12,6 +12,8 @@ import pytest
 
 from smoothcert import Client, __version__
 from smoothcert.certificate import Certificate
+from smoothcert.certification import Progress
+from smoothcert.cli import bar
 from smoothcert.noise import Gaussian, RoundedGaussian
 from smoothcert.problem import KINDS, type_uri
 from smoothcert.procedures import PROCEDURES
@@ -118,6 +120,29 @@ def test_everything_that_is_asked_arrives(
     assert request.procedure.stages == (100, 5000)
 
 
+def test_a_decimal_comma_is_understood_and_what_is_no_number_is_named(service: str, folder: Path) -> None:
+    asked = [each.replace("0.02", "0,02") for each in QUICKLY]
+    done = smoothcert("certify", "light.png", *asked, "--json", url=service)
+    assert json.loads(done.stdout)["target_radius"] == 0.02
+    refused = smoothcert("certify", "light.png", "--radius", "far")
+    assert refused.returncode == 2
+    assert "'far' is not a number" in refused.stderr
+
+
+def test_without_a_terminal_a_long_wait_has_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bar.err, "_force_terminal", False)
+    report = bar.lines()
+    assert report is not None
+    done = Progress(images_done=3, images_total=10, samples=12_345, evaluations=20_000, certified=1)
+    report(done)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(bar, "LINE_S", 0.0)
+    report(done)
+    assert capsys.readouterr().err == "3 of 10 images done, 12,345 samples\n"
+
+
 def test_the_address_may_be_an_option(service: str, folder: Path) -> None:
     away = {"SMOOTHCERT_URL": "http://127.0.0.1:9"}
     assert smoothcert("certify", "dark.png", *QUICKLY, "--url", service, env=away).returncode == 0
@@ -220,7 +245,7 @@ def test_a_server_of_another_version_is_told(rogue: Rogue) -> None:
     rogue.plan("/v1/ensembles", changed(lambda payload: payload["data"][0].pop("digest")))
     rogue.plan("/v1/version", reply(200, {"smoothcert": "9.9.9", "api": "1", "certificate": "x"}))
     done = smoothcert("ensembles", url=rogue.url)
-    one_sentence(done, "smoothcert 9.9.9", f"this is {__version__}", "pip install smoothcert==9.9.9")
+    one_sentence(done, "smoothcert 9.9.9", f"this is {__version__}", "install 9.9.9 here")
 
 
 def test_something_else_at_the_address_is_told(rogue: Rogue) -> None:

@@ -167,7 +167,10 @@ def test_without_matplotlib_the_tables_are_written(service: str, folder: Path, t
         "evaluate", folder, *QUICKLY, "--out", "report", url=service, env={"PYTHONPATH": f"{tmp_path / 'without'}"}
     )
     assert done.returncode == 0, done.stderr
-    assert "the report has no picture: a picture needs matplotlib: pip install 'smoothcert[plot]'" in done.stderr
+    assert (
+        "the report has no picture: a picture needs matplotlib: pip install '.[plot]' in a clone of smoothcert"
+        in done.stderr
+    )
     assert {path.name for path in Path("report").iterdir()} == {
         "certificates.jsonl",
         "curve.csv",

@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
 
 from smoothcert import Client
 from smoothcert.client import errors, many
 from smoothcert.errors import LedgerError
+from tests.support.command import png
 from tests.support.questions import DARK, ENDLESS, LIGHT, QUICK, of_another_ensemble
 from tests.support.rogue import Exchange, Rogue, lose_answer, refuse
 
@@ -43,6 +47,19 @@ def test_certificates_come_in_the_order_of_the_images(rogue: Rogue) -> None:
         found = list(client.certify_many(images(50), job_images=8, **QUICK))
     assert [each.class_index for each in found] == classes(50)
     assert jobs(rogue) == [8, 8, 8, 8, 8, 8, 2]
+
+
+def test_a_loader_may_yield_batches_and_pairs_whose_labels_are_ignored(client: Client) -> None:
+    """As torch's DataLoader and the data sets of torchvision do."""
+    arrays = torch.stack([torch.full((3, 8, 8), each, dtype=torch.uint8) for each in (0, 255, 0)])
+    loader = DataLoader(TensorDataset(arrays, torch.tensor([0, 1, 0])), batch_size=2)
+    without = DataLoader(TensorDataset(arrays), batch_size=2)
+    picture = Image.new("RGB", (8, 8), (255, 255, 255))
+    mixed = [(DARK, 0), (picture, "light"), (arrays[0], np.int64(0)), arrays[:2], (arrays[1:], ("light", "dark"))]
+    for source, expected in ((loader, [0, 1, 0]), (without, [0, 1, 0]), (mixed, [0, 1, 0, 0, 1, 1, 0])):
+        assert [each.class_index for each in client.certify_many(source, **QUICK)] == expected
+    with pytest.raises(errors.ImageError, match="cannot read the image 'dark'"):
+        list(client.certify_many([(png(0), "dark")], **QUICK))
 
 
 def test_only_as_many_images_are_taken_as_are_under_way(client: Client) -> None:
@@ -283,7 +300,7 @@ def test_where_there_is_no_room_for_a_job_others_end_first(rogue: Rogue) -> None
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"labels": [1]}, "labels: they belong to one request"),
+        ({"labels": [1]}, "labels: certify_many takes none, and ignores those of pairs"),
         ({"family_wise": True}, "family_wise: it shares alpha among the images of one request"),
         ({"job_images": 0}, "job_images must be a whole number from 1 on, got 0"),
     ],

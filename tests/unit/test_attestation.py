@@ -191,6 +191,7 @@ def test_subjects_that_are_not_those_of_the_certificate_are_noticed() -> None:
     statement = Statement.of(CERTIFIED).model_copy(update={"subject": other})
     found = examined(sign(statement, RING.signer))
     assert "the subjects of the statement are not" in found.problems[0]
+    assert found.signed.sentence == "No signature could be confirmed."
 
 
 # --- sentences
@@ -316,6 +317,20 @@ def test_published_keys_are_those_of_the_keyring_without_the_secret() -> None:
     assert second.revoked_at == LATER
 
 
+def test_a_keyring_in_the_place_of_public_keys_is_not_quoted() -> None:
+    with pytest.raises(AttestationError, match="this is a keyring, which is secret, not the public keys") as error:
+        KeySet.from_json(RING.model_dump_json())
+    assert RING.private[:8] not in str(error.value)
+
+
+def test_an_altered_certificate_without_a_signature_is_said_to_be_unsigned() -> None:
+    untouched = examine(CERTIFIED.to_json().encode())
+    altered = examine(CERTIFIED.model_copy(update={"samples": CERTIFIED.samples + 1}).to_json().encode())
+    assert (untouched.unaltered.holds, altered.unaltered.holds) == (True, False)
+    assert altered.signed == untouched.signed
+    assert altered.signed.sentence.startswith("It is not signed")
+
+
 def test_a_key_under_another_keyid_is_refused() -> None:
     key = RING.public
     with pytest.raises(ValueError, match="the keyid of this key is"):
@@ -356,4 +371,6 @@ def test_without_the_extra_only_signatures_are_missing(tmp_path: Path) -> None:
     assert verify(file).stdout == f"consistent  {file}\n"
     done = verify("--key", key, file)
     assert done.returncode == 1
-    assert done.stderr == "error: a signature needs securesystemslib: pip install 'smoothcert[attest]'\n"
+    assert (
+        done.stderr == "error: a signature needs securesystemslib: pip install '.[attest]' in a clone of smoothcert\n"
+    )

@@ -58,6 +58,18 @@ def test_plan_says_what_a_radius_out_of_reach_would_take() -> None:
     assert "218,105 samples" in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize("radius", [1, 2])
+def test_the_plan_for_a_radius_out_of_reach_names_the_procedure_that_reaches_farthest(radius: float) -> None:
+    words = ("plan", "--radius", radius, "--sigma", 0.25)
+    reached = {name: each["largest_radius"] for name, each in json.loads(smoothcert(*words, "--json").stdout).items()}
+    farthest = max(reached.values())
+    found = re.search(
+        r"samples\. (.+) comes nearest: .* provable one, (\S+);", " ".join(smoothcert(*words).stdout.split())
+    )
+    assert found is not None
+    assert (reached[found[1]], float(found[2])) == (farthest, farthest)
+
+
 def test_plan_as_json_is_one_object() -> None:
     plans = json.loads(smoothcert("plan", "--radius", 0.25, "--sigma", 0.25, "--p-a", 0.9, "--json").stdout)
     assert plans["fixed"]["largest_radius"] == 0.952864
@@ -289,7 +301,9 @@ def test_output_that_is_closed_is_written_nowhere() -> None:
 
 def test_letters_that_the_output_does_not_have_are_replaced() -> None:
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([*COMMAND, "plan", "--radius", "1", "--sigma", ".25"], capture_output=True, env=env, cwd=ROOT)
+    done = subprocess.run(
+        [*COMMAND, "plan", "--radius", ".25", "--sigma", ".25"], capture_output=True, env=env, cwd=ROOT
+    )
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -321,7 +335,7 @@ def test_ctrl_c_is_no_traceback() -> None:
 def test_without_the_extra_the_command_is_one_sentence(missing: str) -> None:
     script = f"import sys; sys.modules[{missing!r}] = None; from smoothcert.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    sentence = "smoothcert: the command needs the extra cli: pip install 'smoothcert[client,cli]'\n"
+    sentence = "smoothcert: the command needs the extra cli: pip install '.[client,cli]' in a clone of smoothcert\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
 
 
@@ -334,7 +348,7 @@ def test_without_the_extra_a_client_is_one_sentence_and_its_errors_are_there(nam
         "except smoothcert.MissingExtraError as error: print(error, isinstance(error, smoothcert.SmoothcertError))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout == f"smoothcert.{name} needs httpx2: pip install 'smoothcert[client]' True\n"
+    assert done.stdout == f"smoothcert.{name} needs httpx2: pip install '.[client]' in a clone of smoothcert True\n"
 
 
 def test_a_command_that_needs_the_client_names_its_extra() -> None:
@@ -343,7 +357,7 @@ def test_a_command_that_needs_the_client_names_its_extra() -> None:
         "from smoothcert.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    sentence = "error: smoothcert.Client needs httpx2: pip install 'smoothcert[client]'\n"
+    sentence = "error: smoothcert.Client needs httpx2: pip install '.[client]' in a clone of smoothcert\n"
     assert (done.returncode, done.stderr) == (1, sentence)
 
 

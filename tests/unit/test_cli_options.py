@@ -79,6 +79,8 @@ def test_a_plan_for_a_radius_that_nothing_proves_is_a_sentence() -> None:
     assert first.startswith("No procedure can prove this radius with these samples. ")
     assert "radius 5 is beyond the largest provable one" in first
     assert not [line for line in others if "provable" in line]
+    assert done.returncode == smoothcert("plan", "--radius", 5, "--sigma", 0.25, "--json").returncode == 3
+    assert smoothcert("plan", "--radius", 0.25, "--sigma", 0.25, "--n", 100, "--json").returncode == 0, "some can"
 
 
 @pytest.mark.parametrize("columns", [50, 72])

@@ -187,6 +187,12 @@ def test_verify_with_a_key_says_three_things(tmp_path: Path) -> None:
         (None, "cannot be read: No such file"),
         ("{}", "not public keys as a service publishes them"),
         ("-----BEGIN PUBLIC KEY-----", "not public keys"),
+        (FIRST.to_json(), ": this is a certificate, not the public keys that a service publishes at /.well-known/"),
+        (sealed(FIRST, keyring()), ": this is an attestation, not the public keys"),
+        (f"{sealed(FIRST, keyring())}\n{sealed(FIRST, keyring())}\n", ": this is an attestation, not the public keys"),
+        (json.dumps({"certificates": []}), ": this is a certification, not the public keys"),
+        ('{"run": {}}\n', ": this is a ledger of certificates, not the public keys"),
+        ("[1]", "not public keys as a service publishes them"),
     ],
 )
 def test_a_key_that_cannot_be_read_is_a_sentence(tmp_path: Path, text: str | None, words: str) -> None:
@@ -202,6 +208,7 @@ def test_a_key_that_cannot_be_read_is_a_sentence(tmp_path: Path, text: str | Non
     [
         (b"\x89PNG\r\n\x1a\n", "line 1: not a certificate: it is not text"),
         (b"# smoothcert", "not a certificate: it is not JSON (Expecting value at character 1)"),
+        (b'{"format": "smoo', "not a certificate: it is not JSON (Unterminated string starting at character 12)"),
     ],
 )
 def test_a_file_of_another_kind_is_told_without_codecs(text: bytes, sentence: str) -> None:

@@ -16,13 +16,25 @@ from smoothcert.noise import Gaussian
 from smoothcert.verification import verify
 from tests.support.smoothed import NOISE, patches
 
+ROOT = Path(__file__).parents[2]
+OURS = ("smoothcert", "models", "store", "workers", "app", "benchmarks")
+
 
 def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ImportError, match=re.escape("x needs torch: pip install 'smoothcert[torch]'")), needed_by("x"):
+    sentence = re.escape("x needs torch: pip install '.[torch]' in a clone of smoothcert")
+    with pytest.raises(ImportError, match=sentence), needed_by("x"):
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
     for name in ("unheard", "torch.nn.missing", None):
         with pytest.raises(ModuleNotFoundError), needed_by("x"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_nobody_is_told_to_install_by_name_a_package_that_is_on_no_index() -> None:
+    """What an index has under our name would be somebody else's."""
+    files = [*ROOT.glob("docs/*"), *(file for name in OURS for file in (ROOT / name).rglob("*.py")), ROOT / "README.md"]
+    texts = {file: file.read_text() for file in files if file.suffix in {".py", ".md", ".ipynb"}}
+    assert len(texts) > 400
+    assert [file for file, text in texts.items() if re.search(r"pip install '?smoothcert", text)] == []
 
 
 def test_the_public_names_are_the_classes_themselves() -> None:
@@ -57,6 +69,6 @@ def test_without_an_extra_the_other_names_work() -> None:
     done = subprocess.run(script, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "smoothcert.Smoothed needs torch: pip install 'smoothcert[torch]'",
-        "smoothcert.Client needs httpx2: pip install 'smoothcert[client]'",
+        "smoothcert.Smoothed needs torch: pip install '.[torch]' in a clone of smoothcert",
+        "smoothcert.Client needs httpx2: pip install '.[client]' in a clone of smoothcert",
     ]

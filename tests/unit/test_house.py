@@ -228,16 +228,15 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path, mon
     )
     assert clean.ran(script) == "True []\n"
     needs = clean.ran(REFUSED).splitlines()
-    assert needs[0] == "smoothcert.Smoothed needs torch: pip install 'smoothcert[torch]'"
+    assert needs[0] == "smoothcert.Smoothed needs torch: pip install '.[torch]' in a clone of smoothcert"
     assert len(needs) == 3
-    assert all(
-        re.fullmatch(r"smoothcert\.\w+ needs \w+: pip install 'smoothcert\[client\]'", each) for each in needs[1:]
-    )
+    sentence = r"smoothcert\.\w+ needs \w+: pip install '\.\[client\]' in a clone of smoothcert"
+    assert all(re.fullmatch(sentence, each) for each in needs[1:])
     command = ("plan", "--radius", "0.25", "--sigma", "0.25")
     done = clean.command(*command)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert re.search(r"pip install 'smoothcert\[\S*cli\]'\n$", done.stderr), done.stderr
+    assert re.search(r"pip install '\.\[\S*cli\]' in a clone of smoothcert\n$", done.stderr), done.stderr
 
     clean.provide("httpx2", "rich", "typer")
     clean.install(f"{wheel}[cli,client]")
@@ -245,10 +244,10 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path, mon
     assert "0.952864" in done.stdout, done.stderr
     done = clean.command("replay", "certificate.json", "x.png")
     assert done.returncode == 1
-    assert done.stderr == "error: replay needs torch: pip install 'smoothcert[torch]'\n"
+    assert done.stderr == "error: replay needs torch: pip install '.[torch]' in a clone of smoothcert\n"
     done = clean.command(*command, "--plot", "x.png")
     assert done.returncode == 1
-    assert "pip install 'smoothcert[plot]'" in done.stderr
+    assert "pip install '.[plot]' in a clone of smoothcert" in done.stderr
 
 
 README_COMMAND = "pip install '.[torch]'"

@@ -6,6 +6,7 @@ The golden numbers come from exact rationals and from arithmetic with 30 to 60 d
 from __future__ import annotations
 
 import math
+from inspect import signature
 
 import pytest
 from hypothesis import given
@@ -236,6 +237,16 @@ def test_the_largest_l0_radius_of_so_many_samples(n: int, expected: tuple[int, .
 def test_parameters_outside_their_domain_are_named(make: object, message: str) -> None:
     with pytest.raises(DomainError, match=message):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", list(NOISES), ids=lambda kind: kind.__name__)
+def test_a_keyword_that_a_noise_has_not_is_told_with_the_nearest_one(kind: type[Noise]) -> None:
+    first = next(iter(signature(kind).parameters))
+    misspelt = first[:1] + first[2:]
+    with pytest.raises(
+        TypeError, match=rf"there is no keyword '{misspelt}', did you mean {first}\?; there are {first}"
+    ):
+        kind(**{misspelt: 1})
 
 
 def test_an_ensemble_for_gaussian_noise_suits_its_relatives() -> None:

@@ -268,7 +268,17 @@ def test_every_choice_of_a_form_is_a_procedure_of_its_own() -> None:
     cards = ProcedureList.known().data
     labels = [variant.label for card in cards for variant in card.variants]
     sequential = ["sequential, strict", "sequential, lost-certificate"]
-    assert labels == ["optimal", *sequential, "adaptive", "adaptive, kept", "fixed", "largest", "exact", "predict"]
+    assert labels == [
+        "optimal",
+        *sequential,
+        "adaptive",
+        "adaptive, kept",
+        "fixed",
+        "largest",
+        "hierarchy",
+        "exact",
+        "predict",
+    ]
     for card in cards:
         assert card.title
         assert card.summary.endswith(".")
@@ -301,7 +311,7 @@ def test_a_program_s_own_procedure_is_offered_with_the_words_it_has(monkeypatch:
     kinds: dict[str, type[Parameters]] = {**dict(zip(PROCEDURES.names, PROCEDURES, strict=True))}
     monkeypatch.setattr(PROCEDURES, "_kinds", {**kinds, "wordless": Wordless, "needy": Needy})
     names = [card.name for card in ProcedureList.known().data]
-    known = ["optimal", "sequential", "adaptive", "fixed", "largest", "exact", "predict"]
+    known = ["optimal", "sequential", "adaptive", "fixed", "largest", "hierarchy", "exact", "predict"]
     assert names == [*known, "wordless"], "one that needs a parameter cannot be chosen"
     card = ProcedureList.known().data[-1]
     assert (card.title, card.summary) == ("Wordless", "Says of itself what it must, and no more.")
@@ -347,6 +357,14 @@ def test_the_p_value_of_predict_is_the_two_sided_binomial_test(a: int, b: int) -
 
 
 # --- verdicts and bad input
+
+
+@pytest.mark.parametrize("kind", list(PROCEDURES), ids=lambda kind: kind.__name__)
+def test_a_keyword_that_a_procedure_has_not_is_told_with_the_nearest_one(kind: type[Parameters]) -> None:
+    """Its last field; Exact has none of its own."""
+    last = [*kind.model_fields][-1]
+    with pytest.raises(TypeError, match=rf"there is no keyword '{last}_', did you mean {last}\?; there are name, n0"):
+        kind(**{f"{last}_": 1})
 
 
 def test_a_procedure_runs_once() -> None:

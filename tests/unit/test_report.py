@@ -121,7 +121,9 @@ def test_a_picture_is_a_figure_that_a_notebook_shows(tmp_path: Path) -> None:
 
 def test_a_picture_without_matplotlib_says_which_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=re.escape("needs matplotlib: pip install 'smoothcert[plot]'")):
+    with pytest.raises(
+        MissingExtraError, match=re.escape("needs matplotlib: pip install '.[plot]' in a clone of smoothcert")
+    ):
         pyplot()
 
 

@@ -99,6 +99,16 @@ def test_what_workers_could_not_load_is_listed_with_the_reason() -> None:
     assert [each.card.name for each in known.offers] == ["good"]
 
 
+def test_a_request_for_what_could_not_be_loaded_is_told_why() -> None:
+    known = Roster.of([worker("good", failed="bad")], [offer("good")], now=101.0)
+    with pytest.raises(ProblemError, match="ensemble_not_loaded: the ensemble bad cannot be loaded: no file"):
+        known.offer("bad")
+    with pytest.raises(ProblemError, match="there are: none at the moment; bad cannot be loaded: no file"):
+        Roster.of([worker(failed="bad")], [], now=101.0).offer(None)
+    elsewhere = Roster.of([worker("bad"), worker(failed="bad", pool="another")], [offer("bad")], now=101.0)
+    assert elsewhere.offer("bad").card.name == "bad"
+
+
 def record(status: Status, holder: str = "") -> Record:
     return Record(
         id="cert_1",

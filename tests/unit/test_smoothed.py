@@ -209,7 +209,9 @@ def test_a_bar_shows_the_progress_where_it_is_wanted(smoothed: Smoothed, capsys:
 def test_without_rich_there_is_no_bar(smoothed: Smoothed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich", None)
     assert len(list(smoothed.certify_many(loaded(2), 0.1, procedure=QUICK))) == 2
-    with pytest.raises(MissingExtraError, match=re.escape("a progress bar needs rich: pip install 'smoothcert[cli]'")):
+    with pytest.raises(
+        MissingExtraError, match=re.escape("a progress bar needs rich: pip install '.[cli]' in a clone of smoothcert")
+    ):
         list(smoothed.certify_many(loaded(2), 0.1, procedure=QUICK, progress=True))
 
 
