@@ -85,7 +85,7 @@ BODY = (
     "invalid_request",
     "overloaded",
 )
-QUESTION = ("unknown_ensemble", "noise_mismatch", "too_many_samples")
+QUESTION = ("unknown_ensemble", "ensemble_not_loaded", "noise_mismatch", "procedure_mismatch", "too_many_samples")
 SUBMISSION = (
     *AUTHORISED,
     *BODY,
@@ -206,7 +206,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "get_ensemble": Operation(
         answers={200: DocumentedAnswer("The ensemble.", ServedEnsemble, ("ensemble",))},
-        problems=(*AUTHORISED, "unknown_ensemble", "unavailable"),
+        problems=(*AUTHORISED, "unknown_ensemble", "ensemble_not_loaded", "unavailable"),
     ),
     "list_procedures": Operation(
         answers={200: DocumentedAnswer("All of them.", ProcedureList, ("procedures",))}, problems=AUTHORISED

@@ -81,7 +81,7 @@ def _require_fitting(question: Question) -> None:
     try:
         question.require_fitting()
     except DomainError as error:
-        raise invalid("procedure", str(error)) from None
+        raise invalid("procedure", str(error), code="procedure_mismatch") from None
 
 
 def require_right(high: bool, keys: Keys, owner: str) -> None:

@@ -114,25 +114,29 @@ def _source(image: SentImage, spec: ImageSpec) -> tuple[int, int]:
         raise
     except Exception as error:  # `_from_file` finds better words for a damaged file
         raise UnusableImageError(f"cannot be decoded as PNG, JPEG or WebP: {f'{error}'[:200]}") from None
-    _require_size(size, spec)
+    _require_decodable(size, spec)
+    if (objection := next(_size_objections(size, spec), None)) is not None:
+        raise UnusableImageError(objection)
     return size
 
 
-def _require_size(size: tuple[int, int], spec: ImageSpec) -> None:
-    """Refuse a file that is too large to be decoded, or of a size that cannot be used."""
+def _require_decodable(size: tuple[int, int], spec: ImageSpec) -> None:
+    """Refuse a file that is too large to be decoded."""
     width, height = size
     if width * height > spec.most_pixels:
         raise UnusableImageError(f"has {width:,} x {height:,} pixels, which is more than {spec.most_pixels:,}")
+
+
+def _size_objections(size: tuple[int, int], spec: ImageSpec) -> Iterator[str]:
+    """Why an image of this size cannot be used."""
     if spec.resize is not None:
         try:
             spec.resize.box(size, (spec.width, spec.height))
         except DomainError as error:
-            raise UnusableImageError(str(error)) from None
+            yield str(error)
     elif size != (spec.width, spec.height):
-        raise UnusableImageError(
-            f"is {width} x {height} (width x height), wanted {spec.width} x {spec.height}; `resize`: 'cover' "
-            f"changes that"
-        )
+        seen, wanted = f"{size[0]} x {size[1]} (width x height)", f"{spec.width} x {spec.height}"
+        yield f"is {seen}, wanted {wanted}; `resize`: 'cover' changes that"
 
 
 def decoded_bytes(images: Sequence[SentImage] | Pixels, spec: ImageSpec) -> int:
@@ -268,19 +272,23 @@ def _mode(image: Image.Image, data: bytes, spec: ImageSpec) -> str:
     """The mode in which to read the pixels; UnusableImageError if the header shows that the image cannot be used."""
     if getattr(image, "n_frames", 1) > 1:
         raise UnusableImageError(f"has {getattr(image, 'n_frames', 2)} frames, wanted one still image")
-    _require_size(image.size, spec)
-    if (turned := image.getexif().get(ORIENTATION, UPRIGHT)) != UPRIGHT:
-        raise UnusableImageError(f"has EXIF orientation {turned!r}; rotate its pixels and remove the tag")
+    _require_decodable(image.size, spec)
     if (own := MODES.get(spec.channels)) is None:
         raise UnusableImageError(f"is a file, but the ensemble takes {spec.channels} channels: send a tensor")
+    if objections := [*_size_objections(image.size, spec), *_mode_objections(image, data, own, spec)]:
+        raise UnusableImageError(". It ".join(objections))  # all at once: each would cost another request
+    return own
+
+
+def _mode_objections(image: Image.Image, data: bytes, own: str, spec: ImageSpec) -> Iterator[str]:
+    """Why an image cannot be read in a mode of the ensemble's own."""
+    if (turned := image.getexif().get(ORIENTATION, UPRIGHT)) != UPRIGHT:
+        yield f"has EXIF orientation {turned!r}; rotate its pixels and remove the tag"
     if spec.convert == "none" and (kind := _kind(image, data)) != own:
         way = "rgb" if own == "RGB" else "grey"
-        raise UnusableImageError(f"is {kind}, wanted {own} with 8 bits; `convert`: {way!r} changes that")
+        yield f"is {kind}, wanted {own} with 8 bits; `convert`: {way!r} changes that"
     if spec.convert != "none" and CONVERSIONS[spec.convert] != own:
-        raise UnusableImageError(
-            f"cannot be converted to {spec.convert!r}: the ensemble takes {spec.channels} channels"
-        )
-    return own
+        yield f"cannot be converted to {spec.convert!r}: the ensemble takes {spec.channels} channels"
 
 
 def _require_whole(image: Image.Image, data: bytes) -> None:

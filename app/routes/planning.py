@@ -74,7 +74,9 @@ def _seconds(planned: Plan, *, leading: int, members: int, speed: Speed | None) 
         return None if samples is None else planned.rows(samples, speed.rows) * voters / speed.evaluations_per_second
 
     clear = planned.expected(_p_at(planned, SHARES[-1])).samples if planned.boundaries else None
-    worst = planned.most_samples * members / speed.evaluations_per_second
+    # Without boundaries the looks are not known, and neither are the rows that pad them.
+    most = max(planned.most_samples, planned.rows(planned.most_samples, speed.rows))
+    worst = most * members / speed.evaluations_per_second
     return Seconds(best=spent(planned.fewest_samples, leading), expected=spent(clear, leading), worst=worst)
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -30,13 +31,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same choices")
     parser.add_argument("--only", default="", metavar="TEXT", help="faults with this in their name; writes no table")
+    parser.add_argument("--tries", type=int, help="tries of each fault, in place of its own number; writes no table")
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)  # so that whatever ends this process ends the services, too
     logging.basicConfig(level=logging.ERROR)  # the networks here run in their plain form, and each would warn
     chosen = [fault for fault in FAULTS if options.only in fault.name]
+    if options.tries:
+        chosen = [replace(fault, tries=options.tries) for fault in chosen]
     outcomes = list(tried(chosen, options.seed))
-    if len(outcomes) == len(FAULTS):
+    if len(outcomes) == len(FAULTS) and not options.tries:
         TABLE.write_text(table(outcomes, options.seed))
     return 1 if any(outcome.lost or outcome.wrong for outcome in outcomes) else 0
 

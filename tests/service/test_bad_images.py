@@ -39,6 +39,18 @@ def test_another_size_is_refused(client: httpx2.Client, player: Player) -> None:
     refused(client, player, "invalid_image", "[3, 5, 4]", "[3, 4, 5]", images=[tensor(np.zeros((3, 5, 4)))])
 
 
+def test_everything_that_is_wrong_with_an_image_is_told_at_once(client: httpx2.Client, player: Player) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    wrong = text(picture("RGBA", size=(9, 9), exif=exif.tobytes()))
+    sentence = (
+        "images.0: is 9 x 9 (width x height), wanted 5 x 4; `resize`: 'cover' changes that. It has EXIF orientation 6; "
+        "rotate its pixels and remove the tag. It is RGBA with transparency, wanted RGB with 8 bits; `convert`: 'rgb' "
+        "changes that"
+    )
+    refused(client, player, "invalid_image", sentence, images=[wrong])
+
+
 @pytest.mark.parametrize("mode", ["L", "RGBA", "LA", "P", "CMYK", "1", "I;16"])
 def test_another_mode_is_refused_and_can_be_converted(client: httpx2.Client, player: Player, mode: str) -> None:
     file = text(picture(mode, file="JPEG" if mode == "CMYK" else "PNG"))

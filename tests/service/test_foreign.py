@@ -26,6 +26,7 @@ from PIL import Image
 from app.local.embedded import EmbeddedServer
 from models.addition import Addition, add
 from models.registry import describe, load, rewrite
+from smoothcert import Client, UnknownEnsembleError
 from smoothcert.certificate import Certificate
 from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
@@ -35,8 +36,8 @@ from smoothcert.question import Question
 from smoothcert.verification import verify
 from tests.service import eventually
 from tests.support import engines, hub
-from tests.support.api import ROOT, Api, encoded
-from tests.support.command import smoothcert
+from tests.support.api import ROOT, Api, encoded, problem
+from tests.support.command import png, smoothcert
 from tests.support.onnx_files import patches_file
 from tests.support.pool import Pool, without_times
 from tests.support.zoo import add_small
@@ -87,7 +88,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def fill(zoo: Path, folder: Path) -> None:
-    """A zoo with `hub`, a model of transformers beside one of timm, `onnx`, two ONNX files, and `plain`, of torch."""
+    """A zoo with `hub`, a model of transformers beside one of timm, `onnx`, two ONNX files, and `plain`, of torch.
+
+    The description of `broken` cannot be read.
+    """
+    (zoo / "broken").mkdir(parents=True)
+    (zoo / "broken" / "ensemble.toml").write_text("no TOML")
     add_small(zoo, "plain", Gaussian(SIGMA))
     cache = folder / "cache"
     hub.put(cache, "timm/resnet10t.test", hub.timm_files())
@@ -169,12 +175,27 @@ def test_a_worker_without_the_extras_names_them_and_serves_the_others(service: S
         listed = service.client.get("/v1/ensembles").json()
         printed = smoothcert("ensembles", url=service.address)
     reasons = {each["name"]: re.sub(r"^/\S+: ", "", each["reason"]) for each in listed["failed"]}
+    assert "not TOML" in reasons.pop("broken")
     assert reasons == {
-        "hub": "a model of transformers needs transformers: pip install 'smoothcert[hub]'",
-        "onnx": "an ONNX member needs onnx: pip install 'smoothcert[onnx]'",
+        "hub": "a model of transformers needs transformers: pip install '.[hub]' in a clone of smoothcert",
+        "onnx": "an ONNX member needs onnx: pip install '.[onnx]' in a clone of smoothcert",
     }
     for sentence in reasons.values():
         assert sentence in " ".join((printed.stdout + printed.stderr).split())
+
+
+def test_a_request_for_an_ensemble_that_could_not_be_loaded_is_told_why(service: Service, tmp_path: Path) -> None:
+    sentence = "the ensemble broken cannot be loaded: "
+    refused = problem(service.client.get("/v1/ensembles/broken"), "ensemble_not_loaded")
+    reason = refused.detail.removeprefix(sentence)
+    assert reason != refused.detail
+    assert "ensemble.toml" in reason
+    (tmp_path / "image.png").write_bytes(png(0))
+    printed = smoothcert("certify", tmp_path / "image.png", "--ensemble", "broken", url=service.address)
+    assert (printed.returncode, " ".join(printed.stderr.split())) == (1, f"error: {sentence}{reason}")
+    with Client(service.address) as client, pytest.raises(UnknownEnsembleError, match="cannot be loaded") as caught:
+        client.certify(png(0), ensemble="broken", radius=0.1)
+    assert caught.value.detail == sentence + reason
 
 
 # --- superclasses

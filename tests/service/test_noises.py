@@ -14,12 +14,14 @@ import pytest
 import torch
 
 from models.addition import Addition, add
+from smoothcert import Client, InvalidRequestError, ProcedureMismatchError
 from smoothcert.certificate import Certificate
 from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Splitting, Uniform
 from smoothcert.request import CertificationRequest
 from smoothcert.seeds import commitment, service_seed
 from smoothcert.verification import verify
 from tests.support.api import problem, tensor
+from tests.support.command import png, smoothcert
 from tests.support.whole import whole_service
 from tests.support.worker_networks import SHAPE, state
 from workers.replay import replay
@@ -97,6 +99,28 @@ def test_a_certificate_without_chance_has_no_alpha_verifies_and_replays(client: 
     assert again.differences == ()
     plan = client.post("/v1/plan", json={"ensemble": "splitting", "procedure": "exact"}).json()
     assert (plan["feasible"], plan["most_samples"], plan["largest_radius"]) == (True, 255, 0.498040)
+
+
+def test_the_sdk_and_the_command_choose_exact_where_the_noise_needs_it(client: httpx2.Client, tmp_path: Path) -> None:
+    """They choose before they know the noise of the ensemble; a procedure that the user names is left alone."""
+    address, image = str(client.base_url), tmp_path / "light.png"
+    image.write_bytes(png(230))
+    with Client(address) as sdk:
+        certificate = sdk.certify(image, ensemble="splitting")
+        assert (certificate.procedure.name, certificate.alpha, certificate.samples) == ("exact", None, 255)
+        kept = {"ensemble": "splitting", "out": tmp_path / "kept.jsonl"}
+        (found,) = sdk.certify_many([image], **kept)
+        assert (found.procedure.name, [*sdk.certify_many([image], **kept)]) == ("exact", [found])
+        assert sdk.plan(ensemble="splitting").most_samples == 255
+        mapping = {"name": "splitting", "reach": 0.5}
+        assert sdk.certify(image, ensemble="splitting", noise=mapping).procedure.name == "exact"
+        with pytest.raises(ProcedureMismatchError, match="ask for the procedure exact"):
+            sdk.certify(image, ensemble="splitting", procedure="fixed")
+        with pytest.raises(InvalidRequestError, match="must be left out, since the exact procedure proves the largest"):
+            sdk.certify(image, ensemble="splitting", radius=0.2)
+    printed = smoothcert("certify", image, "--ensemble", "splitting", url=address)
+    assert printed.returncode == 0, printed.stderr
+    assert "for certain" in " ".join(printed.stdout.split())
 
 
 def test_a_request_without_a_noise_gets_that_of_the_ensemble(client: httpx2.Client) -> None:
@@ -192,8 +216,8 @@ FLOATS = np.full(SHAPE, 0.9001, np.float32)
             "keep must lie strictly between 1/levels = 0.5 and 1, got 0.5",
         ),
         ("gaussian", {"radius": 0.1, "noise": {"name": "uniform", "reach": 0.5}}, "noise_mismatch", "trained for"),
-        ("splitting", {"radius": 0.1}, "invalid_request", "ask for the procedure exact"),
-        ("gaussian", {"procedure": "exact"}, "invalid_request", "evaluates all outcomes of a noise"),
+        ("splitting", {"radius": 0.1}, "procedure_mismatch", "ask for the procedure exact"),
+        ("gaussian", {"procedure": "exact"}, "procedure_mismatch", "evaluates all outcomes of a noise"),
         (
             "gaussian",
             {"radius": 0.001, "noise": {"name": "gaussian-linf", "sigma": 0.1, "dimension": 3072}},

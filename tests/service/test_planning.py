@@ -87,9 +87,18 @@ def test_seconds_follow_from_the_measured_rate(client: httpx2.Client, player: Pl
     assert answer.fewest_samples is not None
     padded = sum(math.ceil(n / ROWS) * ROWS for n in (100, 100))  # the selection and the first stage
     assert answer.seconds.best == pytest.approx(padded * 1 / 1000)
-    assert answer.seconds.worst == pytest.approx(answer.most_samples * 2 / 1000)
+    steps = (100, *(look.n for look in answer.boundaries))  # each stage of CertifyAdp has samples of its own
+    assert answer.seconds.worst == pytest.approx(sum(math.ceil(n / ROWS) * ROWS for n in steps) * 2 / 1000)
     assert answer.seconds.expected is not None
     assert answer.seconds.best <= answer.seconds.expected < answer.seconds.worst / 100
+
+
+def test_a_procedure_of_one_look_takes_as_long_at_best_as_at_worst(client: httpx2.Client, player: Player) -> None:
+    player.announce(rate=1000.0)
+    problem(client.get("/v1/ensembles/refresh-the-roster"), "unknown_ensemble")
+    seconds = planned(client, player, procedure={"name": "fixed", "n": 1001}).seconds
+    assert seconds is not None
+    assert seconds.best == seconds.expected == seconds.worst
 
 
 def test_where_alpha_is_shared_the_plan_knows(client: httpx2.Client, player: Player) -> None:
@@ -254,7 +263,7 @@ def test_json_of_another_kind_is_no_certificate(client: httpx2.Client) -> None:
 def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> None:
     procedures = ProcedureList.model_validate_json(client.get("/v1/procedures").content)
     assert procedures == ProcedureList.known()
-    names = ["optimal", "sequential", "adaptive", "fixed", "largest", "exact", "predict"]
+    names = ["optimal", "sequential", "adaptive", "fixed", "largest", "hierarchy", "exact", "predict"]
     assert [each.name for each in procedures.data] == names
     noises = NoiseList.model_validate_json(client.get("/v1/noises").content)
     assert [(each.name, each.norm, each.parameters, each.eight_bit) for each in noises.data] == [
@@ -269,7 +278,8 @@ def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> Non
 
 def test_every_choice_of_a_form_can_be_planned(client: httpx2.Client, player: Player) -> None:
     for card in client.get("/v1/procedures").json()["data"]:
-        for variant in [] if card["exhaustive"] else card["variants"]:  # those go with other noises
+        others = card["exhaustive"] or card["hierarchical"]  # those go with other noises and ensembles
+        for variant in [] if others else card["variants"]:
             budget = [int(each) for each in card["budget"]["default"].split()]
             chosen = {"name": card["name"], **variant["parameters"]}
             chosen[card["budget"]["field"]] = budget if card["budget"]["several"] else budget[0]

@@ -53,7 +53,7 @@ sys.exit(serve.main({name: [sys.executable, "-c", script] for name, script in js
 
 
 class Serving:
-    """`python -m app.local.serve` in a folder and a terminal session of its own."""
+    """`python -m app.local` in a folder and a terminal session of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class Serving:
 
     def start_for_real(self) -> Serving:
         """With the real API and a real worker."""
-        return self._launch(["-m", "app.local.serve"], {})
+        return self._launch(["-m", "app.local"], {})
 
     def _launch(self, arguments: list[str], environment: Mapping[str, str]) -> Serving:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
