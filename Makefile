@@ -45,7 +45,7 @@ check: $(READY)
 
 # The tests start hundreds of processes, which share the compiled files that the first one writes.
 test: $(READY)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 2
 
 format: $(READY)
 	$(BIN)/ruff format .

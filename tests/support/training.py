@@ -1,7 +1,9 @@
-"""Training in the process of the test."""
+"""Training in the process of the test, and one that does not end."""
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
@@ -19,3 +21,11 @@ def ending(task: Task) -> SmoothcertError | None:
     while not messages.empty():
         _, last = messages.get()
     return last if isinstance(last, SmoothcertError) else None
+
+
+class Endless(Task):
+    """A member whose training tells its process and does not end."""
+
+    def run(self, messages: Any) -> None:
+        (self.out / "pid").write_text(str(os.getpid()))
+        signal.pause()

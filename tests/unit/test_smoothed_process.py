@@ -6,6 +6,7 @@ import copy
 import gc
 import os
 import pickle
+import signal
 import threading
 import warnings
 import weakref
@@ -60,12 +61,13 @@ def test_it_may_be_used_from_several_threads(smoothed: Smoothed) -> None:
 
 
 def in_a_fork(call: Callable[[], object]) -> str:
-    """What a call returns or raises in a child of this process, as text."""
+    """What a call returns or raises in a child of this process, as text; nothing if the child hangs."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside threads
         child = os.fork()
     if child == 0:
+        signal.alarm(120)  # otherwise the parent would wait for ever, too
         try:
             text = str(call())
         except BaseException as error:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import signal
-import time
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -36,10 +35,12 @@ from models.training.members import METHODS, Task
 from models.training.method import Method, adjusted
 from models.training.smoothadv import SmoothAdv
 from smoothcert.noise import Gaussian, Noise
+from tests.service import PATIENCE_S, eventually
 from tests.support.blur import Blur
 from tests.support.disk import full_disk
 from tests.support.training import ending
 
+ROOT = Path(__file__).parents[2]
 TWO_EPOCHS = Preset(epochs=2, batch=8, rate=0.1, schedule="one-cycle")
 AUGMENTATION = Augmentation.gaussian(Gaussian(0.25))
 
@@ -237,28 +238,36 @@ def test_bfloat16_is_the_arithmetic_inside_the_layers_alone(task: Task, monkeypa
     assert {t.dtype for t in [*weights.values(), *state.values()] if t.is_floating_point()} == {torch.float32}
 
 
-class Endless(Task):
-    """A member whose training tells its process and does not end."""
+TERMINATED = """
+import multiprocessing, signal, sys
+from pathlib import Path
+from models.training.members import train_members
+from smoothcert.noise import Gaussian
+from tests.support.training import Endless
 
-    def run(self, messages: Any) -> None:
-        (self.out / "pid").write_text(str(os.getpid()))
-        signal.pause()
-
-
-def test_a_training_that_is_terminated_ends_its_members_too(tmp_path: Path, task: Task) -> None:
-    def terminate() -> None:
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    Thread(target=terminate, daemon=True).start()
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit, match="143"):
-        members.train_members([Endless(**vars(task))], jobs=1)
-    assert signal.getsignal(signal.SIGTERM) is before
-    for child in multiprocessing.active_children():
+out, before = Path(sys.argv[1]), signal.getsignal(signal.SIGTERM)
+task = Endless(out, out, "cifar-resnet20", "gaussian", Gaussian(0.25), "paper", seed=1, threads=1, device="cpu")
+try:
+    train_members([task], jobs=1)
+finally:
+    children = multiprocessing.active_children()
+    for child in children:
         child.join()
-        assert child.exitcode == -signal.SIGTERM
+    print(signal.getsignal(signal.SIGTERM) is before, {child.exitcode for child in children} <= {-signal.SIGTERM})
+"""
+"""A training of a member that does not end by itself. It is a process of its own, because it is sent SIGTERM."""
+
+
+def test_a_training_that_is_terminated_ends_its_members_too(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", TERMINATED, str(tmp_path)]
+    with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True) as training:
+        started = tmp_path / "pid"
+        eventually(lambda: started.exists() and started.read_text(), "the start of the member")
+        training.terminate()
+        output, _ = training.communicate(timeout=PATIENCE_S)
+    assert (training.returncode, output) == (128 + signal.SIGTERM, "True True\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
 
 
 @pytest.mark.parametrize(
