@@ -1,10 +1,12 @@
-"""What every test shares: an empty store, and one thread each, since the tests themselves run side by side."""
+"""What every test shares: an empty store, one thread each, since the tests run side by side, and a name of its own."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,3 +14,10 @@ settings.register_profile("house", deadline=None, derandomize=True)  # no timed 
 settings.load_profile("house")
 _store = tempfile.TemporaryDirectory(prefix="smoothcert-tests-")
 os.environ["SMOOTHCERT_CACHE"] = _store.name  # boundaries of an earlier version would hide a change
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test has a node id of its own. pytest-xdist runs one test for each id and forgets the others in silence."""
+    twice = [nodeid for nodeid, times in Counter(item.nodeid for item in items).items() if times > 1]
+    if twice:
+        raise pytest.UsageError(f"{len(twice)} node ids are those of several tests, the first is {twice[0]}")
