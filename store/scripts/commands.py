@@ -12,7 +12,7 @@ RUN = (
 local own = {}
 own['smoothcert.enter'] = function(lane, turns, owner, id, score, list)
   if redis.call('ZADD', lane, 'NX', score, id) == 0 then return end
-  if turns ~= '' and not redis.call('ZSCORE', turns, owner) then
+  if not redis.call('ZSCORE', turns, owner) then
     local last = redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]
     redis.call('ZADD', turns, (tonumber(last) or 0) + 1, owner)
   end
