@@ -11,7 +11,7 @@ from smoothcert.engine.run import Run
 from store import waiting
 from store.commands import Call, Command
 from store.record import Record
-from store.transitions import admission, endings, writing
+from store.transitions import admission, endings, lease, writing
 from tests.simulation.history import Outcome
 from tests.simulation.simulator import simulate
 
@@ -24,6 +24,7 @@ FOUND = {
     "found-63": "the same, while another worker had the certification",
     "7-35": "the audit itself missed certificates that had expired",
     "found-5": "a certification failed and was deleted, and RQ still listed the failure",
+    "50-227": "a worker began what had been put back while it stood still, and it waited and ran at a time",
 }
 """Histories that once found a bug."""
 
@@ -108,6 +109,11 @@ def end_with_the_first_shard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(endings, "FINISH", endings.FINISH.replace("or 0) <= 1", "or 0) <= 9"))
 
 
+def begin_and_keep(patch: pytest.MonkeyPatch) -> None:
+    """What a worker has begun is still among those that were taken and not begun."""
+    patch.setattr(lease, "TAKEN", lease.TAKEN.replace("'LREM', KEYS[2], 1, ARGV[4]", "'LLEN', KEYS[2]"))
+
+
 MUTANTS = (
     ignore_idempotency,
     forget_to_requeue,
@@ -115,6 +121,7 @@ MUTANTS = (
     repeat_samples,
     keep_what_was_given,
     end_with_the_first_shard,
+    begin_and_keep,
 )
 
 
