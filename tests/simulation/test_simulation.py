@@ -12,8 +12,9 @@ from store import waiting
 from store.commands import Call, Command
 from store.record import Record
 from store.transitions import admission, endings, lease, writing
+from tests.simulation import simulator
 from tests.simulation.history import Outcome
-from tests.simulation.simulator import simulate
+from tests.simulation.simulator import simulate, simulate_in_processes
 
 SHARE = 16
 """The histories in the test suite; `make simulate` plays any number."""
@@ -51,6 +52,15 @@ def test_a_seed_gives_the_same_history_whatever_else_is_played() -> None:
     alone, *_ = played(["test-1"])
     among = {each.seed: each for each in played([f"test-{number}" for number in range(4)])}["test-1"]
     assert [(at, who) for at, who, _ in among.notes] == [(at, who) for at, who, _ in alone.notes]
+
+
+def test_several_processes_play_the_same_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator, "LOT", 2)
+    seeds = [f"test-{number}" for number in range(3)]
+    together: list[Outcome] = []
+    simulate_in_processes(seeds, together.append, jobs=2)
+    alone = played(seeds)
+    assert {each.seed: each.commands for each in together} == {each.seed: each.commands for each in alone}
 
 
 # --- mutants
