@@ -5,7 +5,7 @@
 # make faults  every fault on purpose, and the table of what was lost; about fifteen minutes
 # make lock    the packages of the images with their hashes, in deploy/lock; minutes, and it needs a network
 # make sbom    what the images are made of, in the form of CycloneDX, in dist
-# make simulate SEED=1 HISTORIES=1000   simulated histories of the service, disturbed in every way
+# make simulate SEED=1 HISTORIES=1000 JOBS=1   simulated histories of the service, disturbed in every way
 # make gpu     the tests and benchmarks of the engine on cuda:0, where there is one
 # make audit   known weaknesses of the pinned packages; asks the index of packages, so it needs a network
 PYTHON ?= python3
@@ -18,6 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 SEED ?= 1
 HISTORIES ?= 1000
+JOBS ?= 1
 
 .PHONY: setup serve check test format faults gpu simulate lock sbom audit clean
 
@@ -76,7 +77,7 @@ sbom:
 	done
 
 simulate: $(READY)
-	$(BIN)/python -m tests.simulation --seed $(SEED) --histories $(HISTORIES)
+	$(BIN)/python -m tests.simulation --seed $(SEED) --histories $(HISTORIES) --jobs $(JOBS)
 
 # SMOOTHCERT_TEST_DEVICE is read by tests/support/engines.py.
 gpu: $(READY)

@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from smoothcert import notebook
 from smoothcert.canonical import digest
-from smoothcert.counts import SampleCounts, named_places
+from smoothcert.counts import MOST_NAME, SampleCounts, named_places
 from smoothcert.errors import MOST, CertificateError, explain, shown
 from smoothcert.figures import counted, radius_text
 from smoothcert.frozen import Frozen
@@ -176,7 +176,7 @@ class Certificate(Frozen):
     """The place of the image in its request."""
     decision: Literal["certified", "abstain"]
     class_index: Count | None
-    class_name: str | None = None
+    class_name: Annotated[str, Field(max_length=MOST_NAME)] | None = None
     radius: Annotated[Real, Field(ge=0)]
     """Rounded down to six decimals."""
     target_radius: Annotated[Real, Field(ge=0)] | None

@@ -18,6 +18,8 @@ from smoothcert.errors import MOST, shown
 
 MOST_CLASSES = 100_000
 """The most classes of an ensemble."""
+MOST_NAME = 1_000
+"""The most characters of the name of a class."""
 NAMED = 10
 """The most frequent classes of a run that its certificate names, beside those that led at some look."""
 OTHER = "other"

@@ -87,7 +87,8 @@ class CertificationRequest(BaseModel):
     """Makes the seed of the noise, together with the request, the images and a secret of the service; the service draws
     one if it is left out. With a nonce of the client, neither side alone chooses the seed."""
     priority: Literal["normal", "high"] = "normal"
-    """A request with `high` is taken before all others that wait; where there are keys, a key needs the right to it."""
+    """A request with `high` is taken before those without; where there are keys, a key needs the right to it, and gets
+    no larger share."""
     deadline_s: Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
     """The certification fails if it has not ended after so many seconds; the service has a default, usually a day."""
     archive_images: Annotated[bool, Field(strict=True)] = False

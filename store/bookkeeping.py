@@ -157,7 +157,6 @@ def begin(certification: str, name: str, worker: str, *, ttl: int) -> tuple[str,
     def write(pipeline: Pipeline) -> None:
         made.append(Execution.create(job, EXECUTION_TTL, pipeline, worker_name=worker))
         job.prepare_for_execution(worker, pipeline=pipeline)
-        pipeline.lrem(taken_key(name), 1, certification)
 
     commands = _recorded(write)
     execution = made[0].id

@@ -98,14 +98,19 @@ def waiting(pool: str, owner: str) -> str:
     return f"smoothcert:waiting:{pool}:{owner}"
 
 
-def urgent(pool: str) -> str:
-    """A sorted set of the certifications that wait in a pool with priority, scored by when they were made."""
-    return f"smoothcert:urgent:{pool}"
+def urgent(pool: str, owner: str) -> str:
+    """The same as `waiting`, for those that have priority."""
+    return f"smoothcert:urgent:{pool}:{owner}"
 
 
 def turns(pool: str) -> str:
     """A sorted set of the owners of whom something waits in a pool, in the order of their turns."""
     return f"smoothcert:turns:{pool}"
+
+
+def urgent_turns(pool: str) -> str:
+    """The same as `turns`, for what has priority."""
+    return f"smoothcert:urgent-turns:{pool}"
 
 
 def bell(pool: str) -> str:

@@ -1,8 +1,9 @@
 """What waits in a pool: a list for each owner, and the owners are served in turn.
 
-    smoothcert:urgent:POOL          what has priority, the oldest first; taken before everything else
     smoothcert:waiting:POOL:OWNER   what waits of one owner, the oldest first
     smoothcert:turns:POOL           the owners of whom something waits, in the order of their turns
+    smoothcert:urgent:POOL:OWNER    what waits of one owner and has priority
+    smoothcert:urgent-turns:POOL    the owners of whom something with priority waits; they are served before the others
     rq:queue:smoothcert-POOL        RQ's list of all of them
 
 The sorted sets decide what is taken. They find a certification and its place in a time that hardly grows with their
@@ -85,14 +86,16 @@ def take(
         "free": ANONYMOUS,
         "held": dict(held),
         "lanes": keys.waiting(pool, ""),
+        "urgent": keys.urgent(pool, ""),
         "records": keys.record(""),
         "mine": dict.fromkeys(under_way, True),
         "passed": dict.fromkeys(passed, True),
         "worker": idle[0] if idle else "",
         "until": idle[1] if idle else 0,
     }
-    names = (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue), keys.urgent(pool), keys.turns(pool))
-    return Call(TAKE, (*names, keys.idle(pool)), (json.dumps(asked),))
+    lists = (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue))
+    sets = (keys.urgent_turns(pool), keys.turns(pool), keys.idle(pool))
+    return Call(TAKE, (*lists, *sets), (json.dumps(asked),))
 
 
 def taken(answer: tuple[int, Sequence[bytes]]) -> tuple[bool, list[str]]:
@@ -120,7 +123,8 @@ def read(certification: str, *, owner: str = "", certificates: int = 0) -> Call:
     prefixes = {
         "lanes": "smoothcert:waiting:",
         "turns": keys.turns(""),
-        "urgent": keys.urgent(""),
+        "urgent": "smoothcert:urgent:",
+        "urgent_turns": keys.urgent_turns(""),
         "lists": bookkeeping.WAITING_PREFIX,
     }
     names = keys.record(certification), keys.certificates(certification)
@@ -139,7 +143,8 @@ def names(pool: str) -> dict[str, str]:
     return {
         "lanes": keys.waiting(pool, ""),
         "turns": keys.turns(pool),
-        "urgent": keys.urgent(pool),
+        "urgent": keys.urgent(pool, ""),
+        "urgent_turns": keys.urgent_turns(pool),
         "records": keys.record(""),
     }
 
@@ -150,13 +155,13 @@ def enter_divided(record: Record) -> Command:
 
 
 def _entering(record: Record, rq_list: str) -> Command:
-    turns = "" if record.high else keys.turns(record.pool)
+    turns = keys.urgent_turns(record.pool) if record.high else keys.turns(record.pool)
     return ("smoothcert.enter", lane_of(record), turns, record.owner, record.name, record.created_at, rq_list)
 
 
 def lane_of(record: Record) -> str:
     """The sorted set in which a certification waits."""
-    return keys.urgent(record.pool) if record.high else keys.waiting(record.pool, record.owner)
+    return (keys.urgent if record.high else keys.waiting)(record.pool, record.owner)
 
 
 def _quarantined(record: Record) -> bool:

@@ -148,7 +148,7 @@ class Janitor:
     def _return(self, certification: str, queue: str) -> None:
         record = self._connection.record(certification)
         if record is None or record.status != "queued" or record.queue != queue:
-            self._connection.write(lease.drop(certification, queue))
+            self._connection.call([lease.drop(certification, queue)])
             return
         logger.warning("was taken and never begun, waits again", extra={"certification_id": certification})
         self._connection.call([lease.put_back(record)])

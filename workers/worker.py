@@ -31,7 +31,7 @@ from rq.serializers import JSONSerializer
 from smoothcert.engine.errors import ClosedError
 from smoothcert.engine.sizing import USUAL
 from store import bookkeeping, presence, waiting
-from store.commands import Command, unguarded
+from store.commands import unguarded
 from store.presence import Presence, Speed
 from store.record import Record
 from store.transitions import lease
@@ -179,17 +179,13 @@ class CertificationWorker(SimpleWorker):
         begun = [lease.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
         answers = until_answered(lambda: self.redis.call([call for _, call in begun]))
         ours: list[tuple[Work, Stored]] = []
-        last: list[Command] = []
         for stored, (execution, _), (begins, status) in zip(ready, begun, answers, strict=True):
             if begins or (status == "running" and self._is_ours(stored.record.name, execution)):
                 work = self._keep_alive(stored.record, execution, now)
                 work.canceled = status == "canceling"  # of a shard that waited meanwhile
                 ours.append((work, stored))
-            else:
-                last += lease.drop(stored.record.name, queue)
         for work, stored in ours:
             self._hand_over(work, stored)
-        self.redis.write(last)  # after the rest: if Redis goes away here, everything that was begun is under way
 
     def _is_ours(self, name: str, execution: str) -> bool:
         """Whether a call that was sent twice, because its first answer was lost, had begun this execution."""
@@ -230,7 +226,7 @@ class CertificationWorker(SimpleWorker):
                 logger.error("a job without a record is refused: %s", name, extra=extra)
                 self.redis.write(lease.refuse(name, queue))
             else:
-                self.redis.write(lease.drop(name, queue))
+                self.redis.call([lease.drop(name, queue)])
             return None
         try:
             bookkeeping.check(job, name)

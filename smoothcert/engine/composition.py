@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from smoothcert.counts import MOST_CLASSES
+from smoothcert.counts import MOST_CLASSES, MOST_NAME
 from smoothcert.engine.errors import MemberError, VotingError
 from smoothcert.engine.voting import WEIGHTED, rule
 
@@ -32,11 +32,14 @@ def repeated(digests: Sequence[str]) -> tuple[int, ...]:
 
 
 def check_classes(classes: Sequence[str]) -> None:
-    """Raise MemberError unless there are 2 to MAX_CLASSES classes with different names."""
+    """Raise MemberError unless there are 2 to MAX_CLASSES classes with different names that certificates can state."""
     if len(classes) > MAX_CLASSES:
         raise MemberError(f"there must be at most {MAX_CLASSES:,} classes; got {len(classes):,}")
     if len(classes) < 2 or len(set(classes)) != len(classes):
         raise MemberError(f"classes must be two or more different names; got {list(classes)}")
+    if long := [place for place, name in enumerate(classes) if len(name) > MOST_NAME]:
+        size = len(classes[long[0]])
+        raise MemberError(f"the name of class {long[0]} has {size:,} characters; at most {MOST_NAME:,} are accepted")
 
 
 def check_consensus(consensus: int | None, *, members: int) -> None:

@@ -18,7 +18,6 @@ alone bound P(new = c) directly (`joint` is False): c is still chosen by other s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
 
 DISAGREEMENT = 0.05
 """The disagreement that is expected by default: about that of a ResNet20 and its bfloat16 version."""
+MOST_BASIS = 1_000_000
+"""The characters of the old certificate. Those of this version take some thousands; one of format 1 lists all classes
+twice, which are 100,000 at most."""
 
 
 def certify_transferred(
@@ -87,7 +89,7 @@ class Transfer(OneLook):
     name: Literal["transfer"] = "transfer"
     n0: Literal[0] = 0
     """There is no selection: the class is that of the old certificate."""
-    basis: str
+    basis: Annotated[str, Field(max_length=MOST_BASIS)]
     """The `fixed` certificate of the old ensemble for the same image and noise, as its own JSON."""
     n: WholeNumber
     """The samples of the new ensemble."""
@@ -169,8 +171,8 @@ class Transfer(OneLook):
         return noise.radius(lower_bound(count, n, alpha / 2) - upper_bound(0, self.n, alpha / 2))
 
 
-@lru_cache(maxsize=256)
 def _read(text: str) -> Certificate:
+    # The result is not kept: the text comes from clients, and reading it takes less than a millisecond.
     from smoothcert.certificate import Certificate
 
     try:

@@ -12,7 +12,7 @@ RUN = (
 local own = {}
 own['smoothcert.enter'] = function(lane, turns, owner, id, score, list)
   if redis.call('ZADD', lane, 'NX', score, id) == 0 then return end
-  if turns ~= '' and not redis.call('ZSCORE', turns, owner) then
+  if not redis.call('ZSCORE', turns, owner) then
     local last = redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]
     redis.call('ZADD', turns, (tonumber(last) or 0) + 1, owner)
   end
@@ -120,6 +120,35 @@ return {1, status}
 """
 )
 """Runs the commands if the record is as expected. Returns whether it did, and the status that it saw."""
+
+TAKEN = (
+    ALWAYS
+    + RUN
+    + GUARD
+    + """
+-- KEYS: the record, list of ids taken. ARGV: those of the guard; the id; commands
+local taken = redis.call('LREM', KEYS[2], 1, ARGV[4])
+local open, status = guard()
+if not open or taken == 0 then return {0, status} end
+run(5)
+return {1, status}
+"""
+)
+"""Takes an id out of the list of those taken, and runs the commands if it was there and the record is as expected.
+
+So an id moves on from that list once, and a worker that stood still has no say about what was put back meanwhile.
+"""
+
+DROP = (
+    ALWAYS
+    + """
+-- KEYS: the record, list of ids taken. ARGV: the suffix of the shard's fields; the id; the queue
+local status, queue = unpack(redis.call('HMGET', KEYS[1], 'status' .. ARGV[1], 'queue' .. ARGV[1]))
+if status == 'queued' and queue == ARGV[3] then return {0, status} end
+return {redis.call('LREM', KEYS[2], 1, ARGV[2]), status or ''}
+"""
+)
+"""Takes an id out of the list of those taken, unless it waits to be begun. Returns what a guarded call returns."""
 
 UNGUARDED = (
     ALWAYS

@@ -24,24 +24,32 @@ end
 """
 
 PLACING = f"""
+-- How many are taken from the lanes of all owners before the one at a place of this owner's lane, and how many wait.
+local function line(turns, lanes, owner)
+  local others, before, all = {{}}, true, 0
+  for _, each in ipairs(redis.call('ZRANGE', turns, 0, {MOST_TURNS - 1})) do
+    local waits = redis.call('ZCARD', lanes .. each)
+    all = all + waits
+    if each == owner then before = false else others[#others + 1] = {{waits, before and 1 or 0}} end
+  end
+  local function ahead(place)
+    local sum = place
+    for _, other in ipairs(others) do sum = sum + math.min(other[1], place + other[2]) end
+    return sum
+  end
+  return ahead, all
+end
 -- How many certifications are taken before one of this owner that waits. `names` has the keys of the pool.
 local function placing(names, owner)
-  local lane = names.lanes .. owner
-  local others, before = {{}}, true
-  for _, each in ipairs(redis.call('ZRANGE', names.turns, 0, {MOST_TURNS - 1})) do
-    if each == owner then before = false
-    else others[#others + 1] = {{redis.call('ZCARD', names.lanes .. each), before and 1 or 0}} end
-  end
-  local urgent = redis.call('ZCARD', names.urgent)
+  local hurried, urgent = line(names.urgent_turns, names.urgent, owner)
+  local ahead = line(names.turns, names.lanes, owner)
   return function(id, list)
-    local place = redis.call('ZRANK', names.urgent, id)
-    if place then return place end
-    place = redis.call('ZRANK', lane, id)
+    local place = redis.call('ZRANK', names.urgent .. owner, id)
+    if place then return hurried(place) end
+    place = redis.call('ZRANK', names.lanes .. owner, id)
     -- It was just taken, it is a suspect, or an earlier version put it there.
     if not place then return redis.call('LPOS', list, id, 'MAXLEN', {LONG_LIST}) or 0 end
-    local ahead = urgent + place
-    for _, other in ipairs(others) do ahead = ahead + math.min(other[1], place + other[2]) end
-    return ahead
+    return urgent + ahead(place)
   end
 end
 """
@@ -59,7 +67,8 @@ local position = false
 if status == 'queued' then
   local prefix = cjson.decode(ARGV[2])
   local names = {
-    lanes = prefix.lanes .. pool .. ':', turns = prefix.turns .. pool, urgent = prefix.urgent .. pool
+    lanes = prefix.lanes .. pool .. ':', turns = prefix.turns .. pool,
+    urgent = prefix.urgent .. pool .. ':', urgent_turns = prefix.urgent_turns .. pool
   }
   position = placing(names, owner)(id, prefix.lists .. queue)
 end
@@ -95,12 +104,12 @@ TAKE = (
     ALWAYS
     + LISTS
     + f"""
--- KEYS: RQ's list, list of ids taken, urgent, turns, idle workers.
--- ARGV: what is asked, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, records,
--- mine (certifications under way), passed (certifications that it leaves to others), worker (its name if it is idle),
--- until (when it counts as idle no longer)
+-- KEYS: RQ's list, list of ids taken, urgent turns, turns, idle workers.
+-- ARGV: what is asked, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, urgent (lanes
+-- of what has priority), records, mine (certifications under way), passed (certifications that it leaves to others),
+-- worker (its name if it is idle), until (when it counts as idle no longer)
 local asked, taken, blocked = cjson.decode(ARGV[1]), {{}}, 0
-local list, urgent, turns, held = KEYS[1], KEYS[3], KEYS[4], asked.held
+local list, held = KEYS[1], asked.held
 local function certification(id) return string.match(id, '^[^-]*') end
 -- The first that waits in a lane, apart from what others are to take: shards of what the worker has under way, which
 -- it may take once that has ended, and what it leaves to others for much longer than a look lasts.
@@ -128,41 +137,44 @@ local function take(id, lane)
   if asked.worker ~= '' then redis.call('ZREM', KEYS[5], asked.worker) end
   return true
 end
+local function waits(id)
+  local owner = redis.call('HGET', asked.records .. certification(id), 'owner')
+  if not owner then return false end
+  return redis.call('ZSCORE', asked.urgent .. owner, id) or redis.call('ZSCORE', asked.lanes .. owner, id)
+end
 -- 1. Strays: ids at the head of RQ's list that wait in no lane. An earlier version or another program put them there,
 -- or they were taken or canceled while the list was long. The worker tells them apart.
 while #taken < asked.most do
   local id = redis.call('LINDEX', list, 0)
-  if not id or redis.call('ZSCORE', urgent, id) then break end
-  local owner = redis.call('HGET', asked.records .. certification(id), 'owner')
-  if owner and redis.call('ZSCORE', asked.lanes .. owner, id) then break end
+  if not id or waits(id) then break end
   if not take(id) then return {{blocked, taken}} end
 end
--- 2. What has priority.
-while #taken < asked.most do
-  local id = first(urgent)
-  if not id then break end
-  if not take(id, urgent) then return {{blocked, taken}} end
-end
--- 3. The owners in turn, one certification each; an owner that has its share under way keeps its turn.
-local ring = redis.call('ZRANGE', turns, 0, {MOST_TURNS - 1})
-local last = tonumber(redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]) or 0
-local at = 1
-while #taken < asked.most and at <= #ring do
-  local owner, lane = ring[at], asked.lanes .. ring[at]
-  local id = first(lane)
-  if not id then
-    if redis.call('EXISTS', lane) == 0 then redis.call('ZREM', turns, owner) end
-  elseif owner ~= asked.free and (held[owner] or 0) >= asked.share then
-    blocked = 1
-  else
-    if not take(id, lane) then break end
-    held[owner], last = (held[owner] or 0) + 1, last + 1
-    redis.call('ZADD', turns, last, owner)
-    ring[#ring + 1] = owner
+-- 2. The owners in turn, one certification each; an owner that has its share under way keeps its turn. Returns whether
+-- all that was found could be taken beside what is under way.
+local function serve(turns, lanes)
+  local ring = redis.call('ZRANGE', turns, 0, {MOST_TURNS - 1})
+  local last = tonumber(redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]) or 0
+  local at = 1
+  while #taken < asked.most and at <= #ring do
+    local owner, lane = ring[at], lanes .. ring[at]
+    local id = first(lane)
+    if not id then
+      if redis.call('EXISTS', lane) == 0 then redis.call('ZREM', turns, owner) end
+    elseif owner ~= asked.free and (held[owner] or 0) >= asked.share then
+      blocked = 1
+    else
+      if not take(id, lane) then return false end
+      held[owner], last = (held[owner] or 0) + 1, last + 1
+      redis.call('ZADD', turns, last, owner)
+      ring[#ring + 1] = owner
+    end
+    at = at + 1
   end
-  at = at + 1
+  return true
 end
--- 4. A worker that finds nothing is idle; one that has something to divide looks for it there.
+-- What has priority comes first, within the same shares.
+if serve(KEYS[3], asked.urgent) then serve(KEYS[4], asked.lanes) end
+-- 3. A worker that finds nothing is idle; one that has something to divide looks for it there.
 if asked.worker ~= '' and #taken == 0 and blocked == 0 then
   redis.call('ZADD', KEYS[5], string.format('%.6f', asked['until']), asked.worker)
   redis.call('EXPIRE', KEYS[5], {IDLE_TTL})

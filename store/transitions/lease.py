@@ -5,14 +5,16 @@ A worker that dies gives nothing back: the janitor buries it, and the certificat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from smoothcert.problem import Failure
-from store import bookkeeping, waiting
+from store import bookkeeping, keys, waiting
 from store.checkpoints import SavedCheckpoint
-from store.commands import Argument, Call, Command
+from store.commands import Argument, Call, Command, guard, packed
 from store.record import Record
+from store.scripts.commands import DROP, TAKEN
+from store.shards import parse_name
 from store.statistics import counted
 from store.transitions import endings, final, pieces, writing
 
@@ -37,17 +39,22 @@ def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Ca
     if not record.started_at:
         fields["started_at"] = now
     commands = [writing.put(record, fields), *started, writing.changed(record.id, "running")]
-    return execution, writing.guarded_shard(record, ("queued",), "", commands)
+    return execution, _of_taken(record, commands)
 
 
-def drop(certification: str, queue: str) -> list[Command]:
-    """Let go of an id that a worker took and cannot begin: another worker has begun it, or it has ended."""
-    return [("LREM", bookkeeping.taken_key(queue), 1, certification)]
+def drop(name: str, queue: str) -> Call:
+    """Let go of an id that was taken and cannot be begun: it has ended, or waits in another queue.
+
+    One that waits to be begun stays: another worker may have taken it since the caller has looked.
+    """
+    certification, shard = parse_name(name)
+    names = keys.record(certification), bookkeeping.taken_key(queue)
+    return Call(DROP, names, (f"/{shard}" if shard else "", name, queue))
 
 
 def refuse(certification: str, queue: str) -> list[Command]:
     """Remove a job that is not one of ours."""
-    return [*drop(certification, queue), *bookkeeping.forget(certification)]
+    return [("LREM", bookkeeping.taken_key(queue), 1, certification), *bookkeeping.forget(certification)]
 
 
 def beat(record: Record, execution: str, *, ttl: int) -> Call:
@@ -98,8 +105,7 @@ def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapp
 
 def put_back(record: Record) -> Call:
     """A worker took this certification and died before it began: it waits again, at the front."""
-    commands = [*drop(record.name, record.queue), *waiting.put_back(record)]
-    return writing.guarded_shard(record, ("queued",), "", commands)
+    return _of_taken(record, waiting.put_back(record))
 
 
 def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
@@ -131,6 +137,12 @@ def bury(record: Record, *, blamed: bool, now: float, ttl: int) -> Call:
         commands = _waiting_again(record, execution, to=to, samples=record.samples_saved, deaths=deaths)
         commands.append(writing.put(record, {"burials": record.burials + 1}))
     return writing.held(record, execution, commands)
+
+
+def _of_taken(record: Record, commands: Iterable[Command]) -> Call:
+    """Run the commands if the certification is among those that were taken from its queue and not begun."""
+    names = keys.record(record.id), bookkeeping.taken_key(record.queue)
+    return Call(TAKEN, names, (*guard(("queued",), "", record.shard), record.name, *packed(commands)))
 
 
 def _waiting_again(record: Record, execution: str, *, to: str, samples: int, deaths: int) -> list[Command]:

@@ -16,9 +16,8 @@ from rq.serializers import JSONSerializer
 
 from app.local.embedded import EmbeddedServer
 from smoothcert.problem import Failure
-from store import bookkeeping, keys, waiting
+from store import bookkeeping, keys
 from store.checkpoints import SavedCheckpoint
-from store.commands import unguarded
 from store.record import Record
 from store.statistics import SECONDS, bucket, histogram
 from store.transitions import admission, cancellation, lease
@@ -35,6 +34,7 @@ from tests.support.stored import (
     new,
     private_server,
     read,
+    taken,
 )
 
 SAVED = {0: SavedCheckpoint("c", {0: "d"})}
@@ -77,7 +77,6 @@ def test_rq_finds_the_job_in_its_queue(empty: Any) -> None:
 
 def test_rq_sees_an_execution_from_its_beginning_to_its_end(empty: Any) -> None:
     record = accepted(empty)
-    empty.lmove(bookkeeping.waiting_key(QUEUE), bookkeeping.taken_key(QUEUE), "LEFT", "RIGHT")
     execution = begun(empty, record)
     registry = rq_queue(empty).started_job_registry
     assert registry.get_job_ids(cleanup=False) == [record.id]
@@ -160,6 +159,25 @@ def test_only_the_execution_under_way_may_write(empty: Any) -> None:
     assert call(empty, finishing(record, old)) == (0, "running")
     assert read(empty, record).progress == ""
     assert call(empty, lease.save(record, execution, progress="new")) == (1, "running")
+
+
+def test_a_worker_that_stood_still_does_not_begin_what_was_put_back(empty: Any) -> None:
+    """Mutants killed: it begins, and the certification waits and runs at a time; what the next worker took is dropped,
+    because it had begun when somebody looked."""
+    record = accepted(empty)
+    stale = taken(empty, record)
+    assert call(empty, lease.put_back(stale)) == (1, "queued")
+    assert call(empty, lease.begin(stale, "w", now=time.time(), ttl=100)[1]) == (0, "queued")
+    assert call(empty, lease.put_back(stale)) == (0, "queued")
+    execution = begun(empty, record, "other")
+    assert call(empty, lease.hand_back(read(empty, record), execution, samples=0, checkpoints={})) == (1, "running")
+    taken(empty, record)
+    assert call(empty, lease.drop(record.id, QUEUE)) == (0, "queued")
+    assert empty.lrange(bookkeeping.taken_key(QUEUE), 0, -1) == [record.id.encode()]
+    assert call(empty, lease.begin(read(empty, record), "w", now=time.time(), ttl=100)[1]) == (1, "queued")
+    empty.rpush(bookkeeping.taken_key(QUEUE), record.id)
+    assert call(empty, lease.drop(record.id, QUEUE)) == (1, "running")
+    assert empty.llen(bookkeeping.taken_key(QUEUE)) == 0
 
 
 def test_a_call_that_comes_twice_changes_nothing_more(empty: Any) -> None:
@@ -291,12 +309,8 @@ class Life(RuleBasedStateMachine):
     @rule(target=running, record=queued, worker=st.sampled_from("ab"))
     def begin(self, record: Record, worker: str) -> tuple[Record, str]:
         """Take it from where it waits and begin, as a worker does."""
-        now = read(self.client, record)
-        call(self.client, unguarded([waiting.leave(now), ("RPUSH", bookkeeping.taken_key(now.queue), record.id)]))
-        execution, made = lease.begin(now, worker, now=time.time(), ttl=100)
-        if not call(self.client, made)[0]:
-            for command in lease.drop(record.id, now.queue):
-                self.client.execute_command(*command)
+        execution, made = lease.begin(taken(self.client, record), worker, now=time.time(), ttl=100)
+        call(self.client, made)
         return record, execution
 
     @rule(work=running, samples=st.integers(1, 100))

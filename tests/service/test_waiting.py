@@ -81,9 +81,31 @@ def test_an_owner_has_its_share_of_a_worker_and_keeps_its_turn(empty: Any) -> No
     assert take(empty, 10, share=2, held={"alice": 1}) == ids([flood[1], later])
 
 
+def test_priority_gives_no_more_than_the_share_and_hides_nothing_behind_it(empty: Any) -> None:
+    """Mutants killed: what has priority is taken without a look at the share, or does not count towards it; others'
+    work with priority is looked for only among the oldest."""
+    flood = [urgent(empty, owner="alice") for _ in range(2 * MOST_PASSED)]
+    usual = accepted(empty, owner="alice")
+    bob, carol = urgent(empty, owner="bob"), accepted(empty, owner="carol")
+    assert taking(empty, 10, share=2, held={"alice": 1}) == (True, ids([flood[0], bob, carol]))
+    assert taking(empty, 10, share=2, held={"alice": 2, "bob": 1, "carol": 1}) == (True, [])
+    late = urgent(empty, owner="bob")
+    assert taking(empty, 10, share=2, held={"alice": 2, "bob": 1}) == (True, [late.id])
+    assert take(empty, 100) == ids([*flood[1:], usual])
+
+
+def test_owners_take_turns_with_what_has_priority_too(empty: Any) -> None:
+    flood = [urgent(empty, owner="alice") for _ in range(3)]
+    bob, carol = urgent(empty, owner="bob"), accepted(empty, owner="carol")
+    assert take(empty, 2) == ids([flood[0], bob])
+    assert take(empty, 5) == ids([*flood[1:], carol])
+    assert (empty.zcard(keys.urgent_turns(POOL)), empty.zcard(keys.turns(POOL))) == (0, 0)
+
+
 def test_a_service_without_keys_has_no_shares(empty: Any) -> None:
     records = [accepted(empty, owner=ANONYMOUS) for _ in range(3)]
-    assert taking(empty, 10, share=1) == (False, ids(records))
+    hurried = [urgent(empty, owner=ANONYMOUS) for _ in range(3)]
+    assert taking(empty, 10, share=1) == (False, ids([*hurried, *records]))
 
 
 def test_work_is_taken_by_bytes_as_well(empty: Any) -> None:
@@ -110,8 +132,8 @@ def test_the_place_is_the_number_of_those_that_are_taken_before(empty: Any) -> N
     """Mutant killed: counting only the owner's own certifications."""
     chance = Random(5)
     waits = [accepted(empty, owner=chance.choice("abc")) for _ in range(30)]
-    waits += [urgent(empty, owner=chance.choice("abc")) for _ in range(3)]
-    take(empty, 7)  # so that the turns are not those of the beginning
+    waits += [urgent(empty, owner=chance.choice("abc")) for _ in range(12)]
+    take(empty, 3)  # so that the turns are not those of the beginning
     waits = [record for record in waits if place(empty, record) is not None]
     places = {record.id: place(empty, record) for record in waits}
     together = {
@@ -121,13 +143,13 @@ def test_the_place_is_the_number_of_those_that_are_taken_before(empty: Any) -> N
         for record, found in zip(mine, empty.eval(*waiting.places(mine).arguments), strict=True)
     }
     order = [take(empty)[0] for _ in waits]
-    assert len(order) == 26
+    assert len(order) == 39
     assert places == together == {certification: index for index, certification in enumerate(order)}
 
 
 def place(client: Any, record: Record) -> int | None:
     """The place of what waits; None for what was taken."""
-    lanes = (keys.urgent(POOL), keys.waiting(POOL, record.owner))
+    lanes = (keys.urgent(POOL, record.owner), keys.waiting(POOL, record.owner))
     if not any(client.zscore(lane, record.id) for lane in lanes):
         return None
     text, _ = client.eval(*waiting.read(record.id, owner=record.owner).arguments)

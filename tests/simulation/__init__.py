@@ -1,6 +1,7 @@
 """Simulated histories of the service: many small ones, disturbed in every way that a seed can choose.
 
     python -m tests.simulation --seed 1 --histories 1000     plays histories, and tells in which something is wrong
+    python -m tests.simulation --histories 1000 --jobs 4     plays them in four processes
     python -m tests.simulation --replay 1-17                 plays one of them again and prints all of its steps
     pytest tests/simulation                                  plays a few, the seeds that once failed, and some mutants
 

@@ -7,7 +7,7 @@ import sys
 import time
 
 from tests.simulation.history import Outcome
-from tests.simulation.simulator import simulate
+from tests.simulation.simulator import simulate, simulate_in_processes
 
 SHOWN = 3
 """The histories that are printed step by step."""
@@ -17,6 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", default="1", help="the same seed gives the same histories")
     parser.add_argument("--histories", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=1, help="the processes that play them")
     parser.add_argument("--replay", default="", metavar="SEED-NUMBER", help="one history, with all of its steps")
     options = parser.parse_args()
     if options.replay:
@@ -34,7 +35,11 @@ def main() -> int:
             rate = done / (time.monotonic() - began)
             print(f"{done} histories, {commands} commands, {len(wrong)} wrong, {rate:.1f} a second", flush=True)
 
-    simulate((f"{options.seed}-{number}" for number in range(options.histories)), tell)
+    seeds = [f"{options.seed}-{number}" for number in range(options.histories)]
+    if options.jobs > 1:
+        simulate_in_processes(seeds, tell, jobs=options.jobs)
+    else:
+        simulate(seeds, tell)
     for outcome in wrong[:SHOWN]:
         show(outcome)
     return 1 if wrong else 0

@@ -34,13 +34,29 @@ CLOCKS_S = 2.0
 """The most seconds by which the moment of expiry may be off: clocks differ, and time passes in whole seconds."""
 
 PLACES = """#!lua flags=no-writes
--- ARGV: names of keys, as JSON. Returns [name, status, number of places] of each shard that has not ended, [id, images,
--- number of shards that have not ended, number that is noted, images of each shard] of each certification that was
--- divided, and how many entries the lists and sets of all places have together.
+-- ARGV: names of keys, as JSON. Returns [name, status, number of places where it waits or was taken, number of
+-- executions, whether the record's own is among them] of each shard that has not ended, [id, images, number of shards
+-- that have not ended, number that is noted, images of each shard] of each certification that was divided, and how many
+-- entries the lists and sets of all places have together.
 local names, found, divided, entries = cjson.decode(ARGV[1]), {}, {}, 0
 local function copies(list, id)
   local n = 0
   for _, each in ipairs(redis.call('LRANGE', list, 0, -1)) do if each == id then n = n + 1 end end
+  return n
+end
+local function waits(id, owner)
+  local n = redis.call('ZSCORE', names.lanes .. owner, id) and 1 or 0
+  n = n + copies(names.suspects, id)
+  for _, taken in ipairs(names.taken) do n = n + copies(taken, id) end
+  return n
+end
+local function executions(id)
+  local n = 0
+  for _, queue in ipairs(names.queues) do
+    for _, entry in ipairs(redis.call('ZRANGE', names.executions .. queue, 0, -1)) do
+      if string.sub(entry, 1, #id + 1) == id .. ':' then n = n + 1 end
+    end
+  end
   return n
 end
 for _, key in ipairs(redis.call('KEYS', names.records .. '*')) do
@@ -57,16 +73,9 @@ for _, key in ipairs(redis.call('KEYS', names.records .. '*')) do
       if shard ~= '' then suffix, id = '/' .. shard, id .. '-' .. shard end
       local fields = redis.call('HMGET', key, 'owner', field, 'queue' .. suffix, 'execution' .. suffix)
       local owner, status, queue, execution = unpack(fields)
-      if status == 'queued' then
-        local places = 0
-        if redis.call('ZSCORE', names.lanes .. owner, id) then places = places + 1 end
-        if queue == names.quarantine then places = places + copies(names.suspects, id) end
-        for _, taken in ipairs(names.taken) do places = places + copies(taken, id) end
-        found[#found + 1] = {id, status, places}
-        if not range then open = open + 1 end
-      elseif shards == '0' or execution ~= '' then
-        local entry = id .. ':' .. execution
-        found[#found + 1] = {id, status, redis.call('ZSCORE', names.executions .. queue, entry) and 1 or 0}
+      if status == 'queued' or shards == '0' or execution ~= '' then
+        local own = redis.call('ZSCORE', names.executions .. queue, id .. ':' .. execution) and 1 or 0
+        found[#found + 1] = {id, status, waits(id, owner), executions(id), own}
         if not range then open = open + 1 end
       end
     end
@@ -101,6 +110,7 @@ NAMES = json.dumps(
         "suspects": bookkeeping.waiting_key(QUARANTINE),
         "taken": [bookkeeping.taken_key(QUEUE), bookkeeping.taken_key(QUARANTINE)],
         "executions": keys.executions(""),
+        "queues": [QUEUE, QUARANTINE],
         "lists": [
             key(each) for key in (bookkeeping.waiting_key, bookkeeping.taken_key) for each in (QUEUE, QUARANTINE)
         ],
@@ -124,12 +134,14 @@ class Audit:
     # --- while it lasts
 
     def look(self) -> None:
-        """No shard is nowhere, and each image belongs to one of them, at any time."""
+        """Each shard is in one place, and each image belongs to one of them, at any time."""
         places, divided, entries = json.loads(self._ask(("EVAL", PLACES, 0, NAMES)))
         self.settled = not places and not divided and not entries
-        for name, status, number in places:
-            if number == 0:
-                self._see(f"{name} is {status} and nowhere")
+        for name, status, *numbers in places:
+            waits, executions, own = numbers
+            if numbers != ([1, 0, 0] if status == "queued" else [0, 1, 1]):
+                which = f"{executions} executions, {own} of them its own"
+                self._see(f"{name} is {status}, waits in {waits} places and has {which}")
         for certification, images, number, noted, shards in divided:
             belonging = sorted(place for text in shards for place in read_places(text, int(images)))
             if belonging != list(range(int(images))):

@@ -36,13 +36,10 @@ class Outcome:
 
     seed: str
     wrong: list[str]
+    commands: int
+    """The number of commands that the server has executed for it, without those of the audit."""
     notes: list[tuple[float, str, Any]] = field(default_factory=list, repr=False)
     """What happened, as the world has noted it."""
-
-    @property
-    def commands(self) -> int:
-        """The number of commands that the server has executed for it, without those of the audit."""
-        return sum(len(what) for _, _, what in self.notes if not isinstance(what, str))
 
     @property
     def steps(self) -> list[str]:
@@ -89,7 +86,8 @@ class History:
         self._end()
         if not wrong:
             wrong = self.audit.remains()
-        return Outcome(self.seed, wrong, self.world.notes)
+        commands = sum(len(what) for _, _, what in self.world.notes if not isinstance(what, str))
+        return Outcome(self.seed, wrong, commands, self.world.notes)
 
     @property
     def orders(self) -> list[Order]:

@@ -1,11 +1,14 @@
-"""Plays histories one after the other, and many at a time."""
+"""Plays histories one after the other, many at a time, and in several processes."""
 
 from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
 
 from store import shards
 from tests.simulation.engine import LookingUp
@@ -15,6 +18,8 @@ from tests.simulation.stage import staged
 
 COLLECT = 100
 """The histories after which garbage is collected; to let Python choose the moments takes a tenth longer."""
+LOT = 200
+"""The histories that a process plays before it tells: each lot starts a server of its own."""
 
 
 def simulate(seeds: Iterable[str], tell: Callable[[Outcome], None], *, at_a_time: int = DATABASES) -> None:
@@ -25,6 +30,24 @@ def simulate(seeds: Iterable[str], tell: Callable[[Outcome], None], *, at_a_time
 
     with quiet(), private_server() as server, staged(LookingUp), small_ranges():
         server.each((playing(seed) for seed in collecting(seeds)), at_a_time=at_a_time)
+
+
+def simulate_in_processes(seeds: Sequence[str], tell: Callable[[Outcome], None], *, jobs: int) -> None:
+    """The same as `simulate`, in several processes; the notes of histories in which nothing is wrong are left out."""
+    lots = [seeds[at : at + LOT] for at in range(0, len(seeds), LOT)]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        try:
+            for lot in as_completed([pool.submit(_outcomes, lot) for lot in lots]):
+                for outcome in lot.result():
+                    tell(outcome)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _outcomes(seeds: Sequence[str]) -> list[Outcome]:
+    found: list[Outcome] = []
+    simulate(seeds, lambda outcome: found.append(outcome if outcome.wrong else replace(outcome, notes=[])))
+    return found
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from smoothcert.engine.run import Run
 from store import waiting
 from store.commands import Call, Command
 from store.record import Record
-from store.transitions import admission, endings, writing
+from store.transitions import admission, endings, lease, writing
+from tests.simulation import simulator
 from tests.simulation.history import Outcome
-from tests.simulation.simulator import simulate
+from tests.simulation.simulator import simulate, simulate_in_processes
 
 SHARE = 16
 """The histories in the test suite; `make simulate` plays any number."""
@@ -24,6 +25,7 @@ FOUND = {
     "found-63": "the same, while another worker had the certification",
     "7-35": "the audit itself missed certificates that had expired",
     "found-5": "a certification failed and was deleted, and RQ still listed the failure",
+    "50-227": "a worker began what had been put back while it stood still, and it waited and ran at a time",
 }
 """Histories that once found a bug."""
 
@@ -50,6 +52,15 @@ def test_a_seed_gives_the_same_history_whatever_else_is_played() -> None:
     alone, *_ = played(["test-1"])
     among = {each.seed: each for each in played([f"test-{number}" for number in range(4)])}["test-1"]
     assert [(at, who) for at, who, _ in among.notes] == [(at, who) for at, who, _ in alone.notes]
+
+
+def test_several_processes_play_the_same_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator, "LOT", 2)
+    seeds = [f"test-{number}" for number in range(3)]
+    together: list[Outcome] = []
+    simulate_in_processes(seeds, together.append, jobs=2)
+    alone = played(seeds)
+    assert {each.seed: each.commands for each in together} == {each.seed: each.commands for each in alone}
 
 
 # --- mutants
@@ -108,6 +119,11 @@ def end_with_the_first_shard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(endings, "FINISH", endings.FINISH.replace("or 0) <= 1", "or 0) <= 9"))
 
 
+def begin_and_keep(patch: pytest.MonkeyPatch) -> None:
+    """What a worker has begun is still among those that were taken and not begun."""
+    patch.setattr(lease, "TAKEN", lease.TAKEN.replace("'LREM', KEYS[2], 1, ARGV[4]", "'LLEN', KEYS[2]"))
+
+
 MUTANTS = (
     ignore_idempotency,
     forget_to_requeue,
@@ -115,6 +131,7 @@ MUTANTS = (
     repeat_samples,
     keep_what_was_given,
     end_with_the_first_shard,
+    begin_and_keep,
 )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import redis
 
 from app.local.embedded import EmbeddedServer
-from store import bookkeeping, keys
-from store.commands import Call
+from store import bookkeeping, keys, waiting
+from store.commands import Call, unguarded
 from store.record import Record
 from store.transitions import admission, endings, lease
 from store.transitions.admission import Limits
@@ -67,8 +67,15 @@ def accepted(client: Any, **other: Any) -> Record:
     return record
 
 
+def taken(client: Any, record: Record) -> Record:
+    """The record of a certification that a worker has taken from where it waits."""
+    now = read(client, record)
+    call(client, unguarded([waiting.leave(now), ("RPUSH", bookkeeping.taken_key(now.queue), now.name)]))
+    return now
+
+
 def begun(client: Any, record: Record, worker: str = "w") -> str:
-    execution, made = lease.begin(read(client, record), worker, now=time.time(), ttl=100)
+    execution, made = lease.begin(taken(client, record), worker, now=time.time(), ttl=100)
     assert call(client, made) == (1, "queued")
     return execution
 

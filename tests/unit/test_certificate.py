@@ -236,6 +236,7 @@ def test_a_radius_is_not_a_digit_more_than_was_proved(more: float) -> None:
         (["procedure", "stages"], [100, 100]),
         (["procedure", "stages"], []),
         (["format"], "smoothcert/certificate/3"),
+        (["class_name"], "x" * 1_001),
     ],
 )
 def test_values_outside_their_domain_are_refused_by_name(path: list[Any], value: Any) -> None:

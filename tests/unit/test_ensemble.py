@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from smoothcert.counts import MOST_NAME
 from smoothcert.engine.composition import MAX_CLASSES, check_classes
 from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.errors import BatchError, MemberError, VotingError
@@ -255,6 +256,8 @@ def test_members_must_fit_the_ensemble() -> None:
         assemble([tiny(0)], classes="aba", input_shape=SHAPE)
     with pytest.raises(MemberError, match="at most 100,000 classes; got 100,001"):
         check_classes(range(MAX_CLASSES + 1))  # type: ignore[arg-type]
+    with pytest.raises(MemberError, match="the name of class 1 has 1,001 characters; at most 1,000 are accepted"):
+        check_classes(["a", "b" * (MOST_NAME + 1)])
 
 
 def test_a_batch_of_another_shape_or_dtype_is_named() -> None:

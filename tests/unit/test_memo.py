@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,7 +13,11 @@ from smoothcert.binomial import KEPT_BYTES, binomial
 from smoothcert.memo import OVERHEAD, memo
 from smoothcert.noise import Gaussian
 from smoothcert.plan import plan
-from smoothcert.procedures import Optimal
+from smoothcert.procedures import Optimal, Transfer
+from smoothcert.procedures.transfer import MOST_BASIS
+from smoothcert.verification import verify
+from tests.support.certificates import altered, certificate_of
+from tests.support.ledgers import certified
 
 
 def test_what_was_used_last_is_kept_within_the_bytes() -> None:
@@ -84,3 +89,19 @@ def test_many_plans_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> N
     assert KEPT_BYTES <= 64 * 2**20
     for kept in (optimal.curve, largest.thresholds):
         assert kept.most_bytes <= 8 * 2**20
+
+
+def test_old_certificates_in_new_ones_are_not_kept() -> None:
+    """Twelve certificates that rest on large ones, and are not even consistent, kept 70 MB in the API."""
+    old = certified(0, 0.9).model_dump_json()
+    new = certificate_of(Transfer(basis=old, n=100, joint=False), 0.9)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for i in range(12):
+            large = old + " " * (MOST_BASIS // 2 + i)
+            assert not verify(altered(new, ["procedure", "basis"], large, signed=False)).consistent
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < MOST_BASIS, "no more than the last of them, which has a name here"

@@ -20,6 +20,7 @@ from smoothcert.engine.transfer import transfer
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Adaptive, Fixed, Transfer
+from smoothcert.procedures.transfer import MOST_BASIS
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from smoothcert.verification import verify
@@ -180,6 +181,13 @@ def test_a_boundary_is_where_the_verdict_changes(old: list[Certificate]) -> None
 def test_a_service_does_not_take_it() -> None:
     with pytest.raises(ValidationError, match="a service does not offer the transfer procedure"):
         CertificationRequest(procedure=Transfer(basis=certified(0, 0.9).model_dump_json(), n=5), sigma=0.25)
+
+
+def test_what_it_rests_on_has_a_largest_size() -> None:
+    text = certified(0, 0.9).model_dump_json()
+    assert Transfer(basis=text.ljust(MOST_BASIS), n=5).old.decision == "certified"
+    with pytest.raises(ValidationError, match="at most 1000000 characters"):
+        Transfer(basis=text.ljust(MOST_BASIS + 1), n=5)
 
 
 def test_a_joint_transfer_needs_both_ensembles(old: list[Certificate]) -> None:
