@@ -123,8 +123,13 @@ def idle(pool: str) -> str:
     return f"smoothcert:idle:{pool}"
 
 
+def loads(pool: str) -> str:
+    """A hash of the workers of a pool that look for work: how much each has under way, and until when that counts."""
+    return f"smoothcert:loads:{pool}"
+
+
 def summons(worker: str) -> str:
-    """A list on which one idle worker blocks, beside the bell; an entry says that a shard was made for it."""
+    """A list on which one worker blocks, beside the bell; an entry says that something waits for it."""
     return f"smoothcert:summons:{worker}"
 
 

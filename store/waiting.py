@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from store import bookkeeping, keys
 from store.commands import Call, Command
@@ -27,6 +28,15 @@ ANONYMOUS = "anonymous"
 """The owner of all certifications of a service without keys. There is no other, so it needs no share."""
 MOST_RINGS = 8
 """The number of idle workers that can be called at a time; the others look every second by themselves."""
+
+
+class Looking(NamedTuple):
+    """A worker that looks for work, as the others see it."""
+
+    worker: str
+    now: float
+    until: float
+    """When it does not count any more, unless it looks again."""
 
 
 def enter(record: Record) -> list[Command]:
@@ -70,12 +80,14 @@ def take(
     under_way: Iterable[str] = (),
     passed: Iterable[str] = (),
     idle: tuple[str, float] | None = None,
+    among: Looking | None = None,
 ) -> Call:
     """Take up to `most` certifications with up to `most_bytes` of images; `share` of one owner, together with `held`.
 
     A worker that is not `busy` may take one of any size. It takes no further shard of the certifications that it has
     `under_way`, and none of those `passed`, which it leaves to others. Where it finds nothing, it counts as `idle`: its
-    name, and until when. The answer is for `taken`.
+    name, and until when. As one `among` others that look for work, it takes no more than brings it level with them, and
+    the one that has least is called for what it leaves. The answer is for `taken`.
     """
     queue = bookkeeping.queue_name(pool)
     asked = {
@@ -92,9 +104,11 @@ def take(
         "passed": dict.fromkeys(passed, True),
         "worker": idle[0] if idle else "",
         "until": idle[1] if idle else 0,
+        "among": among._asdict() if among else None,
+        "summons": keys.summons(""),
     }
     lists = (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue))
-    sets = (keys.urgent_turns(pool), keys.turns(pool), keys.idle(pool))
+    sets = (keys.urgent_turns(pool), keys.turns(pool), keys.idle(pool), keys.loads(pool))
     return Call(TAKE, (*lists, *sets), (json.dumps(asked),))
 
 
@@ -110,9 +124,9 @@ def take_suspect(pool: str) -> Call:
     return Call(TAKE_SUSPECT, (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue)), ())
 
 
-def leave_idle(pool: str, worker: str) -> Command:
-    """Let a worker that leaves count as idle no longer."""
-    return ("ZREM", keys.idle(pool), worker)
+def look_no_more(pool: str, worker: str) -> list[Command]:
+    """Let a worker that leaves count no longer, as idle or as one among others."""
+    return [("ZREM", keys.idle(pool), worker), ("HDEL", keys.loads(pool), worker)]
 
 
 def read(certification: str, *, owner: str = "", certificates: int = 0) -> Call:

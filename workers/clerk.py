@@ -23,7 +23,7 @@ from store import division, shards
 from store.commands import Call
 from store.transitions import endings, lease
 from workers.connection import AWAY, RedisConnection, until_answered
-from workers.halves import Half
+from workers.lending import Lent
 from workers.settings import WorkerSettings
 from workers.work import Work
 
@@ -188,48 +188,45 @@ class Clerk:
         now, name = time.monotonic(), uuid.uuid4().hex[:8]
         if now - self._divided_at < DIVIDE_S:
             return
-        works = [work for work in self.works if work.spare or work.halves or work.spare_half(name)]
+        works = [work for work in self.works if work.spare or work.awaited or work.spare_samples(name)]
         if not works:
             return
         self._divided_at = now
-        asked = [(work, index) for work in works for index in work.awaited]
+        asked = [(work, index, lent) for work in works for index, lent in work.awaited]
         try:
             idle, *counted = self._connection.run(
                 [
                     division.count_idle(self._settings.pool, now=time.time()),
-                    *(division.read_range(work.record.id, work.halves[index].shard) for work, index in asked),
+                    *(division.read_range(work.record.id, lent.shard) for work, _, lent in asked),
                 ]
             )
         except AWAY as error:
             logger.warning("Redis is away: %s", error)
             return
-        for (work, index), text in zip(asked, counted, strict=True):
+        for (work, index, _), text in zip(asked, counted, strict=True):
             work.receive(index, text)
         largest = max(works, key=lambda work: len(work.spare))
         if idle and largest.spare:
             self._give(largest, name)
-        elif idle and (halves := [(work, *found) for work in works if (found := work.spare_half(name))]):
-            self._give_half(*halves[0])
+        elif idle and (parts := [(work, *found) for work in works if (found := work.spare_samples(name))]):
+            self._lend(*parts[0])
 
-    def _give_half(self, work: Work, index: int, half: Half) -> None:
+    def _lend(self, work: Work, index: int, lent: Lent) -> None:
         """Let an idle worker draw a part of what is left of a draw."""
-        checkpoint = work.live[index].handle.checkpoint
-        if checkpoint is None:
-            return
         call = division.give_range(
             work.record,
             work.execution,
-            half.shard,
+            lent.shard,
             place=index,
-            start=half.start,
-            stop=half.stop,
-            checkpoint=ranges.write(ranges.tail_of(checkpoint, half.start)),
+            start=lent.start,
+            stop=lent.stop,
+            checkpoint=ranges.write(lent.begins),
             now=time.time(),
         )
         ((given, _),) = self.send([call])
         if given:
-            work.halve(index, half)
-            logger.info("gave away the samples %s", half.offered, extra={"certification_id": work.record.id})
+            work.lend(index, lent)
+            logger.info("lent the samples %s", lent.offered, extra={"certification_id": work.record.id})
 
     def _give(self, work: Work, name: str) -> None:
         """Save everything about a work and give half of its images away, in one round trip."""

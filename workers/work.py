@@ -18,11 +18,10 @@ from smoothcert.engine.checkpoint import Checkpoint
 from smoothcert.engine.errors import CheckpointError, ClosedError, RunCanceledError
 from smoothcert.engine.run import RunProgress
 from smoothcert.problem import Failure
-from smoothcert.procedures import Procedure
 from store.checkpoints import SavedCheckpoint
 from store.record import Record
 from store.statistics import bucket
-from workers.halves import Half
+from workers.lending import Lent, SharedDraw
 from workers.progress import image_progress
 
 if TYPE_CHECKING:
@@ -86,8 +85,10 @@ class Work:
     """How the run of each image is begun, with `resume` and `procedure`."""
     watch: Callable[[int], None] = lambda _: None
     """Lets the clerk know when the run of an image ends."""
-    halves: dict[int, Half] = field(default_factory=dict)
-    """Images of which another worker draws a part, by their place."""
+    shared: dict[int, SharedDraw] = field(default_factory=dict)
+    """Images of which another worker draws a part, by their place; their runs end where that part begins."""
+    alone: set[int] = field(default_factory=set)
+    """Images that are not shared any more, because a part was lost: they may be what killed a worker."""
     counted: Checkpoint | None = None
     """What came out, where the work is a range of samples."""
 
@@ -143,7 +144,8 @@ class Work:
     def spare(self) -> list[int]:
         """The images that it can give to an idle worker: every second one of those under way, ordered by samples."""
         live = self.live.items() if self._shares else ()
-        left = [index for index, each in live if index not in self.halves and not each.handle.future.done()]
+        kept = self.shared.keys() | self.alone
+        left = [index for index, each in live if index not in kept and not each.handle.future.done()]
         if len(left) < LEAST_GIVEN:
             return []
         return sorted(left, key=lambda index: -self.live[index].handle.progress.samples)[1::2]
@@ -153,53 +155,57 @@ class Work:
         """Whether it may give anything away."""
         return self.prepared and not (self.suspect or self.canceled or self.failure or self.record.range)
 
-    def spare_half(self, shard: str) -> tuple[int, Half] | None:
-        """An image of which an idle worker can draw a part, and which part; None where there is none."""
+    def spare_samples(self, shard: str) -> tuple[int, Lent] | None:
+        """An image of which an idle worker can draw a part, and which part; None where there is none.
+
+        One worker helps an image at a time.
+        """
         live = list(self.live.items()) if self._shares and self.record.divisible else []
-        halves = ((index, Half.of(shard, each)) for index, each in live if index not in self.halves)
-        return next(((index, half) for index, half in halves if half), None)
+        kept = self.alone.union(index for index, _ in self.awaited)
+        parts = ((index, Lent.of(shard, each)) for index, each in live if index not in kept)
+        return next(((index, lent) for index, lent in parts if lent), None)
 
     @property
-    def awaited(self) -> list[int]:
-        """The images of which another worker may still count a part."""
-        return [index for index, half in self.halves.items() if not (half.lost or half.tail)]
+    def awaited(self) -> list[tuple[int, Lent]]:
+        """The images of which another worker counts a part now, and which part."""
+        return [(index, draw.lent) for index, draw in self.shared.items() if draw.lent]
 
-    def halve(self, index: int, half: Half) -> None:
-        """Count the image up to the range that another worker has; all of it, if it has come further meanwhile."""
-        case = self.live[index]
-        checkpoint = case.handle.checkpoint
-        if checkpoint is not None and half.fits(checkpoint) and not case.handle.future.done():
-            self.halves[index] = half
-            self._go_on(index, checkpoint, procedure=ranges.up_to(checkpoint, half.start))
+    def lend(self, index: int, lent: Lent) -> None:
+        """Count the image up to the part that another worker has; all of it, if it has come further meanwhile."""
+        handle = self.live[index].handle
+        checkpoint = handle.checkpoint
+        if checkpoint is not None and lent.fits(checkpoint) and not handle.future.done():
+            self.shared.setdefault(index, SharedDraw(end=lent.stop)).lent = lent
+            self._go_on(index, checkpoint, until=lent.start)
 
     def receive(self, index: int, text: bytes | None) -> None:
-        """Take what Redis has of a range: where it begins, what another worker has counted, or nothing any more."""
-        half, tail = self.halves[index], None
+        """Take what Redis has of a part: where it begins, what another worker has counted, or nothing any more."""
+        draw = self.shared.get(index)
+        # A run that has ended is absorbed first, and says how far this worker has come by itself.
+        if draw is None or draw.lent is None or self.live[index].handle.future.done():
+            return
         try:
-            tail = ranges.read(text) if text else None
+            counted = draw.lent.read(text)
         except CheckpointError as error:
             logger.warning("a range cannot be used: %s", error, extra={"certification_id": self.record.id})
-        half.lost, half.tail = tail is None, tail if tail and len(tail.draws) > 1 else None
-        self._unite(index)
+            draw.lent = None
+            self.alone.add(index)
+            return
+        if counted is not None:
+            draw.receive(counted)
+            self._unite(index)
 
-    def _unite(self, index: int) -> None:
-        """Go on behind the range, once both parts have been counted.
-
-        An image whose range was lost stays among the halves, and is not divided again: it may be what killed a worker.
-        """
-        half, handle, whole = self.halves[index], self.live[index].handle, None
-        try:
-            whole = half.whole
-        except CheckpointError as error:
-            logger.warning("a range cannot be used: %s", error, extra={"certification_id": self.record.id})
-            half.lost = True
+    def _unite(self, index: int) -> bool:
+        """Go on behind the draw, once all parts have been counted; whether they have."""
+        whole = self.shared[index].whole
         if whole is not None:
-            del self.halves[index]
-            if not (half.beyond(handle.checkpoint) or handle.future.done()):
-                self._go_on(index, whole)
+            del self.shared[index]
+            self._go_on(index, whole)
+        return whole is not None
 
-    def _go_on(self, index: int, checkpoint: Checkpoint, procedure: Procedure | None = None) -> None:
-        """Let another run of an image take over from the one under way."""
+    def _go_on(self, index: int, checkpoint: Checkpoint, *, until: int | None = None) -> None:
+        """Let another run of an image take over from the one under way; it ends at the sample `until` of the draw."""
+        procedure = None if until is None else ranges.up_to(checkpoint, until)
         earlier, self.live[index] = self.live[index], self.begins[index](resume=checkpoint, procedure=procedure)
         earlier.handle.cancel()
         if self.canceled or self.failure:  # perhaps just now, when this run was not there yet
@@ -238,7 +244,7 @@ class Work:
         """Keep the certificate of an image that has ended, or the reason why there is none."""
         if not self.live[index].handle.future.done():
             return  # the run that ended is not the one under way
-        if index in self.halves and self._at_the_range(index):
+        if index in self.shared and self._at_the_end_of_its_part(index):
             return
         ended = self.live.pop(index)
         self.saved.pop(index, None)
@@ -260,15 +266,18 @@ class Work:
             self.finished[index] = finished
             self.unsaved[index] = finished.text
 
-    def _at_the_range(self, index: int) -> bool:
-        """Whether the run that ended has come to the range of another worker; then the image goes on."""
-        half, handle = self.halves[index], self.live[index].handle
-        if half.front or handle.future.exception() is not None or handle.checkpoint is None:
-            del self.halves[index]
+    def _at_the_end_of_its_part(self, index: int) -> bool:
+        """Whether the run that ended has counted its part of the draw; then the image goes on.
+
+        The worker that has the next part may never be done, so this one counts it, too, until the other one is.
+        """
+        draw, handle = self.shared[index], self.live[index].handle
+        if handle.future.exception() is not None or handle.checkpoint is None:
+            del self.shared[index]
             return False
-        half.front = ranges.reopened(handle.checkpoint)
-        self._go_on(index, half.front)  # the other worker may never be done
-        self._unite(index)
+        draw.front = ranges.reopened(handle.checkpoint)
+        if not self._unite(index):
+            self._go_on(index, draw.front, until=draw.end)
         return True
 
     def checkpoints(self) -> dict[int, SavedCheckpoint]:
@@ -276,7 +285,7 @@ class Work:
         found = {}
         for index, each in self.live.items():
             checkpoint, last = each.handle.checkpoint, self.saved.get(index)
-            if index in self.halves and each.handle.future.done():  # what `up_to` leaves fits no run of the question
+            if index in self.shared and each.handle.future.done():  # what `up_to` leaves fits no run of the question
                 continue
             if checkpoint is not None and checkpoint.samples > (last.samples if last else 0):
                 self.saved[index] = checkpoint

@@ -35,6 +35,7 @@ from store.commands import unguarded
 from store.presence import Presence, Speed
 from store.record import Record
 from store.transitions import lease
+from store.waiting import Looking
 from workers.clerk import Clerk
 from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
 from workers.engines import Engines
@@ -55,7 +56,7 @@ logger = logging.getLogger(__name__)
 BLOCK_S = 1
 """Seconds for which a look at an empty queue lasts: a worker that is told to leave does so after this time."""
 IDLE_S = 2 * BLOCK_S
-"""Seconds for which a worker counts as idle after a look at an empty queue, if it does not look again."""
+"""Seconds for which a worker counts, as idle or as one that shares what waits, if it does not look again."""
 BLOCKED_S = 0.1
 """Seconds between two looks while what waits must not be taken yet, because its owner has its share or it is large."""
 LISTEN_AGAIN_S = 2.0
@@ -136,6 +137,7 @@ class CertificationWorker(SimpleWorker):
             self.clerk.wait_for_room(BLOCK_S)
             return
         self._look_at_quarantine()
+        now = time.time()
         call = waiting.take(
             self.settings.pool,
             most=free,
@@ -145,7 +147,8 @@ class CertificationWorker(SimpleWorker):
             held=Counter(work.record.owner for work in works),
             under_way={work.record.id for work in works},
             passed=self._passed,
-            idle=None if works or self.holdings.failed else (self.name, time.time() + IDLE_S),
+            idle=None if works or self.holdings.failed else (self.name, now + IDLE_S),
+            among=None if self.holdings.failed else Looking(self.name, now, now + IDLE_S),
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
@@ -336,7 +339,7 @@ class CertificationWorker(SimpleWorker):
         self.done.set()
         try:
             with refused_is_away():
-                farewell = [*presence.leave(self.name), waiting.leave_idle(self.settings.pool, self.name)]
+                farewell = [*presence.leave(self.name), *waiting.look_no_more(self.settings.pool, self.name)]
                 self.redis.write([*farewell, *bookkeeping.death(self)])
                 self.unsubscribe()  # type: ignore[no-untyped-call]
         except AWAY:

@@ -45,6 +45,12 @@ def reopened(front: Checkpoint) -> Checkpoint:
     return Checkpoint(front.of, tuple(draws), partial, front.evaluations, front.shapes, front.parts)
 
 
+def closed(front: Checkpoint) -> Checkpoint:
+    """A checkpoint whose draw under way is complete: the reverse of `reopened`."""
+    none = SampleCounts()
+    return Checkpoint(front.of, (*front.draws, front.partial), none, front.evaluations, front.shapes, front.parts)
+
+
 def joined(front: Checkpoint, tail: Checkpoint) -> Checkpoint:
     """The checkpoint of a run whose draw under way was counted by `front` and, from there to its end, by `tail`.
 

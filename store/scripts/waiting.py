@@ -12,7 +12,9 @@ MOST_PASSED = 16
 """The number of shards that one look passes over in a lane, because the worker has another shard of the same
 certification. What the worker leaves to others comes on top, or enough of it would hide everything behind it."""
 IDLE_TTL = 60
-"""Seconds after which the set of idle workers is gone if all of them are."""
+"""Seconds after which the set of idle workers, and that of their loads, is gone if all of them are."""
+SUMMONS_TTL = 5
+"""Seconds for which a worker can be late to find that it was called."""
 
 LISTS = f"""
 local LONG = {LONG_LIST}
@@ -100,14 +102,40 @@ return places
 )
 """The places of certifications of one owner that wait in a pool."""
 
+SHARING = f"""
+-- How many more certifications bring a worker level with the others that look for work, so that a burst is spread over
+-- all of them; and, of the others, the one that has least.
+local function level(loads, worker, live, waiting, now)
+  local total, workers, least, calm = live + waiting, 1, math.huge, nil
+  local found = redis.call('HGETALL', loads)
+  for at = 1, #found, 2 do
+    local number, last = string.match(found[at + 1], '^(%d+) (%S+)$')
+    if tonumber(last) < now then redis.call('HDEL', loads, found[at])
+    elseif found[at] ~= worker then
+      total, workers = total + number, workers + 1
+      if tonumber(number) < least then least, calm = tonumber(number), found[at] end
+    end
+  end
+  return math.max(0, math.ceil(total / workers) - live), calm
+end
+-- Call a worker, which looks for work at once.
+local function summon(list)
+  if redis.call('EXISTS', list) == 1 then return end
+  redis.call('LPUSH', list, 1)
+  redis.call('EXPIRE', list, {SUMMONS_TTL})
+end
+"""
+
 TAKE = (
     ALWAYS
     + LISTS
+    + SHARING
     + f"""
--- KEYS: RQ's list, list of ids taken, urgent turns, turns, idle workers.
+-- KEYS: RQ's list, list of ids taken, urgent turns, turns, idle workers, loads.
 -- ARGV: what is asked, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, urgent (lanes
 -- of what has priority), records, mine (certifications under way), passed (certifications that it leaves to others),
--- worker (its name if it is idle), until (when it counts as idle no longer)
+-- worker (its name if it is idle), until (when it counts as idle no longer), among (a worker that shares what waits with
+-- others, or null), summons
 local asked, taken, blocked = cjson.decode(ARGV[1]), {{}}, 0
 local list, held = KEYS[1], asked.held
 local function certification(id) return string.match(id, '^[^-]*') end
@@ -142,6 +170,13 @@ local function waits(id)
   if not owner then return false end
   return redis.call('ZSCORE', asked.urgent .. owner, id) or redis.call('ZSCORE', asked.lanes .. owner, id)
 end
+-- 0. No more than its share, while others have less under way.
+local free, live, calm, among = asked.most, 0, nil, asked.among ~= cjson.null and asked.among
+for _, number in pairs(held) do live = live + number end
+if among then
+  local share, other = level(KEYS[6], among.worker, live, redis.call('LLEN', list), among.now)
+  asked.most, calm = math.min(free, share), other
+end
 -- 1. Strays: ids at the head of RQ's list that wait in no lane. An earlier version or another program put them there,
 -- or they were taken or canceled while the list was long. The worker tells them apart.
 while #taken < asked.most do
@@ -174,7 +209,19 @@ local function serve(turns, lanes)
 end
 -- What has priority comes first, within the same shares.
 if serve(KEYS[3], asked.urgent) then serve(KEYS[4], asked.lanes) end
--- 3. A worker that finds nothing is idle; one that has something to divide looks for it there.
+-- 3. Others see what it has under way, unless it may not take what waits; one of them is called for what it leaves.
+if among then
+  if blocked == 1 and #taken == 0 then redis.call('HDEL', KEYS[6], among.worker)
+  else
+    redis.call('HSET', KEYS[6], among.worker, string.format('%d %.6f', live + #taken, among['until']))
+    redis.call('EXPIRE', KEYS[6], {IDLE_TTL})
+  end
+  if calm and #taken == asked.most and #taken < free and redis.call('LLEN', list) > 0 then
+    summon(asked.summons .. calm)
+    blocked = 1
+  end
+end
+-- 4. A worker that finds nothing is idle; one that has something to divide looks for it there.
 if asked.worker ~= '' and #taken == 0 and blocked == 0 then
   redis.call('ZADD', KEYS[5], string.format('%.6f', asked['until']), asked.worker)
   redis.call('EXPIRE', KEYS[5], {IDLE_TTL})

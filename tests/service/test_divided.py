@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,8 +62,8 @@ def shards(pool: Pool, certification: str) -> list[Record]:
 
 def jobs_done(pool: Pool) -> list[int]:
     """The jobs that each worker has finished, as RQ counts them."""
-    counts = [pool.redis.hget(bookkeeping.worker_key(name.decode()), "successful_job_count") for name in pool.workers()]
-    return sorted(int(count or 0) for count in counts)
+    names = [bookkeeping.worker_key(name.decode()) for name in sorted(pool.workers())]
+    return [int(pool.redis.hget(name, "successful_job_count") or 0) for name in names]
 
 
 def test_two_workers_share_one_certification(two: Pool, expected: list[dict[str, object]]) -> None:
@@ -103,6 +105,20 @@ def test_two_workers_share_the_samples_of_one_image(two: Pool, zoo: Path) -> Non
     assert without_times(certificate) == without_times(alone)
     left = {key for key in two.redis.scan_iter() if job.encode() in key}
     assert left == {keys.record(job).encode(), keys.certificates(job).encode(), keys.arrivals(job).encode()}
+
+
+def test_a_burst_of_single_images_is_spread_over_both_workers(two: Pool) -> None:
+    """Mutant killed: the first worker that looks takes all of them. Both are stopped while they come, as if at once."""
+    before = jobs_done(two)
+    for process in two.processes:
+        os.kill(process.pid, signal.SIGSTOP)
+    jobs = [two.submit(flat(0.503), **LONG) for _ in range(16)]
+    for process in two.processes:
+        os.kill(process.pid, signal.SIGCONT)
+    assert {two.ended(job).status for job in jobs} == {"succeeded"}
+    done = [after - old for old, after in zip(before, jobs_done(two), strict=True)]
+    assert sum(done) == 16
+    assert min(done) >= 5
 
 
 def test_to_cancel_stops_both_workers(two: Pool) -> None:

@@ -16,7 +16,7 @@ from store.record import Record
 from store.scripts.waiting import LONG_LIST, MOST_PASSED
 from store.transitions import admission, cancellation, lease, pieces
 from store.transitions.admission import Limits
-from store.waiting import ANONYMOUS
+from store.waiting import ANONYMOUS, Looking
 from tests.support.stored import MANY, POOL, QUEUE, accepted, begun, call, finishing, new, private_server, read
 
 
@@ -115,6 +115,73 @@ def test_work_is_taken_by_bytes_as_well(empty: Any) -> None:
     assert taking(empty, 10, most_bytes=500, busy=True) == (True, [])
     assert taking(empty, 10, most_bytes=500) == (True, [large.id])  # alone it may have any size
     assert take(empty, 10, most_bytes=500, busy=True) == [small.id]
+
+
+def look(
+    client: Any, worker: str, live: int = 0, *, most: int = 32, age: float = 0.0, **other: Any
+) -> tuple[bool, int]:
+    """Whether something is left for others, and how many a worker takes that has `live` certifications under way."""
+    now = time.time() - age
+    blocked, found = taking(
+        client, most, held={"me": live} if live else {}, among=Looking(worker, now, now + 2), **other
+    )
+    return blocked, len(found)
+
+
+def called(client: Any) -> set[str]:
+    prefix = keys.summons("")
+    return {key.decode().removeprefix(prefix) for key in client.scan_iter(f"{prefix}*")}
+
+
+def test_a_burst_is_spread_over_the_workers_that_look(empty: Any) -> None:
+    """Mutant killed: one worker takes everything while another one, which was faster by a moment, has one."""
+    assert look(empty, "v") == look(empty, "w") == (False, 0)
+    accepted(empty)
+    assert look(empty, "w") == (False, 1)
+    for _ in range(15):
+        accepted(empty)
+    assert look(empty, "v") == (True, 8)
+    assert called(empty) == {"w"}
+    assert look(empty, "v", 8) == (True, 0), "the rest is for the other one"
+    assert look(empty, "w", 1) == (False, 7)
+    assert look(empty, "v", 8) == (False, 0)
+
+
+def test_three_workers_share_what_waits_by_what_they_have(empty: Any) -> None:
+    for worker, live in (("u", 5), ("v", 1), ("w", 0)):
+        look(empty, worker, live)
+    for _ in range(6):
+        accepted(empty)
+    assert look(empty, "u", 5) == (True, 0)
+    assert called(empty) == {"w"}
+    assert look(empty, "w") == (True, 4)
+    assert look(empty, "v", 1) == (False, 2)
+
+
+def test_a_worker_alone_takes_everything(empty: Any) -> None:
+    for _ in range(5):
+        accepted(empty)
+    assert look(empty, "w", 3) == (False, 5)
+    assert called(empty) == set()
+
+
+def test_nothing_is_left_to_a_worker_that_is_gone_or_may_not_take_it(empty: Any) -> None:
+    look(empty, "dead", age=3)
+    look(empty, "left")
+    for command in waiting.look_no_more(POOL, "left"):
+        empty.execute_command(*command)
+    look(empty, "v", 1)
+    accepted(empty, size=100)
+    assert look(empty, "v", 1, most_bytes=1, busy=True) == (True, 0), "too large beside what it has"
+    assert look(empty, "w", 9) == (False, 1)
+
+
+def test_a_full_worker_leaves_the_rest_without_calling_anybody(empty: Any) -> None:
+    look(empty, "v", 20)
+    for _ in range(9):
+        accepted(empty)
+    assert look(empty, "w", 1, most=2) == (False, 2)
+    assert called(empty) == set()
 
 
 def test_what_is_left_to_others_neither_hurries_a_worker_nor_hides_what_waits_behind(empty: Any) -> None:
