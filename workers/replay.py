@@ -22,7 +22,6 @@ from smoothcert.engine.case import start, versions
 from smoothcert.engine.checkpoint import Machine
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
-from smoothcert.engine.form import RUNTIMES
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.successor import Successor
 from smoothcert.errors import SmoothcertError
@@ -121,7 +120,7 @@ def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]
         zoo=zoo,
         device=sampling.device,
         precision=sampling.precision,
-        runtime=next((name for name in RUNTIMES if name in provenance.versions and name != "torch"), "torch"),
+        runtime=provenance.versions.get("runtime", "torch"),
         batch=_rows(provenance),
         voting=stated.voting,
         consensus=stated.consensus,

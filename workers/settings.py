@@ -34,7 +34,7 @@ class WorkerSettings(RedisSettings):
     """Devices, separated by commas; each gets a process."""
     precision: str = "float32"
     runtime: str = "torch"
-    """What computes the networks: torch, openvino (may be faster on a CPU) or compiled (may be faster on a GPU)."""
+    """What computes the networks: torch; onnxruntime or openvino (may be faster on a CPU); compiled (on a GPU)."""
     batch: Annotated[int, Field(ge=0, le=65_536)] = 0
     """The images of a batch; 0 for 256 on a CPU, and elsewhere for the size that is fastest when a worker starts."""
     threads: Annotated[int, Field(ge=0, le=1024)] = 0

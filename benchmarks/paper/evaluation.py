@@ -14,7 +14,7 @@ from benchmarks.paper.setting import Evaluated
 from benchmarks.result import Figure, Result
 from models.data import Images
 from models.description import Description
-from smoothcert.engine.study.paper import QUARTERS
+from smoothcert.engine.study.paper import QUARTERS, PaperRow
 from smoothcert.evaluation import (
     average_certified_radius,
     certified_accuracy,
@@ -35,18 +35,22 @@ RADII: dict[Norm, dict[str, float]] = {
 
 
 def report(evaluated: list[Evaluated], images: Images, description: Description, name: str) -> Result:
-    """Our table beside the rows that the paper has for it, and how often two procedures disagree."""
+    """Our table beside the rows that the paper has for it, and how often two procedures disagree.
+
+    A row of the paper stands below ours with the same k; those of a k that we have not run stand at the end.
+    """
     radii = RADII[evaluated[0].setting.question.noise.norm]
     table = paper.table_of(description, [each.setting for each in evaluated], images.name)
     paces = [each.evaluation_seconds for each in evaluated if each.evaluation_seconds is not None]
     time, factor = ("s/image, computed", "TimeRF, computed") if paces else ("s/image", "TimeRF")
     costs = ("samples", "evaluations", time, "SampleRF", factor, "KCR", "ASC/ASA by stage")
-    rows = []
+    rows, left = [], dict(table.rows if table else {})
     for each in evaluated:
         rows.append(row(each, list(radii.values())))
         if theirs := paper.published(description, each.setting, images.name):
-            percents = [theirs.accuracies[r] for r in radii.values()]
-            rows.append((f"the paper, k = {each.k}", theirs.acr, *percents, *[""] * len(costs)))
+            rows.append(paper_row(each.k, theirs, list(radii.values()), costs))
+            left.pop(each.k, None)
+    rows += [paper_row(k, theirs, list(radii.values()), costs) for k, theirs in left.items()]
     disagreed = list(all_disagreements(evaluated))
     return Result(
         name=name,
@@ -60,7 +64,7 @@ def report(evaluated: list[Evaluated], images: Images, description: Description,
         notes=[
             about(images),
             *tape_notes(paces),
-            *([table.note, *consensus_notes(evaluated)] if table and len(rows) > len(evaluated) else []),
+            *([table.note, *consensus_notes(evaluated)] if table else []),
             budget(description),
             *cap_notes(evaluated),
             *as_notes(disagreed),
@@ -97,6 +101,11 @@ def row(each: Evaluated, radii: Sequence[float]) -> tuple[object, ...]:
         "" if kcr is None else round(kcr, 1),
         shares if each.setting.name in ("adaptive", "kept") else "",
     )
+
+
+def paper_row(k: int, theirs: PaperRow, radii: Sequence[float], costs: Sequence[str]) -> tuple[object, ...]:
+    """A row of the paper, which has no costs."""
+    return (f"the paper, k = {k}", theirs.acr, *(theirs.accuracies[r] for r in radii), *[""] * len(costs))
 
 
 def significant(radius: float) -> float:

@@ -117,7 +117,9 @@ class Ensemble:
         found = arithmetic(self.device)
         for member in self.members:
             found |= member.form.versions
-        return found | self.libraries
+        # A version does not tell what computes the members of torch: an ONNX file names that of onnxruntime, too.
+        stated = {} if self.runtime == "torch" else {"runtime": self.runtime}
+        return found | stated | self.libraries
 
     @property
     def libraries(self) -> dict[str, str]:

@@ -242,7 +242,7 @@ def optimised(network: nn.Module, device: torch.device, dtype: torch.dtype) -> t
     return placed(fold_batch_norm(network), device, dtype), "folded"
 
 
-RUNTIMES = ("torch", "openvino", "compiled")
+RUNTIMES = ("torch", "onnxruntime", "openvino", "compiled")
 """What can compute the optimised form of a member."""
 
 
@@ -251,6 +251,10 @@ def optimiser_of(runtime: str, device: torch.device) -> Optimiser:
     match runtime:
         case "torch":
             return optimised
+        case "onnxruntime":
+            from smoothcert.engine import onnxruntime  # which imports this module, and its extra
+
+            return onnxruntime.optimiser(device)
         case "openvino":
             from smoothcert.engine import openvino  # its extra is imported where somebody asks for it
 

@@ -29,6 +29,8 @@ def test_the_test_that_is_named_above_a_block_runs_it(block: Block) -> None:
     assert not before, f"{block.note!r} is not `run by FILE`"
     lines = [line for line in (ROOT / name).read_text().splitlines() if not line.lstrip().startswith("#")]
     text = " ".join(" ".join(lines).split())
+    if "left_to(__file__)" in text:  # it reads its blocks from the page
+        return
     missing = [command for command in block.commands if command.strip() not in text]
     assert not missing
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 from models.data import load_images
 from models.registry import ZOO, load
@@ -32,9 +33,11 @@ from tests.service import running_in
 from tests.support.api import ANSWER_S, ROOT
 from tests.support.pool import without_times
 from tests.support.serving import Serving
+from workers.replay import replay
 
 NAME = "cifar10-resnet20-gaussian-0.25"
 PIXELS = load_images(ZOO / "cifar10-test-100.json").pixels[[4, 5]]
+DENOISED = "cifar10-resnet20-denoised-0.25"
 L0 = "mnist-lenet-replacement-0.8"
 DIGITS = load_images(ZOO / "mnist-test-100.json").pick([22, 25, 30])
 REQUEST = {"radius": 0.25, "procedure": {"name": "adaptive", "stages": [100, 1000]}, "consensus": 2}
@@ -134,6 +137,32 @@ def test_real_digits_are_certified_in_l0_over_http_and_in_the_library(client: ht
         sampling, digits = over_http[0].provenance.sampling, torch.from_numpy(DIGITS.pixels)
         in_process = certify(engine, digits, question, seed=sampling.seed, nonce=sampling.nonce)
     assert [without_times(each) for each in over_http] == [without_times(each) for each in in_process]
+
+
+def test_a_ship_is_certified_behind_denoisers_that_share_one_classifier(client: httpx2.Client) -> None:
+    request = {"ensemble": DENOISED, "radius": 0.1, "procedure": {"name": "adaptive", "stages": [100, 300]}}
+    ship = torch.from_numpy(PIXELS[:1])
+    over_http = Certificate.from_json(*asked(client, request, [png(PIXELS[0])]))
+    assert (over_http.decision, over_http.class_name) == ("certified", "ship")
+    assert over_http.radius >= 0.1
+    assert verify(over_http)
+    assert over_http.provenance is not None
+    ensemble, sampling = load(DENOISED), over_http.provenance.sampling
+    question = Question(RoundedGaussian(0.25), Adaptive(stages=(100, 300)), radius=0.1)
+    with Engine(ensemble) as engine:
+        (in_process,) = certify(engine, ship, question, seed=sampling.seed, nonce=sampling.nonce)
+    assert without_times(over_http) == without_times(in_process)
+    again = replay(over_http, ship[0])
+    assert (again.differences, again.remarks) == ((), ())
+    for chains in zip(*((member.network, member.form.network) for member in ensemble.members), strict=True):
+        denoisers, classifiers = zip(*(chain.children() for chain in chains), strict=True)
+        assert len(set(map(_weights, denoisers))) == 3
+        assert len(set(map(_weights, classifiers))) == 1
+
+
+def _weights(network: nn.Module) -> tuple[int, ...]:
+    """Where the weights are in memory."""
+    return tuple(tensor.data_ptr() for tensor in network.parameters())
 
 
 def test_it_is_replayed_from_its_seed(certificates: list[str], tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ def scripted(network: nn.Module, shape: tuple[int, int, int] = SHAPE) -> bytes:
     return buffer.getvalue()
 
 
-def exported(network: nn.Module) -> bytes:
+def exported(network: nn.Module, shape: tuple[int, int, int] = SHAPE) -> bytes:
     buffer = io.BytesIO()
     batch = {0: torch.export.Dim("batch", min=1)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(torch.export.export(network, (torch.rand(2, *SHAPE),), dynamic_shapes=(batch,)), buffer)
+        torch.export.save(torch.export.export(network, (torch.rand(2, *shape),), dynamic_shapes=(batch,)), buffer)
     return buffer.getvalue()
 
 

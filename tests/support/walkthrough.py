@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.support.blocks import Block, blocks
 from tests.support.clone import ROOT, SERVE, Clone
@@ -11,6 +12,11 @@ BLOCKS = [block for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*
 SHOWN = {"", "text"}
 """The languages of blocks that show output; they are not typed."""
 TYPED = [block for block in BLOCKS if block.language not in SHOWN and not block.note]
+
+
+def left_to(test: str) -> list[Block]:
+    """The blocks above which a comment names this test file as the one that runs them."""
+    return [block for block in BLOCKS if block.note == f"run by {Path(test).relative_to(ROOT)}"]
 
 
 def follow(page: str, clone: Clone) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -14,15 +15,21 @@ import torch
 from torch import Tensor, nn
 
 from models.__main__ import run
+from models.addition import Addition, add
+from models.architectures import build_denoiser
 from models.registry import ZOO, load
 from smoothcert.diagnosis import Diagnosis
 from smoothcert.engine import diagnosis
 from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.ensemble import assemble
+from smoothcert.engine.remote.endpoint import RemotePolicy
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from tests.support.gratings import gratings, trained
+from tests.support.inference import SHAPE as SMALL
+from tests.support.inference import ServedModel, logits_of, serving_model
+from tests.support.programs import exported, scripted
 
 NOISE = Gaussian(0.5)
 IMAGES, LABELS = gratings(60, seed=2)
@@ -244,6 +251,52 @@ def test_the_best_member_of_the_shipped_ensemble_is_healthy(monkeypatch: pytest.
     assert found["healthy"], printed
     assert by_name["clean accuracy"] > 0.5
     assert by_name["accuracy under noise"]["gaussian, sigma 0.25"] > 0.5
+
+
+def brightness() -> nn.Module:
+    """Tells dark images of the endpoint's shape from light ones, and takes pixels from 0 to 255."""
+    network = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(3, 2)).eval()
+    with torch.no_grad():
+        network[2].weight[:] = torch.tensor([[-3.0], [3.0]]) / 255
+        network[2].bias[:] = torch.tensor([4.5, -4.5])
+    return network
+
+
+def add_in_form(form: str, zoo: Path, folder: Path, endpoint: ServedModel) -> None:
+    """Add `brightness` to the zoo in this form; the denoiser in front of it is untrained, and changes nothing."""
+    network, addition, file = brightness(), Addition(("dark", "light"), SMALL, noise=NOISE), folder / "member.pt"
+    endpoints: list[str] = []
+    match form:
+        case "TorchScript":
+            file.write_bytes(scripted(network, SMALL))
+        case "exported program":
+            file.write_bytes(exported(network, SMALL))
+        case "denoiser":
+            torch.save(build_denoiser("dncnn-half-8x48", channels=3).state_dict(), file)
+            (folder / "classifier").write_bytes(scripted(network, SMALL))
+            addition = replace(addition, classifier=folder / "classifier", denoiser="dncnn-half-8x48")
+        case "endpoint":
+            endpoint.answer = lambda batch: logits_of(batch / 255)
+            endpoints = [endpoint.url]
+    remote = RemotePolicy(frozenset({"127.0.0.1"}))
+    add("member", [] if endpoints else [file], addition, zoo=zoo, endpoints=endpoints, remote=remote)
+
+
+@pytest.mark.parametrize("form", ["TorchScript", "exported program", "denoiser", "endpoint"])
+def test_a_member_of_every_form_is_diagnosed_as_the_network_that_it_is(form: str, tmp_path: Path) -> None:
+    """The hub and ONNX have tests of their own."""
+    pixels = torch.arange(40, dtype=torch.uint8).mul(6).view(-1, 1, 1, 1).expand(-1, *SMALL)
+    labels = (pixels[:, 0, 0, 0] > 127).long()
+    np.savez(tmp_path / "data.npz", images=pixels.permute(0, 2, 3, 1).numpy(), labels=labels.numpy())
+    with serving_model() as endpoint:
+        add_in_form(form, tmp_path / "zoo", tmp_path, endpoint)
+        options = ("--zoo", tmp_path / "zoo", "--allow-host", "127.0.0.1", "--json")
+        code, printed = models("diagnose", "member", "--data", tmp_path / "data.npz", *options)
+    assert not code
+    found = json.loads(printed)
+    advice = {each["name"]: each["advice"] for each in found["findings"]}
+    assert advice["input"] == "Normalise with mean=0 and std=1/255."
+    assert found == Smoothed(brightness(), NOISE).diagnose(pixels, labels).as_json()
 
 
 def test_the_command_names_what_is_wrong_with_its_input(tmp_path: Path) -> None:

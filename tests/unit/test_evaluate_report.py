@@ -18,6 +18,7 @@ from smoothcert.noise import Gaussian, Replacement
 from smoothcert.procedures import Adaptive, Fixed
 from smoothcert.question import Question
 from tests.support import engines
+from tests.support.api import ROOT
 from tests.support.evaluated import CIFAR10, FIVE, described, evaluated, in_l0, judged, members_of
 
 
@@ -66,13 +67,14 @@ def test_another_noise_has_its_own_radii_rows_and_goals() -> None:
     digits = Images("mnist-test", np.zeros((3, 1, 4, 4), np.uint8), np.zeros(3, np.int64), CIFAR10)
     runs = [in_l0("k1", 0.6, 0.99, 0.999), in_l0("k3", 0.9, 0.99, 1.0)]
     report = evaluation.report(runs, digits, description, "l0")
-    first, paper_first, three, paper_three = report.rows
+    first, paper_first, three, paper_three, paper_ten = report.rows
     assert list(report.columns[2:12]) == [f"r={r}" for r in range(10)]
     # By hand from the thresholds .875, .96875, .9922, .99275, .99699, .99901: radii 0, 2, 5 and 1, 2, 9.
     assert first[1:8] == (round(7 / 3, 3), 100, 66.7, 66.7, 33.3, 33.3, 33.3)
     assert three[1] == 4
     assert (paper_first[0], paper_first[1], paper_first[7]) == ("the paper, k = 1", 3.231, 32.6)
     assert paper_three[1:4] == (3.575, 98.4, 92.5)
+    assert paper_ten[:2] == ("the paper, k = 10", 3.612)
     figures = {figure.name: (figure.value, figure.goal) for figure in report.figures}
     assert figures == {
         "ACR of the first member alone": (pytest.approx(7 / 3), ">= 3"),
@@ -81,6 +83,26 @@ def test_another_noise_has_its_own_radii_rows_and_goals() -> None:
     notes = " ".join(report.notes)
     assert "23.6" in notes
     assert "No radius above 9 can be proved with n = 100,000" in notes
+
+
+def test_the_paper_s_sizes_that_we_have_not_run_stand_at_the_end() -> None:
+    """Its four denoisers beside our three. Mutant killed: only the paper's rows of the sizes that were run."""
+    description = describe("cifar10-resnet20-denoised-0.25")
+    images = Images("cifar10-test", np.zeros((1, 3, 4, 4), np.uint8), np.zeros(1, np.int64), CIFAR10)
+    report = evaluation.report([evaluated(0.7, members=k) for k in ("k1", "k3")], images, description, "denoised")
+    assert [row[0] for row in report.rows] == ["fixed-k1", "the paper, k = 1", "fixed-k3", "the paper, k = 4"]
+    assert report.rows[-1][1:6] == (0.445, 75.2, 62.2, 45.8, 29.0)
+    assert all(len(row) == len(report.columns) for row in report.rows)
+    foreign = replace(images, name="mnist-test")
+    assert len(evaluation.report([evaluated(0.7)], foreign, description, "denoised").rows) == 1
+
+
+def test_the_committed_tables_have_every_row_of_the_paper() -> None:
+    for name, table in (("fixed", paper.GAUSSIAN), ("l1", paper.UNIFORM), ("l0", paper.REPLACEMENT),
+                        ("denoised", paper.DENOISING)):  # fmt: skip
+        lines = (ROOT / "benchmarks" / "results" / f"{name}.md").read_text().splitlines()
+        found = {line.split(" | ")[0]: line.split(" | ")[1] for line in lines if line.startswith("| the paper, ")}
+        assert found == {f"| the paper, k = {k}": f"{row.acr:g}" for k, row in table.rows.items()}, name
 
 
 def test_the_paper_stands_beside_a_consensus_too_and_a_note_says_how_they_differ() -> None:
@@ -119,7 +141,8 @@ def test_the_report_says_what_training_cost_and_how_far_n_reaches() -> None:
     images = Images("cifar10-test", np.zeros((1, 3, 4, 4), np.uint8), np.zeros(1, np.int64), CIFAR10)
     runs = [evaluated(0.9, members="k1"), evaluated(0.95)]
     report = evaluation.report(runs, images, described(*records), "fixed")
-    assert [row[0] for row in report.rows] == ["fixed-k1", "the paper, k = 1", "fixed-k5", "the paper, k = 5"]
+    below = ["fixed-k1", "the paper, k = 1", "fixed-k5", "the paper, k = 5"]
+    assert [row[0] for row in report.rows] == [*below, *(f"the paper, k = {k}" for k in (3, 10, 50))]
     assert all(len(row) == len(report.columns) for row in report.rows)
     notes = " ".join(report.notes)
     assert "2 members, gaussian, 16 epochs of the preset one-cycle each, 5,700 to 5,800 s each" in notes

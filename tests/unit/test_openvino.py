@@ -141,7 +141,8 @@ def test_smoothed_takes_the_runtime() -> None:
 
 
 def test_an_unknown_runtime_and_a_device_it_does_not_know_are_named() -> None:
-    with pytest.raises(RuntimeNameError, match="runtime must be one of torch, openvino, compiled; got 'tensorrt'"):
+    known = "torch, onnxruntime, openvino, compiled"
+    with pytest.raises(RuntimeNameError, match=f"runtime must be one of {known}; got 'tensorrt'"):
         Smoothed(tiny(0), noise=RoundedGaussian(0.25), runtime="tensorrt")
     with pytest.raises(RuntimeNameError, match="openvino computes on the CPU, and the device is cuda:0"):
         optimiser_of("openvino", torch.device("cuda:0"))

@@ -35,6 +35,7 @@ from smoothcert.question import Question
 from smoothcert.verification import verify
 from tests.service import eventually, free_port
 from tests.support.inference import SHAPE, Floats, ServedModel, logits_of, serving_model
+from tests.support.walkthrough import left_to
 from workers.errors import ReplayError
 from workers.replay import replay
 from workers.settings import WorkerSettings
@@ -416,22 +417,17 @@ def test_the_command_adds_two_endpoints_and_says_what_that_means(
     assert "not pinned" in capsys.readouterr().out
 
 
-RECIPE = """
-export SMOOTHCERT_REMOTE_HOSTS=models.internal:8000
-python -m models add bright --remote http://models.internal:8000/v2/models/brightness
-    --classes dark,light --input-shape 3,8,8 --sigma 0.25
-"""
-
-
 def test_the_recipe_of_the_documentation_works(
     model: ServedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = f"127.0.0.1:{model.port}"
-    setting, command = RECIPE.replace("models.internal:8000", place).strip().split("\n", 1)
-    monkeypatch.setenv(*setting.removeprefix("export ").split("="))
-    words = command.removeprefix("python -m models ").split()
+    (block,) = left_to(__file__)
+    setting, command = (
+        typed.replace("models.internal:8000", f"127.0.0.1:{model.port}").split() for typed in block.commands
+    )
+    assert (setting[0], command[:3]) == ("export", ["python", "-m", "models"])
+    monkeypatch.setenv(*setting[1].split("="))
     with pytest.raises(SystemExit) as end:
-        run([*words, "--zoo", str(tmp_path)])
+        run([*command[3:], "--zoo", str(tmp_path)])
     assert not end.value.code
     assert (tmp_path / "bright" / "brightness.json").exists()
 
