@@ -34,6 +34,7 @@ BENCHMARKS = {
     "shards": "benchmarks.machine.shards",
     "study": "benchmarks.machine.study",
     "training": "benchmarks.machine.training",
+    "trainings": "benchmarks.paper.trainings",
     "transfer": "benchmarks.paper.transfer",
     "waiting": "benchmarks.machine.waiting",
 }

@@ -15,6 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from smoothcert.estimate import plain
 from smoothcert.tables import markdown_table, show
 
 
@@ -26,10 +27,13 @@ class Figure:
     value: float
     at_least: float | None = None
     at_most: float | None = None
+    above: float | None = None
 
     @property
     def goal(self) -> str:
         """The goal in words; empty where none is set."""
+        if self.above is not None:
+            return f"> {self.above:g}"
         if self.at_least is not None:
             return f">= {self.at_least:g}"
         return "" if self.at_most is None else f"<= {self.at_most:g}"
@@ -37,6 +41,8 @@ class Figure:
     @property
     def reached(self) -> bool:
         """Whether the goal is met. NaN does not meet any goal; a figure without one always does."""
+        if self.above is not None:
+            return self.value > self.above
         if self.at_least is not None:
             return self.value >= self.at_least
         return self.at_most is None or self.value <= self.at_most
@@ -60,7 +66,7 @@ class Result:
 
     def as_json(self) -> str:
         figures = [{**vars(figure), "reached": figure.reached} for figure in self.figures]
-        rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        rows = [dict(zip(self.columns, map(plain, row), strict=True)) for row in self.rows]
         heading = {"name": self.name, "compares": self.compares, "machine": self.machine}
         return json.dumps({**heading, "rows": rows, "figures": figures, "notes": list(self.notes)})
 

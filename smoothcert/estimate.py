@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -71,6 +71,37 @@ class Bootstrap:
             drawn = self._means(one) / self._means(other)
             return _estimate(float(one.mean() / other.mean()), drawn)
 
+    def of_means(self, values: npt.ArrayLike, statistic: Callable[[Floats], float]) -> Estimate:
+        """A function of the means over the images of `values` [images, ...]."""
+        array = np.asarray(values, np.float64)
+        means = self._means(array.reshape(len(array), -1)).reshape(-1, *array.shape[1:])
+        return _estimate(statistic(array.mean(0)), np.array([statistic(each) for each in means]))
+
+    def distance(self, values: npt.ArrayLike, statistic: Callable[[Floats], float]) -> Estimate:
+        """The same for a distance or a deviation, which scatter between the images can only enlarge.
+
+        The squares of distance and scatter add, and a resample has this scatter twice: its square exceeds ours by what
+        ours may exceed the true one by. The interval ends where the resamples end, and begins as far below by squares.
+        """
+        found = self.of_means(values, statistic)
+        high = max(found.value, found.high)
+        return Estimate(found.value, max(0.0, 2 * found.value**2 - high**2) ** 0.5, high)
+
+    def deviation(self, values: npt.ArrayLike) -> Estimate:
+        """The standard deviation over the columns of `values` [images, columns] of their means over the images."""
+        return self.distance(values, _deviation)
+
+    def deviation_ratio(self, above: npt.ArrayLike, below: npt.ArrayLike) -> Estimate:
+        """The ratio of two such deviations on the same images, in which that scatter cancels to a large part."""
+        one, other = np.asarray(above, np.float64), np.asarray(below, np.float64)
+        width = one.shape[1]
+
+        def ratio(means: Floats) -> float:
+            divisor = _deviation(means[width:])
+            return _deviation(means[:width]) / divisor if divisor else float("nan")
+
+        return self.of_means(np.hstack([one, other]), ratio)
+
     def median(self, values: npt.ArrayLike) -> Estimate:
         """The median of the values that are known; NaN stands for one that is not."""
         array = np.asarray(values, np.float64)
@@ -93,6 +124,10 @@ def plain(cell: Any) -> Any:
     if isinstance(cell, Estimate):
         return {key: _finite(value) for key, value in cell.as_json().items()}
     return _finite(cell) if isinstance(cell, float) else cell
+
+
+def _deviation(values: Floats) -> float:
+    return float(values.std(ddof=1))
 
 
 def _finite(value: float) -> float | None:

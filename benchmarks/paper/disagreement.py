@@ -46,8 +46,12 @@ class Disagreement:
 
 
 def all_disagreements(evaluated: Sequence[Evaluated]) -> Iterator[Disagreement]:
-    """One for each pair of settings that decide the same radius for the same base classifier, even if they agree."""
-    for one, other in itertools.combinations(evaluated, 2):
+    """One for each pair of settings that decide the same radius for the same base classifier, even if they agree.
+
+    Certify decides every radius. A curve or the largest radius decides no single one by boundaries of its own.
+    """
+    deciding = [each for each in evaluated if each.fixed or each.setting.question.radius is not None]
+    for one, other in itertools.combinations(deciding, 2):
         radii = {each.setting.question.radius for each in (one, other)} - {None}
         if one.setting.classifier == other.setting.classifier and len(radii) == 1:
             alike = [each for each in evaluated if each.setting.classifier == one.setting.classifier]

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 COLOURS = ("#2563eb", "#d97706", "#059669", "#7c3aed", "#db2777")
 GREY = "#9ca3af"
 DASHES = ("-", "--", ":")
-MARKERS = {"fixed": "", "adaptive": "s", "kept": "D", "strict": "o", "lost": "^"}
+MARKERS = {"adaptive": "s", "kept": "D", "strict": "o", "lost": "^", "optimal": "*"}
+"""The marks of the procedures that have a target radius."""
 
 
 def plot(evaluated: list[Evaluated], path: Path) -> None:
@@ -36,7 +37,7 @@ def plot(evaluated: list[Evaluated], path: Path) -> None:
 
 
 def plot_accuracy(axes: Axes, evaluated: list[Evaluated]) -> None:
-    """Draw a curve for Certify, and a point at the target radius for a procedure that has one."""
+    """Draw a point at the target radius for a procedure that has one, and a curve for the others."""
     for each, line in lines(evaluated):
         target = each.setting.question.radius
         if target is None:
@@ -66,7 +67,7 @@ def lines(evaluated: list[Evaluated]) -> Iterator[tuple[Evaluated, dict[str, Any
     radius. Members alone are thin and grey.
     """
     procedures = list(dict.fromkeys(each.setting.name for each in evaluated))
-    radii = list(dict.fromkeys(each.setting.question.radius for each in evaluated if not each.fixed))
+    radii = list(dict.fromkeys(each.setting.question.radius for each in evaluated))
     voters = list(dict.fromkeys(each.setting.voters for each in evaluated if not each.setting.alone))
     several = len(procedures) > 1
     lonely = itertools.chain(

@@ -45,7 +45,7 @@ from smoothcert.engine.form import RUNTIMES
 from smoothcert.evaluation import Judged
 from smoothcert.ledger import Ledger
 from smoothcert.noise import Noise
-from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Largest, Optimal, Sequential
 from smoothcert.question import Question
 from smoothcert.seeds import new_seed
 
@@ -62,7 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="shipped, PATH, either with :SELECTION (data/cifar10:0::20), or a SELECTION of shipped",
     )
     parser.add_argument("--procedure", default="adaptive", help=f"one or more of {', '.join(PROCEDURES)}, with commas")
-    parser.add_argument("--radius", default="0.25", help="target radii, with commas; the fixed procedure has none")
+    parser.add_argument(
+        "--radius", default="0.25", help="target radii, with commas; fixed and largest have none, curve takes all"
+    )
     parser.add_argument("--k", default="", help="ensemble sizes, with commas; by default all members")
     parser.add_argument("--alone", action="store_true", help="also every member on its own")
     parser.add_argument("--consensus", type=int, help="K, where there are more members; by default the full vote")
@@ -70,9 +72,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_noise_options(parser)
     parser.add_argument("--alpha", type=float, default=0.001)
     parser.add_argument("--beta", type=float, default=0.001)
-    parser.add_argument("--n", type=int, default=100_000, help="samples of the fixed procedure")
+    parser.add_argument("--n", type=int, default=100_000, help="samples of fixed, and the most of largest")
     parser.add_argument(
-        "--stages", default="100,1000,10000,120000", help="of the adaptive procedure; the sequential ones get their sum"
+        "--stages",
+        default="100,1000,10000,120000",
+        help="of the adaptive procedure; the sequential ones and optimal get their sum",
     )
     parser.add_argument("--timed", type=int, default=2_000, help="samples that measure the cost of one of Certify's")
     parser.add_argument("--device", default="cpu")
@@ -85,11 +89,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="evaluate", help="name of the table and of its files (default: %(default)s)")
 
 
-PROCEDURES = ("fixed", "adaptive", "kept", "strict", "lost")
-"""The short names of the procedures, which also name their rows and files."""
+PROCEDURES = ("fixed", "largest", "curve", "adaptive", "kept", "strict", "lost", "optimal")
+"""The short names of the procedures, which also name their rows and files; `curve` is `optimal` with all radii."""
 
 
-def procedure_of(name: str, n: int, stages: tuple[int, ...]) -> AnyProcedure:
+def procedure_of(name: str, n: int, stages: tuple[int, ...], radii: tuple[float, ...]) -> AnyProcedure:
     match name:
         case "fixed":
             return Fixed(n=n)
@@ -99,6 +103,12 @@ def procedure_of(name: str, n: int, stages: tuple[int, ...]) -> AnyProcedure:
             return Sequential(max_samples=sum(stages), abandon="strict")
         case "lost":
             return Sequential(max_samples=sum(stages), abandon="lost-certificate")
+        case "optimal":
+            return Optimal(max_samples=sum(stages))
+        case "curve":
+            return Optimal(max_samples=sum(stages), radii=radii)
+        case "largest":
+            return Largest(max_samples=n)
     raise SystemExit(f"--procedure must be one or more of {', '.join(PROCEDURES)}; got {name!r}")
 
 
@@ -184,14 +194,14 @@ def computed(setting: Setting, lines: Iterable[dict[str, Any]], pace: float) -> 
 
 
 def settings(options: argparse.Namespace, ensemble: Ensemble) -> Iterator[Setting]:
-    """Every combination of the options; the fixed procedure appears once for each choice of members."""
+    """Every combination of the options; a procedure without a target radius appears once for each choice of members."""
     noise = chosen_noise(options, ensemble)
     stages = tuple(int(n) for n in options.stages.split(","))
+    radii = tuple(float(r) for r in options.radius.split(","))
     for (members, view), name in itertools.product(views(options, ensemble).items(), options.procedure.split(",")):
-        radii = [None] if name == "fixed" else [float(r) for r in options.radius.split(",")]
-        for radius in radii:
-            question = Question(noise, procedure_of(name, options.n, stages), radius, options.alpha, options.beta)
-            yield Setting(name, members, view, question)
+        procedure = procedure_of(name, options.n, stages, tuple(sorted(radii)))
+        for radius in radii if procedure.targeted else [None]:
+            yield Setting(name, members, view, Question(noise, procedure, radius, options.alpha, options.beta))
 
 
 def views(options: argparse.Namespace, ensemble: Ensemble) -> dict[str, Ensemble]:

@@ -28,6 +28,7 @@ from benchmarks.paper.samples_logs import (
     read_log,
 )
 from benchmarks.result import Figure, Result
+from smoothcert.errors import require_level
 from smoothcert.noise import Gaussian
 from smoothcert.plan import plan
 from smoothcert.plot import COLOURS, finish, pyplot
@@ -46,7 +47,7 @@ NETWORKS = {"cifar10": "resnet110", "imagenet": "resnet50"}
 """The network of each data set, which is a folder in the logs' repository."""
 ALPHA = BETA = 0.001
 LOG_ALPHA = 0.01
-"""The alpha at which the radii of the logs were reached: none is above .978 at sigma = .25."""
+"""The alpha of the logs of Cohen et al., unless another one is given: none of their radii is above .978 at .25."""
 PROCEDURES: dict[str, AnyProcedure] = {
     "Certify": Fixed(),
     "CertifyAdp": Adaptive(),
@@ -79,6 +80,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="data/certify of a clone of locuslab/smoothing, or a folder of DATASET-sigma_S.tsv",
     )
+    parser.add_argument(
+        "--log-alpha",
+        type=float,
+        default=LOG_ALPHA,
+        help="the alpha of --logs, which is checked against their largest radii (default: %(default)s)",
+    )
     parser.add_argument("--methods", type=Path, metavar="FOLDER", help=LAYOUT)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that compute side by side")
 
@@ -92,19 +99,21 @@ def run(options: argparse.Namespace) -> Result:
     of_methods = [
         (method, sigma, ratio * sigma) for method in METHODS for sigma, ratios in RATIOS.items() for ratio in ratios
     ]
-    asked = [(options.logs, *each) for each in of_cohen]
-    asked += [(options.methods, *each) for each in of_methods] if options.methods else []
+    require_level("--log-alpha", options.log_alpha)
+    asked = [(options.logs, options.log_alpha, *each) for each in of_cohen]
+    asked += [(options.methods, ALPHA, *each) for each in of_methods] if options.methods else []
     answers = each_of(costs_of, asked, jobs=options.jobs)
-    costs = {(name, sigma, r): each for (_, name, sigma, r), each in zip(asked, answers, strict=True)}
+    costs = {(name, sigma, r): each for (_, _, name, sigma, r), each in zip(asked, answers, strict=True)}
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
         plot({setting: costs[setting] for setting in of_cohen}, options.write / "samples.png")
     return report(costs)
 
 
-def costs_of(folder: Path, name: str, sigma: float, radius: float) -> dict[str, Cost]:
-    """The exact cost of each procedure on the images of one log."""
-    images = read_method(folder, name, sigma) if name in METHODS else images_of(folder, name, sigma)
+def costs_of(folder: Path, log_alpha: float, name: str, sigma: float, radius: float) -> dict[str, Cost]:
+    """The exact cost of each procedure on the images of one log, whose radii were reached at log_alpha."""
+    path = log_of_method(folder, name, sigma) if name in METHODS else log_of_cohen(folder, name, sigma)
+    images = read_log(path, sigma, alpha=log_alpha)
     return {each: cost(procedure, images, Gaussian(sigma), radius) for each, procedure in PROCEDURES.items()}
 
 
@@ -179,8 +188,8 @@ def gain(settings: Iterable[dict[str, Cost]], name: str) -> float:
     return geometric_mean(setting[REFERENCE].samples / setting[name].samples for setting in settings)
 
 
-def images_of(folder: Path, dataset: str, sigma: float) -> list[LoggedImage]:
-    """The images of one log, in either of the two layouts of `--logs`."""
+def log_of_cohen(folder: Path, dataset: str, sigma: float) -> Path:
+    """The file of one data set at one sigma, in either of the two layouts of `--logs`."""
     names = (
         folder / f"{dataset}-sigma_{sigma:.2f}.tsv",
         folder / dataset / NETWORKS[dataset] / f"noise_{sigma:.2f}" / "test" / f"sigma_{sigma:.2f}",
@@ -188,11 +197,7 @@ def images_of(folder: Path, dataset: str, sigma: float) -> list[LoggedImage]:
     path = next((name for name in names if name.is_file()), None)
     if path is None:
         raise SystemExit(f"there is no log of {dataset} at sigma {sigma}: looked for {names[0]} and {names[1]}")
-    return read_log(path, sigma, alpha=LOG_ALPHA)
-
-
-def read_method(folder: Path, method: str, sigma: float) -> list[LoggedImage]:
-    return read_log(log_of_method(folder, method, sigma), sigma, alpha=ALPHA)
+    return path
 
 
 def plot(costs: dict[Setting, dict[str, Cost]], path: Path) -> None:

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from rich.progress import track
 
 from smoothcert.bounds import lower_bound
+from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 
 Answer = TypeVar("Answer")
@@ -42,9 +43,31 @@ class LoggedImage:
 
 
 def read_log(path: Path, sigma: float, *, alpha: float) -> list[LoggedImage]:
-    """The images of one log, whose radii were reached at this alpha."""
+    """The images of one log, whose radii were reached at this alpha; DomainError where one is too large for it."""
     with path.open(newline="") as file:
-        return [read_row(row, sigma, alpha) for row in csv.DictReader(file, delimiter="\t")]
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    check_alpha(path, max((float(row["radius"]) for row in rows), default=0.0), sigma, alpha)
+    return [read_row(row, sigma, alpha) for row in rows]
+
+
+def check_alpha(path: Path, largest: float, sigma: float, alpha: float) -> None:
+    """Refuse an alpha at which N samples cannot prove the largest radius of a log: its p_A would all be too high."""
+    if largest <= reach(sigma, alpha):
+        return
+    exact = Gaussian(sigma).probability(largest) ** N  # N of N samples prove p_lower = alpha^(1/N)
+    round_ones = (float(f"{exact:.{digits}g}") for digits in (1, 2, 3))
+    fitting = next((each for each in round_ones if each < 1 and reach(sigma, each) >= largest), None)
+    advice = "no alpha fits it, so sigma may be wrong" if fitting is None else f"alpha = {fitting:g} fits it"
+    raise DomainError(
+        f"{path}: its largest radius is {largest:g}, but {N:,} samples prove no more than {reach(sigma, alpha):.3g} at "
+        f"sigma = {sigma:g} and alpha = {alpha:g}; {advice}"
+    )
+
+
+def reach(sigma: float, alpha: float) -> float:
+    """The largest radius that a log may have: what N samples prove, also where three digits round it up."""
+    proved = Gaussian(sigma).radius(lower_bound(N, N, alpha))
+    return max(proved, float(f"{proved:.3g}"))
 
 
 def read_row(row: dict[str, str], sigma: float, alpha: float) -> LoggedImage:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from smoothcert.certificate import Certificate
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.evaluation import Judged
+from smoothcert.procedures import Fixed, Optimal
 from smoothcert.question import Question
 
 
@@ -55,8 +56,15 @@ class Evaluated:
 
     @property
     def fixed(self) -> bool:
-        """Whether the procedure is Certify, which has no target radius."""
-        return self.setting.question.radius is None
+        """Whether the procedure is Certify."""
+        return isinstance(self.setting.question.procedure, Fixed)
+
+    def decides(self, radius: float) -> bool:
+        """Whether the certificates tell who is certified at this radius: not beyond a target, nor between several."""
+        question = self.setting.question
+        if isinstance(question.procedure, Optimal) and question.procedure.radii is not None:
+            return radius in question.procedure.radii
+        return question.radius is None or radius <= question.radius
 
     @property
     def k(self) -> int:

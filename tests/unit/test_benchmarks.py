@@ -17,6 +17,7 @@ from benchmarks.paper import samples, samples_curves, samples_largest, samples_l
 from benchmarks.paper.samples_logs import LoggedImage, Population
 from benchmarks.result import Figure, Result
 from smoothcert.bounds import lower_bound
+from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 
 ROOT = Path(__file__).parents[2]
@@ -55,10 +56,45 @@ def test_samples_are_computed_and_written(logs: Path, tmp_path: Path) -> None:
 def test_the_logs_of_the_methods_are_a_population_of_their_own(tmp_path: Path) -> None:
     row = "0\t3\t3\t0.95286\t1\t0:00:01"  # every one of 100,000 samples, at alpha = .001
     (tmp_path / "cifar10-macer-0.25.tsv").write_text(HEADER + row + "\n")
-    costs = samples.costs_of(tmp_path, "macer", 0.25, 0.25)
+    costs = samples.costs_of(tmp_path, 0.001, "macer", 0.25, 0.25)
     assert costs["CertifyAdp"].samples == pytest.approx(200, rel=1e-6)
     found = samples.report({("macer", 0.25, 0.25): costs})
     assert {figure.name.partition(":")[0] for figure in found.figures} == {"five methods"}
+
+
+@pytest.mark.parametrize(
+    ("radius", "alpha", "advice"),
+    [
+        (0.978, 0.001, "prove no more than 0.953 at sigma = 0.25 and alpha = 0.001; alpha = 0.01 fits it"),
+        (5.0, 0.001, "alpha = 0.001; no alpha fits it, so sigma may be wrong"),
+        (0.979, 0.01, "prove no more than 0.978 at sigma = 0.25 and alpha = 0.01; alpha = 0.011 fits it"),
+    ],
+)
+def test_a_log_whose_largest_radius_needs_another_alpha_is_refused(
+    radius: float, alpha: float, advice: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "cifar10-sigma_0.25.tsv"
+    path.write_text(f"{HEADER}0\t3\t3\t0.1\t1\t0:00:01\n1\t3\t3\t{radius}\t1\t0:00:01\n")
+    with pytest.raises(DomainError, match=rf"^{path}: its largest radius is {radius:g}, but .*{advice}$"):
+        samples_logs.read_log(path, 0.25, alpha=alpha)
+
+
+@pytest.mark.parametrize(("sigma", "radius"), [(0.25, "0.978"), (0.5, "1.96"), (1.0, "3.91")])
+def test_the_largest_radii_of_cohen_s_logs_are_those_of_alpha_01(sigma: float, radius: str, tmp_path: Path) -> None:
+    """The logs round them to three digits, which may round them up."""
+    (tmp_path / "log").write_text(f"{HEADER}0\t3\t3\t{radius}\t1\t0:00:01\n")
+    assert samples_logs.read_log(tmp_path / "log", sigma, alpha=0.01) == [LoggedImage(1.0, correct=True)]
+
+
+def test_the_alpha_of_the_logs_is_an_option(logs: Path) -> None:
+    for alpha, said in (
+        ("1e-12", "its largest radius is 0.875, but 100,000 samples prove no more than 0.8"),
+        ("0", "--log-alpha must lie strictly between 0 and 1"),
+    ):
+        done = benchmark("samples", "--logs", logs, "--log-alpha", alpha)
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_missing_logs_are_named(tmp_path: Path) -> None:

@@ -43,6 +43,18 @@ def test_the_table_has_a_row_for_each_setting(zoo: Path, tmp_path: Path) -> None
     assert "| fixed-k1-K1 |" in (tmp_path / "evaluate.md").read_text()
 
 
+def test_curves_largest_and_optimal_are_evaluated_and_drawn(zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:
+    more = ("--procedure", "largest,curve,optimal", "--radius", "0.1,0.05", "--write", tmp_path, "--n", 200)
+    code, printed = benchmark(*command(zoo, tmp_path / "out", *more, "--stages", "50,250", "--json")[3:])
+    assert code == 0
+    rows = {row["setting"]: row for row in json.loads(printed)["rows"]}
+    assert list(rows) == ["largest-k2", "curve-k2", "optimal-r0.1-k2", "optimal-r0.05-k2"]
+    assert all(32 <= row["samples"] <= 300 for row in rows.values())
+    ledger = lines(tmp_path / "out" / "curve-k2.jsonl")
+    assert ledger[1]["certificate"]["procedure"]["radii"] == [0.05, 0.1]
+    assert (tmp_path / "evaluate.png").stat().st_size > 10_000
+
+
 @pytest.mark.parametrize("moments", [(0.3, 0.9), (0.6,)])
 def test_a_killed_run_goes_on_to_the_same_certificates(
     slow_zoo: Path, tmp_path: Path, moments: tuple[float, ...], benchmark: Benchmark

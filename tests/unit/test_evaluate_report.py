@@ -15,7 +15,7 @@ from models.data import Images
 from models.description import Description
 from models.registry import describe
 from smoothcert.noise import Gaussian, Replacement
-from smoothcert.procedures import Adaptive, Fixed
+from smoothcert.procedures import Adaptive, Fixed, Largest, Optimal
 from smoothcert.question import Question
 from tests.support import engines
 from tests.support.api import ROOT
@@ -115,7 +115,15 @@ def test_the_paper_stands_beside_a_consensus_too_and_a_note_says_how_they_differ
 
 
 @pytest.mark.parametrize(
-    ("table", "k", "acr"), [(paper.UNIFORM, 3, 0.610), (paper.REPLACEMENT, 10, 3.612), (paper.DENOISING, 4, 0.445)]
+    ("table", "k", "acr"),
+    [
+        (paper.UNIFORM, 3, 0.610),
+        (paper.REPLACEMENT, 10, 3.612),
+        (paper.DENOISING, 4, 0.445),
+        (paper.CONSISTENCY, 3, 0.544),
+        (paper.OTHERS[0], 5, 0.615),
+        (paper.OTHERS[3], 3, 0.777),
+    ],
 )
 def test_every_table_of_the_paper_is_found_by_its_noise(table: paper.PaperTable, k: int, acr: float) -> None:
     members = replace(engines.ensemble(k), noise=table.noise)
@@ -127,6 +135,31 @@ def test_every_table_of_the_paper_is_found_by_its_noise(table: paper.PaperTable,
     assert found is not None
     assert found.acr == acr
     assert paper.published(replace(description, architecture="cifar-resnet110"), setting, table.data) is None
+
+
+@pytest.mark.parametrize("table", paper.TABLES, ids=lambda table: f"{table.methods[0]}, {table.noise.label}")
+def test_the_columns_are_the_radii_of_the_papers_table(table: paper.PaperTable) -> None:
+    for row in table.rows.values():
+        assert list(evaluation.radii_of(table.noise).values()) == list(row.accuracies)
+
+
+def test_other_ensembles_are_to_beat_their_best_member() -> None:
+    runs = [evaluated(p, members=name) for name, p in {"k1": 0.90, "member2": 0.95, "member3": 0.8}.items()]
+    for p, reached in ((0.95, False), (0.96, True)):
+        (gain,) = evaluation.member_figures([*runs, evaluated(p, members="k3")], 3, paper.CONSISTENCY.goals)
+        assert (gain.goal, gain.reached) == ("> 1", reached)
+
+
+def test_a_curve_and_the_largest_radius_have_rows_without_those_of_the_paper() -> None:
+    description = described({}, {}, {}, {}, {})
+    images = Images("cifar10-test", np.zeros((2, 3, 4, 4), np.uint8), np.zeros(2, np.int64), CIFAR10)
+    curve = evaluated(0.9, 1.0, procedure=Optimal(radii=(0.25, 0.75)))
+    largest = evaluated(0.9, 1.0, procedure=Largest())
+    target = evaluated(0.9, 1.0, procedure=Optimal(), radius=0.25)
+    report = evaluation.report([curve, largest, target], images, description, "x")
+    assert [row[2:6] for row in report.rows] == [("", 100, "", 50), (100, 100, 50, 50), (100, 100, "", "")]
+    assert not report.figures  # no two of them decide the same single radius, and none is Certify
+    assert not any("can be proved with n" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("k", [1, 3, 10])

@@ -217,7 +217,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[study.Study, Path
 def test_the_report_has_every_chapter_with_its_tables_and_pictures(written: tuple[study.Study, Path]) -> None:
     found, folder = written
     text = (folder / "report.md").read_text()
-    assert len(found.chapters) == len(study.CHAPTERS) == 14
+    assert len(found.chapters) == len(study.CHAPTERS) == 15
     for chapter in found.chapters:
         assert f"## {chapter.title}\n" in text
         for table in chapter.tables:
@@ -297,6 +297,8 @@ def test_the_theory_says_what_applies_to_other_norms(noise: Noise, tmp_path: Pat
     assert "Sigma_c is singular: 3 members give it a rank of at most 2" in said
     for make in (study.radii.chapter, study.size.chapter, study.adaptive.chapter, study.adaptive_consensus.chapter):
         assert make(samples).tables
+    curve = study.curve.chapter(samples)
+    assert curve.tables or "No radius of the tables can be proved" in curve.sentences[0]
 
 
 def test_without_finite_logits_the_chapters_on_the_theory_are_left_out() -> None:

@@ -7,7 +7,9 @@ p_A. The uncertainty of p_A itself is taken into account by a mean over its dist
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -41,37 +43,46 @@ class Staged:
 
 def chapter(samples: Samples) -> Chapter:
     rows: list[tuple[object, ...]] = []
+    by_stage: list[tuple[object, ...]] = []
     figures: list[tuple[str, float | Estimate]] = []
-    for radius in target_radii(samples.noise):
-        theirs = _theirs(samples, radius)
-        for size in dict.fromkeys((1, samples.members)):
-            voter = best(size)
-            for place, stages in enumerate(paper.SCHEDULES):
-                staged = play(samples, voter, stages, radius)
-                accuracy, reduction = judge(samples, voter, staged)
-                rows.append((radius, f"k = {size}", _named(stages), accuracy, *_shares(staged), reduction))
-                figures.append((f"SampleRF, r = {radius:g}, k = {size}, {_named(stages)}", reduction))
-                if theirs and size == 1:
-                    rows.append(_paper_row(radius, *theirs, place))
+    for radius, size, stages in product(
+        target_radii(samples.noise), dict.fromkeys((1, samples.members)), paper.SCHEDULES
+    ):
+        staged = play(samples, best(size), stages, radius)
+        accuracy, reduction = judge(samples, best(size), staged)
+        setting = (radius, f"k = {size}", _named(stages))
+        rows.append((*setting, accuracy, reduction))
+        by_stage.append((*setting, *_padded(shares(samples, staged))))
+        figures.append((f"SampleRF, r = {radius:g}, k = {size}, {_named(stages)}", reduction))
+        for name, theirs in beside(samples, radius, size, stages):
+            setting = (radius, f"the paper, {name}", _named(stages))
+            rows.append((*setting, theirs.accuracy, theirs.reduction))
+            by_stage.append((*setting, *_padded([share for stage in theirs.shares for share in stage])))
     return Chapter(
         "adaptive",
         "Adaptive sampling",
         [
             f"The expected result of CertifyAdp with alpha = {samples.alpha:g} and beta = {samples.beta:g}, given the "
-            f"p_A that the tapes show; no stage was sampled for it. Columns of a stage are percent of images certified "
-            f"(ASC) / abandoned (ASA); images that the last stage does not certify count as abandoned there. SampleRF "
-            f"is against Certify with n = {N:,}.",
-            "The paper prints the headings ASA and ASC of its table of schedules the other way round: what it lists "
-            "under ASA adds up to the certified accuracy, and to those that are certified for a wrong class. Its rows "
-            "are shown here with the headings exchanged.",
+            f"p_A that the tapes show; no stage was sampled for it. ASC and ASA of a stage are the percentages of "
+            f"images certified and abandoned in it; images that the last stage does not certify count as abandoned "
+            f"there. SampleRF is against Certify with n = {N:,}.",
+            "The paper prints the headings ASA and ASC of its tables the other way round: what it lists under ASA adds "
+            "up to the certified accuracy, and to those that are certified for a wrong class. Its rows are shown here "
+            "with the headings exchanged.",
         ],
         [
             ChapterTable(
                 "adaptive",
                 "Schedules of stages.",
-                ("radius", "members", "stages", "acc_cert, %", *(f"ASC/ASA {j}" for j in range(1, 6)), "SampleRF"),
+                ("radius", "members", "stages", "acc_cert, %", "SampleRF"),
                 rows,
-            )
+            ),
+            ChapterTable(
+                "adaptive-stages",
+                "The percentages of images that each stage certifies (ASC) and abandons (ASA).",
+                ("radius", "members", "stages", *(f"{name} {j}, %" for j in range(1, 6) for name in ("ASC", "ASA"))),
+                by_stage,
+            ),
         ],
         figures=figures,
     )
@@ -120,28 +131,29 @@ def judge(samples: Samples, voter: Voter, staged: Staged) -> tuple[Estimate, Est
     return accuracy, reduction
 
 
-def _shares(staged: Staged) -> list[str]:
-    means = zip(100 * staged.certified.mean(0), 100 * staged.abandoned.mean(0), strict=True)
-    shown = [f"{certified:.1f} / {abandoned:.1f}" for certified, abandoned in means]
-    return [*shown, *[""] * (5 - len(shown))]
+def shares(samples: Samples, staged: Staged) -> list[Estimate]:
+    """ASC and ASA of every stage in turn, in percent of images."""
+    both = np.stack([staged.certified, staged.abandoned], axis=-1).reshape(len(samples), -1)
+    return [samples.bootstrap.mean(100 * column) for column in both.T]
+
+
+def _padded(cells: Sequence[object]) -> list[object]:
+    """The cells of five stages; those of the stages that a schedule does not have are empty."""
+    return [*cells, *[""] * (10 - len(cells))]
 
 
 def _named(stages: tuple[int, ...]) -> str:
     return " ".join(f"{n:,}" for n in stages)
 
 
-def _theirs(samples: Samples, radius: float) -> tuple[str, list[paper.PaperSchedule]] | None:
-    """The paper's rows, which are about Gaussian noise with sigma = .25."""
-    scale = samples.noise.radius(float(ndtr(1.0)))
-    if samples.noise.norm != "l2" or abs(scale - 0.25) > 1e-9:
-        return None
-    method = samples.about.method if (samples.about.method, radius) in paper.ADAPTIVE else "gaussian"
-    rows = paper.ADAPTIVE.get((str(method), radius))
-    return None if rows is None else (str(method), list(rows))
-
-
-def _paper_row(radius: float, method: str, rows: list[paper.PaperSchedule], place: int) -> tuple[object, ...]:
-    row = rows[place]
-    shares = [f"{certified:.1f} / {abandoned:.1f}" for certified, abandoned in row.shares]
-    name = f"the paper, ResNet110, {method}"
-    return (radius, name, _named(row.stages), row.accuracy, *shares, *[""] * (5 - len(shares)), row.reduction)
+def beside(
+    samples: Samples, radius: float, size: int, stages: tuple[int, ...]
+) -> Iterator[tuple[str, paper.PaperSchedule]]:
+    """The paper's rows for this schedule: those of one network beside one member, those of ten beside all members."""
+    one, ten = (
+        paper.beside(table, samples.about.method, samples.noise) for table in (paper.ADAPTIVE, paper.ADAPTIVE_ENSEMBLE)
+    )
+    if one and size == 1 and radius in one[1]:
+        yield f"ResNet110, {one[0]}", one[1][radius][paper.SCHEDULES.index(stages)]
+    if ten and size > 1 and radius in ten[1] and ten[1][radius].stages == stages:
+        yield f"10 ResNet110, {ten[0]}", ten[1][radius]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from scipy.special import ndtr
 
@@ -11,12 +13,11 @@ from smoothcert.engine.study.adaptive import N, judge, play
 from smoothcert.engine.study.consensus import agreement, consensus, cost
 from smoothcert.engine.study.samples import N0, Samples
 from smoothcert.estimate import Estimate
+from smoothcert.noise import Noise
 from smoothcert.procedures.adaptive import STAGES
 
 DEVIATIONS = (1.0, 2.0, 3.0)
 """The radii in units of sigma: the paper's .25, .5 and .75 at sigma = .25."""
-
-
 COSTS = ("SampleRF", "KCR, %", "TimeRF")
 
 
@@ -25,10 +26,8 @@ def chapter(samples: Samples) -> Chapter:
     leading = -(-k // 2)
     rows: list[tuple[object, ...]] = []
     figures: list[tuple[str, float | Estimate]] = []
-    found = [noise.radius(float(ndtr(deviations))) for deviations in DEVIATIONS]
-    radii = sorted({float(max(1, round(r))) if noise.whole else round(r, 6) for r in found})
-    scale = found[0]
-    for radius in radii:
+    theirs = paper.beside(paper.ADAPTIVE_CONSENSUS, samples.about.method, noise)
+    for radius in target_radii(noise, theirs[1] if theirs else ()):
         for first in dict.fromkeys((leading, k)):
             voter = consensus(k, first)
             staged, agreed = play(samples, voter, STAGES, radius), agreement(samples, voter)
@@ -36,16 +35,15 @@ def chapter(samples: Samples) -> Chapter:
             rate = samples.bootstrap.ratio(100 * staged.samples * agreed, staged.samples)
             work = staged.samples * cost(agreed, k, first)
             time = samples.bootstrap.ratio(np.full(len(samples), float(N0 + N)), work)
-            rows.append((radius, f"K = {first} of {k}", accuracy, *_returned(staged.certified + staged.abandoned),
-                         reduction, rate, time))  # fmt: skip
+            returned = [samples.bootstrap.mean(100 * each) for each in (staged.certified + staged.abandoned).T]
+            rows.append((radius, f"K = {first} of {k}", accuracy, *returned, reduction, rate, time))
             if first < k:
                 figures += [(f"SampleRF, r = {radius:g}", reduction), (f"KCR, r = {radius:g}", rate)]
                 figures += [(f"TimeRF, r = {radius:g}", time)]
-        method = samples.about.method if (samples.about.method, radius) in paper.ADAPTIVE_CONSENSUS else "gaussian"
-        theirs = paper.ADAPTIVE_CONSENSUS.get((str(method), radius)) if abs(scale - 0.25) < 1e-9 else None
-        if theirs and noise.norm == "l2":
-            name = f"the paper, 10 ResNet110, {method}, K = 5"
-            rows.append((radius, name, theirs.accuracy, *[""] * 4, theirs.samples, theirs.rate, theirs.time))
+        if theirs and radius in theirs[1]:
+            row = theirs[1][radius]
+            name = f"the paper, 10 ResNet110, {theirs[0]}, K = 5"
+            rows.append((radius, name, row.accuracy, *row.returned, row.samples, row.rate, row.time))
     return Chapter(
         "adaptive-consensus",
         "K-consensus with adaptive sampling",
@@ -64,9 +62,10 @@ def chapter(samples: Samples) -> Chapter:
             )
         ],
         figures=figures,
-    )  # fmt: skip
+    )
 
 
-def _returned(shares: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> list[float]:
-    """ASR of each stage: the percentage of images that are decided in it."""
-    return [round(float(value), 1) for value in 100 * shares.mean(0)]
+def target_radii(noise: Noise, theirs: Iterable[float]) -> list[float]:
+    """The radii that p_A = Phi(1), Phi(2) and Phi(3) prove, and those of the paper; whole ones, from 1 on, in l0."""
+    found = [noise.radius(float(ndtr(deviations))) for deviations in DEVIATIONS]
+    return sorted({*theirs, *(float(max(1, round(r))) if noise.whole else round(r, 6) for r in found)})

@@ -32,12 +32,15 @@ def chapter(samples: Samples) -> Chapter:
     k = samples.members
     effects = np.array([mean_effect(moments) for moments in every])  # [images, k, m]
     size = np.sqrt((effects**2).mean((1, 2)))
-    histograms = np.sum([moments.histogram for moments in every], axis=0)
-    distances = [distance_to_normal(counts) for counts in histograms]
-    crosses = np.array([cross_size(joint_covariance(moments, clean=True)) for moments in every])
-    errors = np.array([between_error(moments) for moments in every])
-    pooled_cross = cross_size(np.mean([joint_covariance(moments, clean=True) for moments in every], axis=0))
-    median = samples.modelled_bootstrap.median
+    histograms = np.array([moments.histogram for moments in every])  # [images, 2, bins]
+    joints = [joint_covariance(moments, clean=True) for moments in every]
+    crosses = np.array([cross_size(joint) for joint in joints])
+    pairs = np.array([(moments.between, moments.within) for moments in every])  # [images, 2, m, m]
+    errors = np.array([between_error(*pair) for pair in pairs])
+    zeta = median_ratio(*pairs.mean(0))
+    median, distance = samples.modelled_bootstrap.median, samples.modelled_bootstrap.distance
+    distances = [distance(histograms[:, place], distance_to_normal) for place in (0, 1)]
+    pooled_cross, pooled_error = distance(joints, cross_size), distance(pairs, lambda pair: between_error(*pair))
     rows: list[tuple[str, float | Estimate]] = [
         ("1: |mean of y_p| / sigma_p, y_c = f(x)", median(size)),
         ("1: distance of y_p from a Gaussian, y_c = f(x)", distances[0]),
@@ -46,12 +49,8 @@ def chapter(samples: Samples) -> Chapter:
         ("2: the same for the means over all images", pooled_cross),
         ("2: the same, y_c = mean under noise", 0.0),
         ("3: error of zeta_p Sigma_p as Cov(y^a_p, y^b_p)", median(errors)),
+        (f"3: the same for the means over all images, with zeta_p = {zeta:.4f}", pooled_error),
     ]
-    pooled = np.mean([moments.between for moments in every], axis=0)
-    within = np.mean([moments.within for moments in every], axis=0)
-    zeta = median_ratio(pooled, within)
-    pooled_error = float(np.linalg.norm(pooled - zeta * within) / np.linalg.norm(pooled))
-    rows.append((f"3: the same for the means over all images, with zeta_p = {zeta:.4f}", pooled_error))
     return Chapter(
         "assumptions",
         "The three assumptions",
@@ -70,7 +69,7 @@ def chapter(samples: Samples) -> Chapter:
             ChapterPicture(
                 "assumptions-components",
                 "Clean logits, effect of the noise and mean effect of the noise, with the model's densities.",
-                _components(every, effects, histograms),
+                _components(every, effects, histograms.sum(0)),
             ),
             ChapterPicture(
                 "assumptions-independence",
@@ -102,8 +101,10 @@ def mean_effect(moments: Moments) -> Floats:
     return effect
 
 
-def distance_to_normal(counts: npt.NDArray[np.int64]) -> float:
+def distance_to_normal(counts: Floats) -> float:
     """The total variation distance of a histogram with the edges EDGES from that of a standard Gaussian."""
+    if not counts.any():
+        return float("nan")
     normal = np.diff(ndtr(EDGES))
     outside = 1 - normal.sum()
     return float((np.abs(counts / counts.sum() - normal).sum() + outside) / 2)
@@ -129,11 +130,10 @@ def cross_size(joint: Floats) -> float:
     return float(np.linalg.norm(joint[:m, m:]) / scale) if scale else 0.0
 
 
-def between_error(moments: Moments) -> float:
+def between_error(between: Floats, within: Floats) -> float:
     """The relative error of zeta_p Sigma_p as the covariance between members."""
-    modelled = median_ratio(moments.between, moments.within) * moments.within
-    scale = float(np.linalg.norm(moments.between))
-    return float(np.linalg.norm(moments.between - modelled)) / scale if scale else 0.0
+    scale = float(np.linalg.norm(between))
+    return float(np.linalg.norm(between - median_ratio(between, within) * within)) / scale if scale else 0.0
 
 
 def residual_density(values: Floats, k: int) -> Floats:

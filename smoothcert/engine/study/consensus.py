@@ -31,10 +31,10 @@ def chapter(samples: Samples) -> Chapter:
         figures += [(f"KCR, K = {leading}", rate), (f"TimeRF, K = {leading}", time), (f"ACR kept, K = {leading}", kept)]
     blanks = ("",) * (len(samples.quality_columns) - 1)
     for name, table in paper.CONSENSUS.items():
-        whole = table[max(table)].accuracy
+        whole = table[max(table)].acr
         for leading, row in table.items():
             label = f"the paper, {name}, K = {leading}"
-            rows.append((label, row.accuracy, *blanks, row.rate, row.time, round(row.accuracy / whole, 3)))
+            rows.append((label, row.acr, *blanks, row.rate, row.time, round(row.acr / whole, 3)))
     return Chapter(
         "consensus",
         "K-consensus",

@@ -23,32 +23,39 @@ def chapter(samples: Samples) -> Chapter:
     rows: list[tuple[object, ...]] = []
     theirs = paper.beside(paper.ERROR_BARS, samples.about.method, samples.noise)
     radii = [radius for radius in samples.radii if radius > 0][:3]
-    spreads = {}
+    spreads, proved = {}, {}
     for k in sizes(samples.members):
         chosen = [samples.proofs(voter) for voter in subsets(samples.members, k)]
         acr = np.array([proofs.radii.mean() for proofs in chosen])
         accuracies = [np.array([100 * proofs.certified(r).mean() for proofs in chosen]) for r in radii]
         p_a = [float(np.mean([np.quantile(proofs.p_a, q) for proofs in chosen])) for q in (0.1, 0.5, 0.9)]
-        rows.append((k, len(chosen), *map(_bar, (acr, *accuracies)), *(round(p, 4) for p in p_a)))
         if len(chosen) > 1:
-            spreads[k] = float(acr.std(ddof=1))
+            proved[k] = np.stack([proofs.radii for proofs in chosen], axis=1)
+            spreads[k] = samples.bootstrap.deviation(proved[k])
+        cells = (*map(_bar, (acr, *accuracies)), spreads.get(k, ""))
+        rows.append((k, len(chosen), *cells, *(round(p, 4) for p in p_a)))
         if theirs and k in theirs[1]:
             bars = [f"{mean:g} ± {deviation:g}" for mean, deviation in theirs[1][k]][: 1 + len(radii)]
-            rows.append((k, f"the paper, {theirs[0]}", *bars, "", "", ""))
+            rows.append((k, f"the paper, {theirs[0]}", *bars, theirs[1][k][0][1], "", "", ""))
     largest = max(spreads)
+    ratio = samples.bootstrap.deviation_ratio(proved[largest], proved[1])
     return Chapter(
         "error-bars",
         "Variability of the results",
         [
             "Mean ± standard deviation over subsets of the members, all on the same images and the same noise: this is "
             "the spread between trainings, without that of the images. Subsets of more than one member overlap, which "
-            "makes their spread smaller than that of independent ensembles.",
+            "makes their spread smaller than that of independent ensembles. The deviation of the ACR has an interval "
+            "over the images, to which their own scatter adds.",
         ],
         [
             ChapterTable(
                 "error-bars",
                 "Mean ± standard deviation over subsets of k members; p_A is the mean of the quantiles.",
-                ("k", "subsets", "ACR", *map(samples.radius_name, radii), "p_A at 10 %", "p_A at 50 %", "p_A at 90 %"),
+                (
+                    *("k", "subsets", "ACR", *map(samples.radius_name, radii), "deviation of the ACR"),
+                    *("p_A at 10 %", "p_A at 50 %", "p_A at 90 %"),
+                ),
                 rows,
             )
         ],
@@ -62,6 +69,7 @@ def chapter(samples: Samples) -> Chapter:
         [
             ("standard deviation of the ACR, k = 1", spreads[1]),
             (f"standard deviation of the ACR, k = {largest}", spreads[largest]),
+            (f"standard deviation of the ACR, k = {largest} / k = 1", ratio),
         ],
     )
 

@@ -10,6 +10,7 @@ from smoothcert.bounds import lower_bound
 from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study import paper
 from smoothcert.engine.study.samples import Proofs, Samples
+from smoothcert.engine.study.size import paper_cells
 from smoothcert.engine.study.voters import best, subsets
 from smoothcert.plot import COLOURS, blank, tidy
 
@@ -27,9 +28,9 @@ def chapter(samples: Samples) -> Chapter:
         (f"one member, n = {many:,}", *_cells(samples, longer)),
         (f"{k} members, n = {few:,}", *_cells(samples, [together])),
     ]
-    blanks = ("",) * (len(samples.quality_columns) - 1)
     for name, table in paper.INFERENCES.items():
-        rows += [(f"the paper, {name}, k = {size}, n = {n:,}", acr, *blanks) for (size, n), acr in table.items()]
+        for (size, n), row in table.items():
+            rows.append((f"the paper, {name}, k = {size}, n = {n:,}", *paper_cells(row, samples)))
     ratio = samples.bootstrap.ratio
     base = np.mean([proofs.radii for proofs in one], axis=0)
     members = ratio(together.radii, base)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from smoothcert.noise import Gaussian, Noise, Replacement, Uniform
 
+Key = TypeVar("Key")
 Rows = TypeVar("Rows")
 ZETA_C, ZETA_P = 0.0, 0.82
 """zeta of 50 ResNet20 at sigma = .25, in the section on variance reduction; its appendix has .0051 and .8519."""
@@ -43,20 +44,31 @@ class PaperSchedule:
 
 @dataclass(frozen=True)
 class PaperConsensus:
-    """A row of a table of K-consensus: ACR or certified accuracy, KCR in percent, TimeRF and SampleRF."""
+    """A row of the tables of K-consensus: ACR, KCR in percent, and TimeRF."""
 
-    accuracy: float
+    acr: float
     rate: float
     time: float
-    samples: float | None = None
 
 
-def _rows(radii: Sequence[float], rows: Mapping[int, Sequence[float]]) -> dict[int, PaperRow]:
-    """Rows from lists of the ACR and the certified accuracies at these radii, by k."""
-    return {k: PaperRow(acr, dict(zip(radii, shares, strict=False))) for k, (acr, *shares) in rows.items()}
+@dataclass(frozen=True)
+class PaperStaged:
+    """A row of a table of adaptive sampling with K-consensus: certified accuracy and ASR of four stages in percent,
+    SampleRF, KCR in percent, and TimeRF."""
+
+    accuracy: float
+    returned: tuple[float, ...]
+    samples: float
+    rate: float
+    time: float
 
 
-_TO_1_75 = tuple(i / 4 for i in range(8))
+def _rows(radii: Sequence[float], rows: Mapping[Key, Sequence[float]]) -> dict[Key, PaperRow]:
+    """Rows from lists of the ACR and the certified accuracies at these radii."""
+    return {key: PaperRow(acr, dict(zip(radii, shares, strict=True))) for key, (acr, *shares) in rows.items()}
+
+
+_TO_1_75, _TO_2, _TO_2_5 = (tuple(i / 4 for i in range(count)) for count in (8, 9, 11))
 SIZES: Mapping[tuple[str, Noise], Mapping[int, PaperRow]] = {
     ("gaussian", Gaussian(0.25)): _rows(
         QUARTERS,
@@ -102,13 +114,23 @@ SIZES: Mapping[tuple[str, Noise], Mapping[int, PaperRow]] = {
         },
     ),
     ("gaussian", Gaussian(1.0)): _rows(
-        _TO_1_75,
+        _TO_2_5,
         {
-            1: (0.538, 48.0, 41.2, 35.0, 27.8, 21.6, 17.8, 14.8, 12.0),
-            3: (0.579, 49.2, 42.8, 36.4, 30.2, 23.0, 18.8, 15.6, 13.0),
-            5: (0.590, 49.2, 42.8, 37.8, 30.4, 24.0, 19.4, 16.2, 13.8),
-            10: (0.592, 48.8, 42.8, 37.0, 30.4, 23.6, 19.0, 16.2, 13.6),
-            50: (0.597, 49.6, 43.0, 37.4, 30.4, 23.6, 18.6, 15.8, 13.6),
+            1: (0.538, 48.0, 41.2, 35.0, 27.8, 21.6, 17.8, 14.8, 12.0, 9.0, 5.6, 3.4),
+            3: (0.579, 49.2, 42.8, 36.4, 30.2, 23.0, 18.8, 15.6, 13.0, 10.8, 7.4, 4.4),
+            5: (0.590, 49.2, 42.8, 37.8, 30.4, 24.0, 19.4, 16.2, 13.8, 11.2, 8.2, 5.0),
+            10: (0.592, 48.8, 42.8, 37.0, 30.4, 23.6, 19.0, 16.2, 13.6, 11.0, 9.2, 5.0),
+            50: (0.597, 49.6, 43.0, 37.4, 30.4, 23.6, 18.6, 15.8, 13.6, 11.2, 9.0, 5.0),
+        },
+    ),
+    ("consistency", Gaussian(1.0)): _rows(
+        _TO_2_5,
+        {
+            1: (0.757, 43.6, 39.8, 34.8, 30.8, 27.6, 24.6, 22.6, 19.4, 17.4, 15.4, 13.8),
+            3: (0.777, 44.2, 39.6, 36.8, 31.8, 28.4, 25.0, 22.4, 19.8, 17.6, 15.6, 14.0),
+            5: (0.779, 43.4, 40.0, 35.6, 32.2, 28.0, 24.8, 22.2, 20.4, 17.4, 15.8, 13.8),
+            10: (0.784, 44.4, 40.6, 36.4, 32.2, 29.2, 24.2, 22.2, 20.4, 17.6, 16.0, 14.2),
+            50: (0.788, 45.2, 40.6, 36.4, 32.4, 28.2, 24.6, 22.0, 20.2, 17.8, 16.0, 14.6),
         },
     ),
     ("augmentation", Uniform(1.0)): _rows(
@@ -178,30 +200,72 @@ CONSENSUS: Mapping[str, Mapping[int, PaperConsensus]] = {
 }
 """The tables of K-consensus at sigma = .25."""
 
-ADAPTIVE_CONSENSUS: Mapping[tuple[str, float], PaperConsensus] = {
-    ("gaussian", 0.25): PaperConsensus(70.6, 26.8, 32.63, 28.80),
-    ("gaussian", 0.5): PaperConsensus(55.4, 63.5, 28.73, 19.80),
-    ("gaussian", 0.75): PaperConsensus(42.0, 89.7, 11.14, 6.19),
-    ("consistency", 0.25): PaperConsensus(70.4, 39.3, 67.16, 55.24),
-    ("consistency", 0.5): PaperConsensus(60.6, 57.3, 25.07, 18.09),
-    ("consistency", 0.75): PaperConsensus(52.0, 87.8, 10.06, 5.68),
+ADAPTIVE_CONSENSUS: Mapping[tuple[str, Noise], Mapping[float, PaperStaged]] = {
+    ("gaussian", Gaussian(0.25)): {
+        0.25: PaperStaged(70.6, (76.4, 17.2, 4.4, 2.0), 28.80, 26.8, 32.63),
+        0.5: PaperStaged(55.4, (30.4, 59.2, 7.8, 2.6), 19.80, 63.5, 28.73),
+        0.75: PaperStaged(42.0, (39.4, 10.2, 41.8, 8.6), 6.19, 89.7, 11.14),
+    },
+    ("gaussian", Gaussian(0.5)): {1.0: PaperStaged(30.2, (53.4, 31.6, 10.8, 4.2), 13.89, 77.5, 22.60)},
+    ("gaussian", Gaussian(1.0)): {
+        1.25: PaperStaged(20.2, (74.4, 16.4, 7.0, 2.2), 24.93, 71.4, 38.31),
+        1.5: PaperStaged(16.6, (66.8, 26.0, 5.4, 1.8), 29.34, 75.7, 45.80),
+        1.75: PaperStaged(13.8, (73.0, 20.6, 4.6, 1.8), 30.61, 84.5, 51.18),
+        2.0: PaperStaged(11.2, (78.4, 14.6, 5.4, 1.6), 32.97, 88.5, 56.80),
+        2.25: PaperStaged(9.4, (82.4, 8.0, 6.8, 2.8), 21.32, 92.7, 38.60),
+        2.5: PaperStaged(6.4, (82.4, 6.4, 6.8, 4.4), 14.77, 95.4, 27.63),
+    },
+    ("consistency", Gaussian(0.25)): {
+        0.25: PaperStaged(70.4, (84.8, 10.2, 4.2, 0.8), 55.24, 39.3, 67.16),
+        0.5: PaperStaged(60.6, (20.8, 69.8, 6.4, 3.0), 18.09, 57.3, 25.07),
+        0.75: PaperStaged(52.0, (27.4, 8.8, 55.2, 8.6), 5.68, 87.8, 10.06),
+    },
+    ("consistency", Gaussian(0.5)): {
+        1.0: PaperStaged(38.6, (41.2, 47.0, 7.8, 4.0), 14.79, 78.3, 24.01),
+        1.25: PaperStaged(32.2, (46.6, 9.8, 37.6, 6.0), 8.14, 92.7, 15.06),
+        1.5: PaperStaged(26.2, (50.0, 11.2, 29.6, 9.2), 6.41, 97.5, 12.31),
+    },
+    # The paper prints SampleRF of these four rows under KCR and KCR under SampleRF: the stages say so.
+    ("consistency", Gaussian(1.0)): {
+        1.75: PaperStaged(20.8, (57.6, 32.0, 7.4, 3.0), 19.02, 89.1, 33.14),
+        2.0: PaperStaged(17.6, (61.8, 27.4, 8.0, 2.8), 19.93, 91.0, 35.26),
+        2.25: PaperStaged(16.2, (68.2, 21.2, 7.8, 2.8), 20.27, 93.4, 36.66),
+        2.5: PaperStaged(14.6, (69.6, 7.8, 20.6, 2.0), 19.38, 91.4, 34.45),
+    },
 }
-"""The tables of adaptive sampling with 5-consensus of ten ResNet110 at sigma = .25, by radius."""
+"""The tables of adaptive sampling with 5-consensus of ten ResNet110, by radius."""
 
-INFERENCES: Mapping[str, Mapping[tuple[int, int], float]] = {
-    "ResNet110, gaussian, sigma .5": {(1, 100_000): 0.535, (1, 1_000_000): 0.552, (10, 100_000): 0.648},
-    "ResNet110, consistency, sigma .5": {(1, 100_000): 0.708, (1, 1_000_000): 0.752, (10, 100_000): 0.756},
+INFERENCES: Mapping[str, Mapping[tuple[int, int], PaperRow]] = {
+    "ResNet110, gaussian, sigma .5": _rows(
+        _TO_2,
+        {
+            (1, 100_000): (0.535, 65.8, 54.2, 42.2, 32.4, 22.0, 14.8, 10.8, 6.6, 0.0),
+            (1, 1_000_000): (0.552, 65.8, 54.6, 42.2, 32.6, 22.4, 15.2, 11.0, 7.0, 3.8),
+            (10, 100_000): (0.648, 69.0, 60.4, 49.8, 40.0, 29.8, 19.8, 15.0, 9.6, 0.0),
+        },
+    ),
+    "ResNet110, consistency, sigma .5": _rows(
+        _TO_2,
+        {
+            (1, 100_000): (0.708, 63.2, 54.8, 48.8, 42.0, 36.0, 29.8, 22.4, 16.4, 0.0),
+            (1, 1_000_000): (0.752, 63.2, 54.8, 48.8, 42.0, 36.4, 30.4, 23.0, 17.8, 14.6),
+            (10, 100_000): (0.756, 65.0, 59.0, 49.4, 44.8, 38.6, 32.0, 26.2, 19.8, 0.0),
+        },
+    ),
 }
-"""The ACR in the table of an equal number of inferences, by (k, n)."""
+"""The table of an equal number of inferences, by (k, n)."""
 
-TRAINED: Mapping[str, float] = {
-    "smoothadv": 0.542,
-    "macer": 0.518,
-    "consistency": 0.546,
-    "smoothadv, consistency": 0.572,
-    "smoothadv, macer, consistency": 0.567,
-}
-"""The ACR of differently trained ResNet110 at sigma = .25 and of their ensembles."""
+TRAINED: Mapping[str, PaperRow] = _rows(
+    QUARTERS,
+    {
+        "smoothadv": (0.542, 74.4, 65.4, 56.2, 48.0),
+        "macer": (0.518, 77.8, 69.0, 52.6, 39.0),
+        "consistency": (0.546, 75.2, 66.0, 57.0, 46.6),
+        "smoothadv, consistency": (0.572, 75.6, 68.6, 59.8, 50.6),
+        "smoothadv, macer, consistency": (0.567, 78.4, 69.4, 58.8, 48.0),
+    },
+)
+"""The table of differently trained ResNet110 at sigma = .25 and of their ensembles."""
 
 SCHEDULES: tuple[tuple[int, ...], ...] = (
     (100, 110_000),
@@ -218,75 +282,97 @@ SCHEDULES: tuple[tuple[int, ...], ...] = (
 )
 """The eleven schedules of stages."""
 
-ADAPTIVE: Mapping[tuple[str, float], Sequence[PaperSchedule]] = {
-    ("gaussian", 0.25): (
-        PaperSchedule((100, 110_000), 60, ((52, 22.6), (13.2, 12.2)), 3.56),
-        PaperSchedule((1_000, 110_000), 60, ((62, 30.2), (3.2, 4.6)), 10.34),
-        PaperSchedule((10_000, 110_000), 60, ((63.6, 33.6), (1.6, 1.2)), 7.59),
-        PaperSchedule((50_000, 110_000), 60.2, ((64.8, 34), (0.4, 0.8)), 1.95),
-        PaperSchedule((100, 1_000, 116_000), 60, ((51.8, 21.4), (10.2, 9.2), (3, 4.4)), 11.06),
-        PaperSchedule((100, 10_000, 116_000), 60.2, ((53.2, 21), (10.6, 12.4), (1.4, 1.4)), 16.61),
-        PaperSchedule((1_000, 10_000, 116_000), 60, ((61.4, 30.2), (1.8, 3.2), (2, 1.4)), 17.01),
-        PaperSchedule((30_000, 60_000, 116_000), 60, ((64.4, 33.6), (0.4, 0.6), (0.4, 0.6)), 3.08),
-        PaperSchedule((100, 1_000, 10_000, 120_000), 60, ((53.6, 21.8), (7.8, 8.2), (2, 3.6), (1.8, 1.2)), 20.4),
-        PaperSchedule((30_000, 60_000, 90_000, 120_000), 60, ((64.6, 34), (0.6, 0), (0, 0.2), (0, 0.6)), 3.09),
-        PaperSchedule(
-            (100, 800, 6_400, 24_000, 123_000), 60, ((53.2, 21.6), (8.2, 7.8), (2, 3.4), (1.2, 0.8), (0.6, 1.2)), 24.32
+ADAPTIVE: Mapping[tuple[str, Noise], Mapping[float, Sequence[PaperSchedule]]] = {
+    ("gaussian", Gaussian(0.25)): {
+        0.25: (
+            PaperSchedule((100, 110_000), 60, ((52, 22.6), (13.2, 12.2)), 3.56),
+            PaperSchedule((1_000, 110_000), 60, ((62, 30.2), (3.2, 4.6)), 10.34),
+            PaperSchedule((10_000, 110_000), 60, ((63.6, 33.6), (1.6, 1.2)), 7.59),
+            PaperSchedule((50_000, 110_000), 60.2, ((64.8, 34), (0.4, 0.8)), 1.95),
+            PaperSchedule((100, 1_000, 116_000), 60, ((51.8, 21.4), (10.2, 9.2), (3, 4.4)), 11.06),
+            PaperSchedule((100, 10_000, 116_000), 60.2, ((53.2, 21), (10.6, 12.4), (1.4, 1.4)), 16.61),
+            PaperSchedule((1_000, 10_000, 116_000), 60, ((61.4, 30.2), (1.8, 3.2), (2, 1.4)), 17.01),
+            PaperSchedule((30_000, 60_000, 116_000), 60, ((64.4, 33.6), (0.4, 0.6), (0.4, 0.6)), 3.08),
+            PaperSchedule((100, 1_000, 10_000, 120_000), 60, ((53.6, 21.8), (7.8, 8.2), (2, 3.6), (1.8, 1.2)), 20.4),
+            PaperSchedule((30_000, 60_000, 90_000, 120_000), 60, ((64.6, 34), (0.6, 0), (0, 0.2), (0, 0.6)), 3.09),
+            PaperSchedule(
+                (100, 800, 6_400, 24_000, 123_000),
+                60,
+                ((53.2, 21.6), (8.2, 7.8), (2, 3.4), (1.2, 0.8), (0.6, 1.2)),
+                24.32,
+            ),
         ),
-    ),
-    ("consistency", 0.25): (
-        PaperSchedule((100, 110_000), 66, ((68.6, 16.2), (8, 7.2)), 5.92),
-        PaperSchedule((1_000, 110_000), 66, ((75, 20.8), (1.6, 2.6)), 17.5),
-        PaperSchedule((10_000, 110_000), 66, ((75.8, 22.4), (0.8, 1)), 8.29),
-        PaperSchedule((50_000, 110_000), 66, ((76.2, 22.6), (0.4, 0.8)), 1.95),
-        PaperSchedule((100, 1_000, 116_000), 66, ((68, 14.8), (7, 6), (1.6, 2.6)), 19.09),
-        PaperSchedule((100, 10_000, 116_000), 66, ((67.8, 15.4), (8.2, 6.8), (0.6, 1.2)), 25.23),
-        PaperSchedule((1_000, 10_000, 116_000), 66, ((74.8, 20.6), (1.2, 1.6), (0.6, 1.2)), 27.44),
-        PaperSchedule((30_000, 60_000, 116_000), 66, ((76, 22.4), (0.2, 0.4), (0.4, 0.6)), 3.11),
-        PaperSchedule((100, 1_000, 10_000, 120_000), 66, ((69, 15.8), (5.6, 5.2), (1.4, 1.2), (0.6, 1.2)), 33.91),
-        PaperSchedule((30_000, 60_000, 90_000, 120_000), 66, ((76, 22.4), (0.4, 0.4), (0.2, 0.2), (0, 0.4)), 3.1),
-        PaperSchedule(
-            (100, 800, 6_400, 24_000, 123_000), 66, ((68, 14.8), (6.6, 6), (1.2, 1.4), (0.6, 0), (0.2, 1.2)), 35.32
+        0.75: (
+            PaperSchedule((100, 110_000), 30.6, ((0, 51.2), (30.8, 18)), 1.86),
+            PaperSchedule((1_000, 110_000), 30.4, ((0, 61), (30.6, 8.4)), 2.27),
+            PaperSchedule((10_000, 110_000), 30.4, ((24.6, 65.4), (6, 4)), 4.74),
+            PaperSchedule((50_000, 110_000), 30.4, ((30.2, 66.8), (0.4, 2.6)), 1.87),
+            PaperSchedule((100, 1_000, 116_000), 30.4, ((0, 53.8), (0, 7.4), (30.6, 8.2)), 2.19),
+            PaperSchedule((100, 10_000, 116_000), 30.8, ((0, 51.6), (25, 13.4), (6, 4)), 6.02),
+            PaperSchedule((1_000, 10_000, 116_000), 30.4, ((0, 60.8), (25.6, 3.8), (5, 4.8)), 6.11),
+            PaperSchedule((30_000, 60_000, 116_000), 30.6, ((30.2, 66.2), (0.4, 0.8), (0.2, 2.2)), 2.86),
+            PaperSchedule((100, 1_000, 10_000, 120_000), 30.2, ((0, 48.8), (0, 11.6), (25.6, 3.8), (4.8, 5.4)), 5.92),
+            PaperSchedule((30_000, 60_000, 90_000, 120_000), 30.4, ((29.2, 66), (1, 0.8), (0.2, 0.6), (0.2, 2)), 2.61),
+            PaperSchedule(
+                (100, 800, 6_400, 24_000, 123_000),
+                30.2,
+                ((0, 48.8), (0, 10.8), (21.2, 3.6), (7.2, 2.8), (2, 3.6)),
+                7.24,
+            ),
         ),
-    ),
-    ("gaussian", 0.75): (
-        PaperSchedule((100, 110_000), 30.6, ((0, 51.2), (30.8, 18)), 1.86),
-        PaperSchedule((1_000, 110_000), 30.4, ((0, 61), (30.6, 8.4)), 2.27),
-        PaperSchedule((10_000, 110_000), 30.4, ((24.6, 65.4), (6, 4)), 4.74),
-        PaperSchedule((50_000, 110_000), 30.4, ((30.2, 66.8), (0.4, 2.6)), 1.87),
-        PaperSchedule((100, 1_000, 116_000), 30.4, ((0, 53.8), (0, 7.4), (30.6, 8.2)), 2.19),
-        PaperSchedule((100, 10_000, 116_000), 30.8, ((0, 51.6), (25, 13.4), (6, 4)), 6.02),
-        PaperSchedule((1_000, 10_000, 116_000), 30.4, ((0, 60.8), (25.6, 3.8), (5, 4.8)), 6.11),
-        PaperSchedule((30_000, 60_000, 116_000), 30.6, ((30.2, 66.2), (0.4, 0.8), (0.2, 2.2)), 2.86),
-        PaperSchedule((100, 1_000, 10_000, 120_000), 30.2, ((0, 48.8), (0, 11.6), (25.6, 3.8), (4.8, 5.4)), 5.92),
-        PaperSchedule((30_000, 60_000, 90_000, 120_000), 30.4, ((29.2, 66), (1, 0.8), (0.2, 0.6), (0.2, 2)), 2.61),
-        PaperSchedule(
-            (100, 800, 6_400, 24_000, 123_000), 30.2, ((0, 48.8), (0, 10.8), (21.2, 3.6), (7.2, 2.8), (2, 3.6)), 7.24
+    },
+    ("consistency", Gaussian(0.25)): {
+        0.25: (
+            PaperSchedule((100, 110_000), 66, ((68.6, 16.2), (8, 7.2)), 5.92),
+            PaperSchedule((1_000, 110_000), 66, ((75, 20.8), (1.6, 2.6)), 17.5),
+            PaperSchedule((10_000, 110_000), 66, ((75.8, 22.4), (0.8, 1)), 8.29),
+            PaperSchedule((50_000, 110_000), 66, ((76.2, 22.6), (0.4, 0.8)), 1.95),
+            PaperSchedule((100, 1_000, 116_000), 66, ((68, 14.8), (7, 6), (1.6, 2.6)), 19.09),
+            PaperSchedule((100, 10_000, 116_000), 66, ((67.8, 15.4), (8.2, 6.8), (0.6, 1.2)), 25.23),
+            PaperSchedule((1_000, 10_000, 116_000), 66, ((74.8, 20.6), (1.2, 1.6), (0.6, 1.2)), 27.44),
+            PaperSchedule((30_000, 60_000, 116_000), 66, ((76, 22.4), (0.2, 0.4), (0.4, 0.6)), 3.11),
+            PaperSchedule((100, 1_000, 10_000, 120_000), 66, ((69, 15.8), (5.6, 5.2), (1.4, 1.2), (0.6, 1.2)), 33.91),
+            PaperSchedule((30_000, 60_000, 90_000, 120_000), 66, ((76, 22.4), (0.4, 0.4), (0.2, 0.2), (0, 0.4)), 3.1),
+            PaperSchedule(
+                (100, 800, 6_400, 24_000, 123_000), 66, ((68, 14.8), (6.6, 6), (1.2, 1.4), (0.6, 0), (0.2, 1.2)), 35.32
+            ),
         ),
-    ),
-    ("consistency", 0.75): (
-        PaperSchedule((100, 110_000), 46, ((0, 34.6), (48.8, 16.6)), 1.39),
-        PaperSchedule((1_000, 110_000), 46.2, ((0, 41.2), (49, 9.8)), 1.52),
-        PaperSchedule((10_000, 110_000), 46.2, ((43.8, 45.8), (5.2, 5.2)), 4.65),
-        PaperSchedule((50_000, 110_000), 46.4, ((48.6, 48.2), (0.6, 2.6)), 1.87),
-        PaperSchedule((100, 1_000, 116_000), 46.4, ((0, 33.8), (0, 8.8), (49.2, 8.2)), 1.48),
-        PaperSchedule((100, 10_000, 116_000), 46.2, ((0, 34.4), (43.6, 12.2), (5.4, 4.4)), 5.52),
-        PaperSchedule((1_000, 10_000, 116_000), 47, ((0, 41), (44.2, 5.2), (5.6, 4)), 5.52),
-        PaperSchedule((30_000, 60_000, 116_000), 46.4, ((47.6, 47.8), (1.2, 0.4), (0.4, 2.6)), 2.75),
-        PaperSchedule((100, 1_000, 10_000, 120_000), 46.4, ((0, 32.4), (0, 8.2), (44.2, 5.2), (5, 5)), 5.32),
-        PaperSchedule((30_000, 60_000, 90_000, 120_000), 46.8, ((47.6, 47), (1, 1.4), (1, 0), (0, 2)), 2.6),
-        PaperSchedule(
-            (100, 800, 6_400, 24_000, 123_000), 46.4, ((0, 33.6), (0, 7.2), (41, 4.4), (6, 1.4), (2.2, 4.2)), 6.37
+        0.75: (
+            PaperSchedule((100, 110_000), 46, ((0, 34.6), (48.8, 16.6)), 1.39),
+            PaperSchedule((1_000, 110_000), 46.2, ((0, 41.2), (49, 9.8)), 1.52),
+            PaperSchedule((10_000, 110_000), 46.2, ((43.8, 45.8), (5.2, 5.2)), 4.65),
+            PaperSchedule((50_000, 110_000), 46.4, ((48.6, 48.2), (0.6, 2.6)), 1.87),
+            PaperSchedule((100, 1_000, 116_000), 46.4, ((0, 33.8), (0, 8.8), (49.2, 8.2)), 1.48),
+            PaperSchedule((100, 10_000, 116_000), 46.2, ((0, 34.4), (43.6, 12.2), (5.4, 4.4)), 5.52),
+            PaperSchedule((1_000, 10_000, 116_000), 47, ((0, 41), (44.2, 5.2), (5.6, 4)), 5.52),
+            PaperSchedule((30_000, 60_000, 116_000), 46.4, ((47.6, 47.8), (1.2, 0.4), (0.4, 2.6)), 2.75),
+            PaperSchedule((100, 1_000, 10_000, 120_000), 46.4, ((0, 32.4), (0, 8.2), (44.2, 5.2), (5, 5)), 5.32),
+            PaperSchedule((30_000, 60_000, 90_000, 120_000), 46.8, ((47.6, 47), (1, 1.4), (1, 0), (0, 2)), 2.6),
+            PaperSchedule(
+                (100, 800, 6_400, 24_000, 123_000), 46.4, ((0, 33.6), (0, 7.2), (41, 4.4), (6, 1.4), (2.2, 4.2)), 6.37
+            ),
         ),
-    ),
+    },
 }
-"""The table of schedules for one ResNet110 at sigma = .25, by training method and radius, in the order of SCHEDULES."""
+"""The table of schedules for one ResNet110, by training method, noise and radius, in the order of SCHEDULES."""
+
+ADAPTIVE_ENSEMBLE: Mapping[tuple[str, Noise], Mapping[float, PaperSchedule]] = {
+    ("gaussian", Gaussian(0.25)): {
+        0.25: PaperSchedule(SCHEDULES[8], 70.6, ((62.4, 13.2), (10, 7.6), (3.8, 1.2), (0.4, 1.4)), 30.48),
+        0.75: PaperSchedule(SCHEDULES[8], 42.2, ((0, 39), (0, 9.8), (37.8, 4.8), (5.6, 3)), 6.16),
+    },
+    ("consistency", Gaussian(0.25)): {
+        0.25: PaperSchedule(SCHEDULES[8], 70.4, ((73.6, 10.4), (7, 4.8), (3, 0.6), (0, 0.6)), 66.73),
+        0.75: PaperSchedule(SCHEDULES[8], 52, ((0, 27.4), (0, 8.8), (51.8, 3.4), (4.8, 3.8)), 5.68),
+    },
+}
+"""The table of adaptive sampling for ensembles: ten ResNet110 with full votes, by radius."""
 
 
 def beside(tables: Mapping[tuple[str, Noise], Rows], method: str | None, noise: Noise) -> tuple[str, Rows] | None:
     """The table for this noise and this method, or else for plain training, with the method that it is for."""
     for wanted in (method, "gaussian", "augmentation"):
         for (trained, under), table in tables.items():
-            if trained == wanted and noise.suits(under):
+            if trained == wanted and noise.norm == under.norm and noise.suits(under):
                 return trained, table
     return None

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smoothcert.chapter import Chapter, ChapterPicture, ChapterTable
 from smoothcert.engine.study import paper
+from smoothcert.engine.study.example import Example, N, gain
 from smoothcert.engine.study.model import LogitModel
 from smoothcert.engine.study.radius import certified_radii, expected_radius, radius_distribution
 from smoothcert.engine.study.samples import Samples
 from smoothcert.engine.study.success import modelled, observed
 from smoothcert.engine.study.theory import EXTRAPOLATED
 from smoothcert.engine.study.voters import sizes
+from smoothcert.estimate import Estimate
 from smoothcert.plot import COLOURS, blank, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-N = 1000
-"""The samples of the paper's figure."""
 P_AS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 NS = (100, 1_000, 10_000, 100_000, 1_000_000)
 """The numbers of samples of the table; the curve has more between them."""
@@ -34,16 +34,8 @@ def chapter(samples: Samples) -> Chapter:
         return expected_radius(p, n, noise=noise, alpha=alpha)
 
     # 1. For the example: k members with n samples against one member with k times as many.
-    ks, example = sizes(k), [place for place, _ in samples.modelled].index(samples.example)
-    seen = observed(samples)
-    model = LogitModel.of(samples.modelled[example][1], clean=False)
-    base = expected(float(seen[example, 0]), N)
-    rows = []
-    for place, size in enumerate([*ks, *(size for size in EXTRAPOLATED if size > k)]):
-        p = float(seen[example, place]) if size <= k else model.success(size)
-        members, more = expected(p, N), expected(float(seen[example, 0]), size * N)
-        gains = (_gain(members, base), _gain(more, base))
-        rows.append((size, "samples" if size <= k else "model", p, members, more, *gains))
+    ks, seen = sizes(k), observed(samples)
+    rows = compared(samples)
     # 2. The same over all images.
     alone, together = (np.array([expected(p, N) for p in seen[:, place].tolist()]) for place in (0, -1))
     longer = np.array([expected(p, k * N) for p in seen[:, 0].tolist()])
@@ -59,11 +51,12 @@ def chapter(samples: Samples) -> Chapter:
         [
             f"Everything here is exact, given p_A: the count is binomial, and alpha = {alpha:g}. p_A of more members "
             f"than there are is that of the Gaussian model with y_c = the mean under noise. Image {index} stands "
-            f"for the paper's example. With n = {N:,}, its expected radius changes by {rows[len(ks) - 1][5]:+.0f} % "
-            f"if {k} members take the place of one, and by {rows[len(ks) - 1][6]:+.0f} % if one member gets {k} times "
-            f"the samples. The model's 50 members change it by {rows[-1][5]:+.0f} %, 50 times the samples by "
-            f"{rows[-1][6]:+.0f} %; the paper's example has +{paper.GAIN_OF_MEMBERS:.0f} % and "
-            f"+{paper.GAIN_OF_SAMPLES:.0f} %.",
+            f"for the paper's example. With n = {N:,}, its expected radius grows by {rows[len(ks) - 1][5]} % "
+            f"if {k} members take the place of one, and by {rows[len(ks) - 1][6]} % if one member gets {k} times "
+            f"the samples. The model's 50 members make it grow by {rows[-1][5]:.1f} %, 50 times the samples by "
+            f"{rows[-1][6]} %; the paper's example has {paper.GAIN_OF_MEMBERS:.0f} % and "
+            f"{paper.GAIN_OF_SAMPLES:.0f} %. Intervals of this image are over its samples; what the model adds to "
+            f"them is not known.",
             f"Over all images, the expected radius of {k} members is {by_members} times that of one with n = {N:,}, "
             f"and that of one member with {k} times the samples {by_samples} times; members against samples {direct}.",
         ],
@@ -95,14 +88,28 @@ def chapter(samples: Samples) -> Chapter:
     )
 
 
-def _gain(radius: float, base: float) -> float:
-    return 100 * (radius / base - 1) if base else float("nan")
+def compared(samples: Samples) -> list[tuple[Any, ...]]:
+    """The rows of the example: of the sizes that there are, from its samples, and of larger ones, from the model."""
+    image, k = Example.of(samples), samples.members
+    rows: list[tuple[Any, ...]] = []
+    for place, size in enumerate(sizes(k)):
+        members, more = image.radius(place, N), image.radius(0, size * N)
+        gains = (image.gain(place, N), image.gain(0, size * N))
+        rows.append((size, "samples", image.probability(place), members, more, *gains))
+    model = LogitModel.of(dict(samples.modelled)[samples.example], clean=False)
+    for size in (size for size in EXTRAPOLATED if size > k):
+        p = model.success(size)
+        radius = expected_radius(p, N, noise=samples.noise, alpha=samples.alpha)
+        gains = (gain(radius, rows[0][3].value), image.gain(0, size * N))
+        rows.append((size, "model", p, radius, image.radius(0, size * N), *gains))
+    return rows
 
 
-def _spread(samples: Samples, rows: Sequence[tuple[int, str, float, *tuple[float, ...]]]) -> Figure:
+def _spread(samples: Samples, rows: Sequence[tuple[Any, ...]]) -> Figure:
     figure, ((axes,),) = blank(1, 1, width=7, height=4.5)
     for row, colour in zip(rows[:: 2 if len(rows) > 5 else 1], COLOURS, strict=False):
-        k, source, p, *_ = row
+        k, source, found, *_ = row
+        p = found.value if isinstance(found, Estimate) else found
         radii, mass = radius_distribution(p, N, noise=samples.noise, alpha=samples.alpha)
         label = f"k = {k} ({source}), p_A = {p:.3f}"
         axes.plot(radii, mass, "o--" if samples.noise.whole else "-", color=colour, label=label)

@@ -26,8 +26,8 @@ N0 = 100
 """The samples that choose the class, as in Certify."""
 EXAMPLE = 0.8
 """The probability of class A, for one member, of the image that pictures show."""
-QUARTERS = 8
-"""The most radii, in steps of a quarter, at which the tables have certified accuracies."""
+MOST_RADII = 11
+"""The most radii at which the tables have certified accuracies: up to 2.5 in steps of a quarter, as in the paper."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,16 @@ class Samples:
 
     @cached_property
     def radii(self) -> list[float]:
-        """The radii of the tables: whole numbers, 255ths or quarters, up to the largest that can be proved."""
-        step = 1.0 if self.noise.whole else 1 / 255 if self.noise.norm == "linf" else 0.25
-        return [step * i for i in range(QUARTERS) if step * i <= max(self.largest_radius, step)]
+        """The radii of the tables, up to the largest that n samples can prove, and the first beyond 0 in any case."""
+        return self.radii_up_to(max(self.largest_radius, self._step))
+
+    def radii_up_to(self, largest: float) -> list[float]:
+        """Whole numbers, 255ths or quarters from 0 on."""
+        return [self._step * i for i in range(MOST_RADII) if self._step * i <= largest]
+
+    @property
+    def _step(self) -> float:
+        return 1.0 if self.noise.whole else 1 / 255 if self.noise.norm == "linf" else 0.25
 
     def radius_name(self, radius: float) -> str:
         """The name of a column."""

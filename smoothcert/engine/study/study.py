@@ -19,6 +19,7 @@ from smoothcert.engine.study import (
     aggregation,
     assumptions,
     consensus,
+    curve,
     error_bars,
     inferences,
     levels,
@@ -53,6 +54,7 @@ CHAPTERS: tuple[Callable[[Samples], Chapter], ...] = tuple(
         trained,
         adaptive,
         adaptive_consensus,
+        curve,
         levels,
     )
 )

@@ -28,7 +28,7 @@ def chapter(samples: Samples) -> Chapter:
     gaussian, about_mean = (modelled(samples, beyond, clean=clean) for clean in (True, False))
     bound = chebyshev(samples, beyond)
     applies = ~np.isnan(bound[:, 0])
-    mean, rows = samples.modelled_bootstrap.mean, []
+    mean, ratio, rows = samples.modelled_bootstrap.mean, samples.modelled_bootstrap.ratio, []
     for place, k in enumerate(beyond):
         rows.append(
             (
@@ -36,7 +36,7 @@ def chapter(samples: Samples) -> Chapter:
                 mean(seen[:, place]) if k <= samples.members else "",
                 mean(gaussian[:, place]),
                 mean(about_mean[:, place]),
-                float(np.nanmean(bound[:, place])) if applies.any() else "",
+                ratio(np.where(applies, bound[:, place], 0), applies) if applies.any() else "",
             )
         )
     inside = slice(0, len(ks))

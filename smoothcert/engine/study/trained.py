@@ -5,6 +5,7 @@ from __future__ import annotations
 from smoothcert.chapter import Chapter, ChapterTable
 from smoothcert.engine.study import paper
 from smoothcert.engine.study.samples import Samples
+from smoothcert.engine.study.size import paper_cells
 from smoothcert.engine.study.voters import mixtures
 
 TITLE = "Differently trained members"
@@ -26,11 +27,10 @@ def chapter(samples: Samples) -> Chapter:
         over = samples.bootstrap.ratio(each.radii, strongest.radii)
         rows.append((name, len(found[name].members), *samples.quality(each), over))
         figures.append((f"ACR of {name} / of the best method alone", over))
-    blanks = ("",) * (len(samples.quality_columns) - 1)
-    best_alone = max(acr for name, acr in paper.TRAINED.items() if "," not in name)
-    for name, acr in paper.TRAINED.items():
+    best_alone = max(row.acr for name, row in paper.TRAINED.items() if "," not in name)
+    for name, row in paper.TRAINED.items():
         label, members = f"the paper, ResNet110, {name}", name.count(",") + 1
-        rows.append((label, members, acr, *blanks, round(acr / best_alone, 3)))
+        rows.append((label, members, *paper_cells(row, samples), round(row.acr / best_alone, 3)))
     return Chapter(
         "trained",
         TITLE,
