@@ -51,7 +51,7 @@ export class Batch {
   // The least p_A that proves the radius; there is no plan for an ensemble that is no longer served.
   async askForPlan() {
     const { summary, total } = this.answer.certification;
-    const { labels, metadata, ...request } = summary.request;
+    const { labels, metadata, prepared, ...request } = summary.request;
     this.p0 = (await post("/v1/plan", { ...request, image_count: total }).catch(() => null))?.p0 ?? null;
     this.show();
   }

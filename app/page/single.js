@@ -11,6 +11,7 @@ import { imageOf, picture } from "./images.js";
 import { isEightBit } from "./noise.js";
 import { consequence, measured } from "./norms.js";
 import { perturbed } from "./perturbed.js";
+import { sizeOf, wordsOf } from "./photo.js";
 import { labelOf } from "./procedures.js";
 import { imageReading } from "./reading.js";
 import { lower, problemBox, SAVED, saved, STATUS, time, titled, upper, whole } from "./words.js";
@@ -36,7 +37,7 @@ export class Single {
   // Load the boundaries; there is no plan for an ensemble that is no longer served.
   async askForPlan() {
     const { summary, total } = this.answer.certification;
-    const { labels, metadata, ...request } = summary.request;
+    const { labels, metadata, prepared, ...request } = summary.request;
     this.plan = await post("/v1/plan", { ...request, image_count: total }).catch(() => null);
     this.show();
   }
@@ -142,10 +143,11 @@ export class Single {
 
   // Where the image was made of a photo, what was certified is the image and not the photo.
   scaling() {
-    const { scaled, file } = this.answer.certification.summary.request.metadata ?? {};
-    if (!scaled) return null;
-    return element("p", { class: "quiet scaled" }, `The certificate is about the scaled image${file ? ` of ${file}` : ""} `
-      + `(${scaled}), not about the photo: a change of the photo counts by what it does to the scaled image.`);
+    const { prepared, resized, shape } = this.certificate.provenance?.input ?? {};
+    if (!prepared) return null;
+    return element("p", { class: "quiet scaled" }, `The certificate is about the scaled image of ${this.image.name} `
+      + `(${wordsOf(prepared, resized?.source ?? sizeOf(shape))}), not about the photo: a change of the photo counts by what it does to the scaled `
+      + `image. The certificate repeats what the client says that it did (${prepared.by}); the service cannot check that.`);
   }
 
   actions() {
