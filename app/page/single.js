@@ -10,6 +10,7 @@ import { columns, download, element, figure, fill, say } from "./dom.js";
 import { imageOf, picture } from "./images.js";
 import { isEightBit } from "./noise.js";
 import { consequence, measured } from "./norms.js";
+import { outcome, provedRadius } from "./outcome.js";
 import { perturbed } from "./perturbed.js";
 import { sizeOf, wordsOf } from "./photo.js";
 import { labelOf } from "./procedures.js";
@@ -101,8 +102,7 @@ export class Single {
   title() {
     const { certificate, answer, image } = this;
     const { ended, summary, total } = answer.certification;
-    if (certificate?.stop_reason === "predicted") return "Predicted";
-    if (certificate) return certificate.decision === "certified" ? "Certified" : "Abstained";
+    if (certificate) return titled(outcome(certificate));
     if (ended) return titled(STATUS[summary.status]);
     return total > 1 ? image.name : "Is the answer stable?";
   }
@@ -112,7 +112,8 @@ export class Single {
     const { progress, total } = answer.certification;
     const samples = certificate?.samples ?? (total === 1 ? progress.samples : underWay?.samples ?? 0);
     const evaluations = certificate?.evaluations ?? (total === 1 ? progress.evaluations : null);
-    const proved = certificate?.decision === "certified" ? measured(certificate.noise.norm, certificate.radius) : "none";
+    const radius = certificate ? provedRadius(certificate) : null;
+    const proved = radius === null ? "none" : measured(certificate.noise.norm, radius);
     const stage = underWay ? String(underWay.stage || "choosing the class") : "–";
     return [
       figure(certificate?.decision === "abstain" ? "class tried" : "answer", className ?? "–"),   // abstentions claim none
