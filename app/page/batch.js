@@ -5,6 +5,7 @@ import { csv } from "./csv.js";
 import { Curve } from "./curve.js";
 import { Distribution } from "./distribution.js";
 import { download, element, figure, fill, save } from "./dom.js";
+import { mismatch } from "./fields.js";
 import { imageOf, picture } from "./images.js";
 import { isWhole } from "./noise.js";
 import { outcome, provedRadius, success } from "./outcome.js";
@@ -183,7 +184,7 @@ export class Batch {
         const name = this.rows[next.index].name;
         const { consistent, problems } = await post("/v1/verify", next)
           .catch((problem) => ({ consistent: false, problems: [{ field: "", message: problem.message }] }));
-        if (!consistent) wrong.push(`${name}: ${problems.map(({ field, message }) => `${field} ${message}`.trim()).join("; ")}`);
+        if (!consistent) wrong.push(`${name}: ${problems.map(mismatch).join("; ")}`);
         done += 1;
         answer.tell(`${whole(done)} of ${whole(certificates.length)} verified …`);
       }

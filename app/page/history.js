@@ -4,8 +4,9 @@ import { get } from "./api.js";
 import { columns, element, fill } from "./dom.js";
 import { imageOf, picture } from "./images.js";
 import { outcome, provedRadius, success } from "./outcome.js";
+import { problemBox } from "./problem.js";
 import { labelOf } from "./procedures.js";
-import { ago, problemBox, STATUS, time, whole } from "./words.js";
+import { ago, STATUS, time, whole } from "./words.js";
 
 const PAGE = 20;   // certifications that are loaded at a time
 const FACES = 3;   // images of a batch that are shown

@@ -7,15 +7,17 @@ import { changesAt } from "./changes.js";
 import { Chart } from "./chart.js";
 import { chosenClass, claim, meaning, samplesIn, still } from "./claims.js";
 import { columns, download, element, figure, fill, say } from "./dom.js";
+import { mismatch } from "./fields.js";
 import { imageOf, picture } from "./images.js";
 import { isEightBit } from "./noise.js";
 import { consequence, measured } from "./norms.js";
 import { outcome, provedRadius } from "./outcome.js";
 import { perturbed } from "./perturbed.js";
 import { sizeOf, wordsOf } from "./photo.js";
+import { problemBox } from "./problem.js";
 import { labelOf } from "./procedures.js";
 import { imageReading } from "./reading.js";
-import { lower, problemBox, SAVED, saved, STATUS, time, titled, upper, whole } from "./words.js";
+import { lower, SAVED, saved, STATUS, time, titled, upper, whole } from "./words.js";
 
 const COLUMNS = {
   n: "samples", count: "count", certify_at: "certify at", abandon_at: "abandon at",
@@ -164,7 +166,7 @@ export class Single {
     const { answer } = this;
     try {
       const { consistent, problems } = await post("/v1/verify", certificate);
-      const wrong = problems.map(({ field, message }) => element("li", {}, `${field} ${message}`));
+      const wrong = problems.map((each) => element("li", {}, titled(mismatch(each))));
       answer.tell(consistent
         ? element("span", { class: "good" }, "Verified: everything in it follows from its counts.")
         : element("ul", { class: "wrong" }, wrong));
