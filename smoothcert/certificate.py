@@ -18,6 +18,7 @@ from smoothcert.errors import MOST, CertificateError, explain, shown
 from smoothcert.figures import counted, radius_text
 from smoothcert.frozen import Frozen
 from smoothcert.noise import AnyNoise
+from smoothcert.preparation import Preparation
 from smoothcert.procedures import AnyProcedure
 from smoothcert.procedures.parameters import Parameters, WholeNumber
 from smoothcert.question import ALPHA, FamilyWise, Question
@@ -148,6 +149,9 @@ class InputRecord(Frozen):
     shape: tuple[Count, ...]
     resized: Annotated[ResizeRecord | None, Field(exclude_if=_is_none)] = None
     """How it was made of an image of another size; absent where it was sent as it was certified."""
+    prepared: Annotated[Preparation | None, Field(exclude_if=_is_none)] = None
+    """What the client says that it did to the image before it sent it, which is not checked; absent where it said
+    nothing."""
 
 
 class Provenance(Frozen):
@@ -214,7 +218,7 @@ class Certificate(Frozen):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What should be known beside the claim: a superclass, a resized image, members that are not pinned."""
+        """What should be known beside the claim: a superclass, a changed image, members that are not pinned."""
         return tuple(remarks(self))
 
     @classmethod

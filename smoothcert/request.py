@@ -8,10 +8,13 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstrain
 
 from smoothcert.errors import LEAST_LEVEL
 from smoothcert.noise import AnyNoise, resolve
+from smoothcert.preparation import Preparation
 from smoothcert.procedures import Adaptive, AnyProcedure
 from smoothcert.procedures.parameters import WholeNumber
 from smoothcert.resizing import AnyResize
 
+MOST_PREPARED = 3000
+"""The most entries of `prepared`, which is the most images that any service takes in one request."""
 MOST_METADATA = 16
 """The most entries of `metadata`."""
 
@@ -65,6 +68,12 @@ class CertificationRequest(BaseModel):
     resize: AnyResize | None = None
     """How to make files of another size fit: `cover`, `stretch` or `center`, or an object. What is certified is the
     resized image, and the certificate says so. Images of another size are refused if this is left out."""
+    prepared: Annotated[
+        tuple[Preparation | None, ...] | None,
+        Field(max_length=MOST_PREPARED, fail_fast=True, exclude_if=lambda value: value is None),
+    ] = None
+    """What the client did to each image before it sent it, where it cropped or scaled one; null for an image that it
+    sent as it was. The certificate repeats it and says that it is not checked."""
     labels: (
         Annotated[
             tuple[Annotated[int, Field(strict=True, ge=0, le=10**6)], ...], Field(max_length=10**6, fail_fast=True)

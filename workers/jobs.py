@@ -78,6 +78,7 @@ def certify(
                     ensemble=ensemble,
                     party=(record.owner, record.id),
                     resized=request.resize.record(index, (width, height)) if request.resize else None,
+                    prepared=request.prepared[index] if request.prepared else None,
                 )
                 work.begins[index] = begin
                 if record.range:

@@ -4,9 +4,10 @@ import { post } from "./api.js";
 import { Batch } from "./batch.js";
 import { element, fill, say } from "./dom.js";
 import { follow } from "./follow.js";
+import { failure, problemBox } from "./problem.js";
 import { labelOf } from "./procedures.js";
 import { Single } from "./single.js";
-import { noiseLabel, problemBox, STATUS, whole } from "./words.js";
+import { noiseLabel, STATUS, whole } from "./words.js";
 
 const SAY_EVERY = 5000;  // milliseconds between two announcements of the number of samples
 
@@ -91,7 +92,7 @@ export class Answer {
 
   showTrouble() {
     const { error, status } = this.certification.summary;
-    if (error) fill(this.parts.trouble, problemBox({ title: "The certification failed", ...error }));
+    if (error) fill(this.parts.trouble, problemBox(failure(error)));
     else if (status === "canceled")
       fill(this.parts.trouble, element("p", { class: "quiet" }, "What was counted for images that were not finished proves nothing."));
     else if (this.certification.stall && !this.certification.ended) this.showStall();

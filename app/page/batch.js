@@ -5,22 +5,25 @@ import { csv } from "./csv.js";
 import { Curve } from "./curve.js";
 import { Distribution } from "./distribution.js";
 import { download, element, figure, fill, save } from "./dom.js";
+import { mismatch } from "./fields.js";
 import { imageOf, picture } from "./images.js";
 import { isWhole } from "./noise.js";
+import { outcome, provedRadius, success } from "./outcome.js";
 import { isRight } from "./superclasses.js";
 import { SAVED, saved, whole } from "./words.js";
 
 const COLUMNS = ["image", "decision", "class", "radius", "samples"];
 const AT_ONCE = 4;  // certificates that are verified at a time
 
-const FILTERS = {
+// `found` is the word for an image that was not abstained from.
+const filters = (found) => ({
   "all images": () => true,
-  certified: ({ certificate }) => certificate?.decision === "certified",
+  [found]: ({ certificate }) => certificate?.decision === "certified",
   abstained: ({ certificate }) => certificate?.decision === "abstain",
-  "certified as another class than the label": ({ certificate, label }) =>
+  [`${found} as another class than the label`]: ({ certificate, label }) =>
     certificate?.decision === "certified" && label !== undefined && !isRight(certificate, label),
   "not finished": ({ certificate }) => !certificate,
-};
+});
 
 export class Batch {
   constructor(answer) {
@@ -30,13 +33,15 @@ export class Batch {
     this.rows = Array.from({ length: answer.certification.total }, (_, index) => this.row(index));
     const { parts } = answer;
     const { request } = answer.certification.summary;
-    this.figure = request.radius === null ? new Curve() : new Distribution();
+    this.found = success(request.procedure);
+    this.filters = filters(this.found);
+    this.figure = request.radius === null && this.found === "certified" ? new Curve() : new Distribution();
     parts.title.textContent = `${whole(this.rows.length)} images`;
     fill(parts.main, this.figure.figure);
     this.heads = COLUMNS.map((name) => element("th", { scope: "col" },
       element("button", { type: "button", class: "plain sort", click: () => this.sort(name) }, name)));
     this.kind = element("select", { change: () => this.filter() },
-      Object.keys(FILTERS).filter((name) => request.labels || !name.includes("label")).map((name) => element("option", {}, name)));
+      Object.keys(this.filters).filter((name) => request.labels || !name.includes("label")).map((name) => element("option", {}, name)));
     this.wanted = element("input", { type: "search", autocomplete: "off", input: () => this.filter() });
     this.body = element("tbody", {}, this.rows.map(({ row }) => row));
     this.left = element("p", { class: "fine", role: "status" });
@@ -51,7 +56,7 @@ export class Batch {
   // The least p_A that proves the radius; there is no plan for an ensemble that is no longer served.
   async askForPlan() {
     const { summary, total } = this.answer.certification;
-    const { labels, metadata, ...request } = summary.request;
+    const { labels, metadata, prepared, ...request } = summary.request;
     this.p0 = (await post("/v1/plan", { ...request, image_count: total }).catch(() => null))?.p0 ?? null;
     this.show();
   }
@@ -68,22 +73,22 @@ export class Batch {
   show() {
     const { certification, parts, ensemble } = this.answer;
     const { certificates, progress, summary, total } = certification;
-    const { labels, radius, noise } = summary.request;
+    const { labels, radius, noise } = summary.request, { found } = this;
     const all = [...certificates.values()];
     const changed = this.rows.filter((row) => this.showRow(row)).length;
     if (changed) this.arrange();
-    this.showFigure(all, total, { labels, target: radius, whole: isWhole(noise), p0: this.p0 });
+    this.showFigure(all, total, { labels, target: radius, whole: isWhole(noise), p0: this.p0, found });
     const certified = all.filter(({ decision }) => decision === "certified").length;
     fill(parts.figures,
       figure("finished", `${whole(all.length)} of ${whole(total)}`),
-      figure("certified", whole(certified)), figure("abstained", whole(all.length - certified)),
+      figure(this.found, whole(certified)), figure("abstained", whole(all.length - certified)),
       figure("samples", whole(progress.samples)), figure("evaluations", whole(progress.evaluations)),
       figure("evaluations saved", saved({ ...progress, members: ensemble?.members }), SAVED));
   }
 
   // A procedure that proved several radii has a curve, also if it was asked for one.
   showFigure(all, total, how) {
-    const radii = new Set(all.filter(({ decision }) => decision === "certified").map(({ radius }) => radius));
+    const radii = new Set(all.map(provedRadius).filter((radius) => radius !== null));
     if (radii.size > 1 && this.figure instanceof Distribution) {
       this.figure = new Curve();
       fill(this.answer.parts.main, this.figure.figure);
@@ -104,11 +109,9 @@ export class Batch {
       return false;
     }
     row.certificate = certificate;
-    const certified = certificate.decision === "certified";
-    const word = certified ? "certified" : "abstained";
-    fill(decision, element("span", { class: `decision ${certificate.decision}` }, word));
+    fill(decision, element("span", { class: `decision ${certificate.decision}` }, outcome(certificate)));
     fill(answer, this.named(certificate));
-    radius.textContent = certified ? String(certificate.radius) : "";
+    radius.textContent = String(provedRadius(certificate) ?? "");
     samples.textContent = whole(certificate.samples);
     return true;
   }
@@ -141,7 +144,7 @@ export class Batch {
       if (x === null || y === null) return (x === null) - (y === null);  // what is not known comes last in both orders
       return (typeof x === "string" ? x.localeCompare(y) : x - y) * (down ? -1 : 1);
     };
-    const text = this.wanted.value.trim().toLowerCase(), suits = FILTERS[this.kind.value];
+    const text = this.wanted.value.trim().toLowerCase(), suits = this.filters[this.kind.value];
     const matches = ({ name, certificate }) => [name, certificate?.class_name ?? ""].some((each) => each.toLowerCase().includes(text));
     const shown = this.rows.filter((row) => suits(row) && matches(row)).sort((a, b) => compare(a, b) || a.index - b.index);
     const held = document.activeElement;
@@ -181,7 +184,7 @@ export class Batch {
         const name = this.rows[next.index].name;
         const { consistent, problems } = await post("/v1/verify", next)
           .catch((problem) => ({ consistent: false, problems: [{ field: "", message: problem.message }] }));
-        if (!consistent) wrong.push(`${name}: ${problems.map(({ field, message }) => `${field} ${message}`.trim()).join("; ")}`);
+        if (!consistent) wrong.push(`${name}: ${problems.map(mismatch).join("; ")}`);
         done += 1;
         answer.tell(`${whole(done)} of ${whole(certificates.length)} verified …`);
       }
@@ -197,6 +200,6 @@ const KEYS = {
   image: ({ index }) => index,
   decision: ({ certificate }) => certificate?.decision ?? null,
   class: ({ certificate }) => certificate?.class_name ?? null,
-  radius: ({ certificate }) => (certificate?.decision === "certified" ? certificate.radius : null),
+  radius: ({ certificate }) => certificate && provedRadius(certificate),
   samples: ({ certificate }) => certificate?.samples ?? null,
 };

@@ -1,5 +1,7 @@
 // The certificates of a batch as a table for a spreadsheet (RFC 4180).
 
+import { isPrediction, provedRadius } from "./outcome.js";
+
 const COLUMNS = ["index", "image", "label", "decision", "class", "radius", "target_radius", "alpha", "samples", "evaluations", "digest"];
 
 // A text that a spreadsheet would take for a formula gets a quote before it.
@@ -11,8 +13,8 @@ function cell(value) {
 
 // `rows` have a certificate, the name of its image and the name of its label, if there is one.
 export function csv(rows) {
-  const lines = rows.map(({ certificate: each, name, label }) => [each.index, name, label, each.decision,
-    each.class_name ?? each.class_index, each.decision === "certified" ? each.radius : null, each.target_radius, each.alpha,
+  const lines = rows.map(({ certificate: each, name, label }) => [each.index, name, label, isPrediction(each) ? "predicted" : each.decision,
+    each.class_name ?? each.class_index, provedRadius(each), each.target_radius, each.alpha,
     each.samples, each.evaluations, each.digest]);
   return [COLUMNS, ...lines].map((line) => `${line.map(cell).join(",")}\r\n`).join("");
 }

@@ -1,4 +1,5 @@
-// The images of a batch by their p_A, as their counts estimate it: what a procedure that proves one radius leaves to see.
+// The images of a batch by their p_A, as their counts estimate it: what a procedure that proves one radius, or none, leaves
+// to see.
 
 import { element, fill, svg } from "./dom.js";
 import { HEIGHT, LEFT, Plot, RIGHT, TOP } from "./plot.js";
@@ -28,9 +29,10 @@ export class Distribution extends Plot {
     super("chart distribution");
   }
 
-  // `p0` is the least p_A that proves the radius, or null before it is known.
-  show(certificates, total, { labels, target, p0 }) {
-    Object.assign(this, { certificates, total, labels, target, p0 });
+  // `p0` is the least p_A that proves the radius, or null before it is known; `found` is the word for an image that was
+  // not abstained from.
+  show(certificates, total, { labels, target, p0, found }) {
+    Object.assign(this, { certificates, total, labels, target, p0, found });
     this.draw();
   }
 
@@ -62,12 +64,12 @@ export class Distribution extends Plot {
   }
 
   words() {
-    const { certificates, total, labels, target } = this;
+    const { certificates, total, labels, target, found: word } = this;
     const certified = certificates.filter(({ decision }) => decision === "certified");
     const of = (found) => `${found.length} of ${total} images, ${percent(found.length / total, 3)}`;
     const right = labels && certified.filter(({ index, class_index }) => class_index === labels[index]);
-    return [`certified at radius ${target}: ${of(certified)}`,
+    return [`${target === null ? word : `${word} at radius ${target}`}: ${of(certified)}`,
       `abstained: ${of(certificates.filter(({ decision }) => decision === "abstain"))}`,
-      ...(right ? [`certified accuracy: ${of(right)}`] : [])];
+      ...(right ? [`${word === "certified" ? "certified accuracy" : "right"}: ${of(right)}`] : [])];
   }
 }

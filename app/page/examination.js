@@ -3,7 +3,9 @@
 
 import { postFile } from "./api.js";
 import { element, fill, say } from "./dom.js";
-import { problemBox, whole } from "./words.js";
+import { withoutFields } from "./fields.js";
+import { problemBox } from "./problem.js";
+import { whole } from "./words.js";
 
 const ASPECTS = { signed: "Signature", unaltered: "Digest", follows: "Counts" };
 const ANSWERS = new Map([[true, ["good", "yes"]], [false, ["wrong", "no"]], [null, ["quiet", "unknown"]]]);
@@ -56,9 +58,9 @@ function told(name, answer) {
     claims.map((claim) => element("p", { class: "claim" }, claim)),
     element("dl", { class: "provenance" }, Object.entries(ASPECTS).map(([key, title]) => {
       const [kind, word] = ANSWERS.get(answer[key].holds);
-      return [element("dt", {}, title), element("dd", {}, element("span", { class: kind }, word), ` ${answer[key].sentence}`)];
+      return [element("dt", {}, title), element("dd", {}, element("span", { class: kind }, word), ` ${withoutFields(answer[key].sentence)}`)];
     })),
-    problems.length > 1 ? element("ul", { class: "wrong" }, problems.map((each) => element("li", {}, each))) : null,
+    problems.length > 1 ? element("ul", { class: "wrong" }, problems.map((each) => element("li", {}, withoutFields(each)))) : null,
     notes.map((note) => element("p", { class: "quiet" }, note)),
   ];
 }

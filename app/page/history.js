@@ -3,8 +3,10 @@
 import { get } from "./api.js";
 import { columns, element, fill } from "./dom.js";
 import { imageOf, picture } from "./images.js";
+import { outcome, provedRadius, success } from "./outcome.js";
+import { problemBox } from "./problem.js";
 import { labelOf } from "./procedures.js";
-import { ago, problemBox, STATUS, time, whole } from "./words.js";
+import { ago, STATUS, time, whole } from "./words.js";
 
 const PAGE = 20;   // certifications that are loaded at a time
 const FACES = 3;   // images of a batch that are shown
@@ -59,7 +61,7 @@ export class History {
     const images = Array.from({ length: Math.min(total, FACES) }, (_, i) => imageOf({ id, summary }, i, classes));
     const result = element("td", {}, element("span", { class: `status ${status}` }, STATUS[status]));
     const answer = element("td"), radius = element("td", { "data-name": "radius" }, total > 1 && request.radius !== null ? String(request.radius) : "");
-    if (total > 1 && done) result.append(element("span", { class: "tally" }, `${whole(certified)} of ${whole(total)} certified`));
+    if (total > 1 && done) result.append(element("span", { class: "tally" }, `${whole(certified)} of ${whole(total)} ${success(request.procedure)}`));
     if (total === 1 && done) this.fillIn(id, { result, answer, radius, classes });
     return element("tr", {},
       element("th", { scope: "row" }, element("div", { class: "asked" },
@@ -77,9 +79,9 @@ export class History {
     const found = await get(`/v1/certifications/${id}`, { signal }).catch(() => null);
     const certificate = found?.certificates[0];
     if (!certificate || signal.aborted) return;
-    const certified = certificate.decision === "certified", { class_index: index, class_name: name } = certificate;
-    fill(result, element("span", { class: `decision ${certificate.decision}` }, certified ? "certified" : "abstained"));
+    const { decision, class_index: index, class_name: name } = certificate;
+    fill(result, element("span", { class: `decision ${decision}` }, outcome(certificate)));
     answer.textContent = index === null ? "–" : name ?? classes?.[index] ?? `class ${index}`;   // an abstention has none
-    radius.textContent = certified ? String(certificate.radius) : "–";
+    radius.textContent = String(provedRadius(certificate) ?? "–");
   }
 }

@@ -3,7 +3,7 @@
 import { blob, contents, get, Problem } from "./api.js";
 import { byId, element, fill } from "./dom.js";
 import { isCertificate } from "./examination.js";
-import { Cropper, fits, fitted, photoIn } from "./photo.js";
+import { Cropper, fits, fitted, photoIn, sizeOf, wordsOf } from "./photo.js";
 import { keep, kept } from "./kept.js";
 import { whole } from "./words.js";
 
@@ -139,11 +139,11 @@ export class Images {
 
   // Choose the image of an earlier certification: a sample, or a picture that is kept whole.
   async chooseAgain(image) {
-    const { name, url, sample, file, scaled } = image, { shape } = this;
+    const { name, url, sample, file, prepared } = image, { shape } = this;
     if (file || sample !== undefined) return this.choose([image]);
     const bytes = Uint8Array.from(atob(url.split(",")[1]), (each) => each.charCodeAt(0));
     const sent = new File([bytes], name, { type: url.slice("data:".length, url.indexOf(";")) });
-    this.choose([scaled ? { name, url, sent, scaled, shape } : await this.entry(sent)]);
+    this.choose([prepared ? { name, url, sent, prepared, shape } : await this.entry(sent)]);
   }
 
   // Let the user choose the part of a single photo that is certified.
@@ -169,15 +169,15 @@ export class Images {
     for (const thumb of byId("thumbs").children) {
       thumb.setAttribute("aria-pressed", pressed.has(Number(thumb.dataset.sample)));
     }
-    const files = chosen.some(({ file }) => file), scaled = chosen.filter((each) => each.scaled);
+    const files = chosen.some(({ file }) => file), scaled = chosen.filter(({ prepared }) => prepared);
     byId("samples").hidden = files || !this.samples.labels.length;
     byId("chosen").hidden = !chosen.length;
     const name = chosen.length === 1 ? chosen[0].name : `${whole(chosen.length)} images`;
     byId("scaled").hidden = !scaled.length;
     if (!scaled.length) fill(byId("scaled"));
     else if (chosen.length === 1 && chosen[0].file) this.offerCrop(chosen);
-    else if (chosen.length === 1) fill(byId("scaled"), element("p", { class: "fine" }, `${scaled[0].scaled}. The scaled image is what is certified.`));
-    else fill(byId("scaled"), element("p", { class: "fine" }, `${scaled.length === chosen.length ? "All" : whole(scaled.length)} of them have `
+    else if (chosen.length === 1) fill(byId("scaled"), element("p", { class: "fine" }, `${wordsOf(scaled[0].prepared, sizeOf(scaled[0].shape))}. The scaled image is what is certified.`));
+    else fill(byId("scaled"), element("p", { class: "fine" }, `${scaled.length === chosen.length ? "All" : whole(scaled.length)} of them ${scaled.length === 1 ? "has" : "have"} `
       + "another size: each is cropped around its centre and scaled. The scaled images are what is certified."));
     fill(byId("chosen-images"), chosen.slice(0, SHOWN).map(({ url }) => picture(url, 40)));
     byId("chosen-name").textContent = name;
@@ -186,13 +186,13 @@ export class Images {
 
 // The fields of the request that follow from the chosen images.
 export function fromImages(chosen) {
-  const fields = {}, scaled = chosen.find((each) => each.scaled);
+  const fields = {}, scaled = chosen.find(({ prepared }) => prepared);
   if (chosen.every(({ label }) => label !== undefined)) fields.labels = chosen.map(({ label }) => label);
   const samples = ranges(chosen.map(({ sample }) => sample));
   if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) fields.metadata = { sheet: chosen[0].sheet, samples };
   else if (chosen.length === 1) fields.metadata = { file: chosen[0].name.slice(0, MOST_METADATA) };
   if (scaled) {  // what the browser makes of a photo is in colour
-    fields.metadata = { ...fields.metadata, scaled: chosen.length === 1 ? scaled.scaled : "cropped around the centre and scaled" };
+    fields.prepared = chosen.map(({ prepared }) => prepared ?? null);
     fields.convert = scaled.shape[0] === 1 ? "grey" : "rgb";
   }
   return fields;
@@ -220,14 +220,14 @@ export function remember(id, chosen) {
 export function imageOf({ id, summary }, index, classes) {
   const chosen = remembered.get(id)?.[index];
   if (chosen) return chosen;
-  const { metadata, labels } = summary.request;
+  const { metadata, labels, prepared } = summary.request;
   const sample = metadata?.samples ? fromRanges(metadata.samples)[index] : undefined;
   const label = labels?.[index];
   if (sample !== undefined) {
     return { name: `${classes?.[label] ?? "sample"} ${sample}`, url: sampleUrl(metadata.sheet, sample), label, sheet: metadata.sheet, sample };
   }
   const { url = null, small = false } = kept(id, index);
-  return { name: metadata?.file ?? `image ${index + 1}`, url, small, label, scaled: metadata?.scaled };
+  return { name: metadata?.file ?? `image ${index + 1}`, url, small, label, prepared: prepared?.[index] };
 }
 
 export function picture(url, size, alt = "") {

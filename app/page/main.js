@@ -13,8 +13,8 @@ import { Examination } from "./examination.js";
 import { History } from "./history.js";
 import { Images } from "./images.js";
 import { PlanView } from "./plan.js";
+import { problemBox } from "./problem.js";
 import { Question } from "./question.js";
-import { problemBox } from "./words.js";
 
 const place = byId("answer");
 const form = byId("question");

@@ -16,11 +16,19 @@ function part(photo, [, height, width], { zoom, x, y }) {
   return { x: Math.round(x * (photo.width - w)), y: Math.round(y * (photo.height - h)), width: w, height: h };
 }
 
-// What was done to a photo, in words that also go into the metadata of the request.
-function wordsOf(photo, [, height, width], kept) {
-  const whole = kept.width === photo.width && kept.height === photo.height;
-  const cropped = whole ? "" : `cropped to ${kept.width} × ${kept.height} at (${kept.x}, ${kept.y}), `;
-  return `${photo.width} × ${photo.height} pixels, ${cropped}scaled to ${width} × ${height}`;
+// Width and height of images of a shape.
+export const sizeOf = ([, height, width]) => [width, height];
+
+// What was done to a photo, as the request declares it and the certificate repeats it.
+const preparation = (photo, { x, y, width, height }) => ({
+  source: [photo.width, photo.height], box: [x, y, x + width, y + height], by: "browser, createImageBitmap",
+});
+
+// The same in words; `size` is width and height of the result.
+export function wordsOf({ source: [across, down], box: [left, top, right, bottom] }, size) {
+  const [w, h] = [right - left, bottom - top];
+  const cropped = w === across && h === down ? "" : `cropped to ${w} × ${h} at (${left}, ${top}), `;
+  return `${across} × ${down} pixels, ${cropped}scaled to ${size.join(" × ")}`;
 }
 
 async function scaled(photo, shape, kept) {
@@ -38,11 +46,11 @@ export const photoIn = (file) => createImageBitmap(file).catch(() => null);
 
 export const fits = (photo, [, height, width]) => photo.width === width && photo.height === height;
 
-// The photo as it is certified: `sent` is the file, `url` its picture, `scaled` says what was done.
+// The photo as it is certified: `sent` is the file, `url` its picture, `prepared` says what was done.
 export async function fitted(photo, shape, crop = { zoom: 1, x: 0.5, y: 0.5 }) {
   const kept = part(photo, shape, crop);
   const { url, blob } = await scaled(photo, shape, kept);
-  return { sent: blob, url, scaled: wordsOf(photo, shape, kept), crop };
+  return { sent: blob, url, prepared: preparation(photo, kept), crop };
 }
 
 // The photo with the part that is kept, to be moved by pointer or arrow keys and zoomed; beside it what is sent.
@@ -107,9 +115,9 @@ export class Cropper {
     context.strokeRect(...frame);
   }
 
-  show({ url, scaled: words }) {
+  show({ url, prepared }) {
     this.draw();
     this.preview.src = url;
-    this.words.textContent = `${words}. The scaled image is what is certified.`;
+    this.words.textContent = `${wordsOf(prepared, sizeOf(this.shape))}. The scaled image is what is certified.`;
   }
 }

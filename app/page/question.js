@@ -4,13 +4,13 @@ import { get, post } from "./api.js";
 import { Classes } from "./classes.js";
 import { byId, element, fill } from "./dom.js";
 import { remoteNote, showFailed } from "./ensembles.js";
-import { inWords } from "./form.js";
 import { formOf, fromImages, named, remember } from "./images.js";
 import { isExhaustive, isWhole, NoiseInputs } from "./noise.js";
 import { unitOf, usualRadius } from "./norms.js";
 import { outOfReach, planBox } from "./plan.js";
+import { problemBox } from "./problem.js";
 import { choices, loadProcedures, variantOf } from "./procedures.js";
-import { count, number, problemBox } from "./words.js";
+import { count, number } from "./words.js";
 
 const DEBOUNCE = 250;     // milliseconds from the last change of the form until its plan is asked for
 const LOOK_AGAIN = 3000;  // milliseconds between two looks for an ensemble that is ready
@@ -240,7 +240,7 @@ export class Question {
     if (error.code === "radius_out_of_reach" && this.latestPlan && !this.latestPlan.feasible) {
       return element("div", { class: "problem", role: "alert" }, outOfReach(this.latestPlan, this.norm, this.remedies()));
     }
-    return problemBox(inWords(error, (path) => (path[0] === "images" ? error.names?.[path[1]] : this.labelOf(path))));
+    return problemBox(error, (path) => (path[0] === "images" ? error.names?.[path[1]] : this.labelOf(path)));
   }
 
   // The label of the input for a field of the request; null where there is none.

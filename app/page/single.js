@@ -7,13 +7,17 @@ import { changesAt } from "./changes.js";
 import { Chart } from "./chart.js";
 import { chosenClass, claim, meaning, samplesIn, still } from "./claims.js";
 import { columns, download, element, figure, fill, say } from "./dom.js";
+import { mismatch } from "./fields.js";
 import { imageOf, picture } from "./images.js";
 import { isEightBit } from "./noise.js";
 import { consequence, measured } from "./norms.js";
+import { outcome, provedRadius } from "./outcome.js";
 import { perturbed } from "./perturbed.js";
+import { sizeOf, wordsOf } from "./photo.js";
+import { problemBox } from "./problem.js";
 import { labelOf } from "./procedures.js";
 import { imageReading } from "./reading.js";
-import { lower, problemBox, SAVED, saved, STATUS, time, titled, upper, whole } from "./words.js";
+import { lower, SAVED, saved, STATUS, time, titled, upper, whole } from "./words.js";
 
 const COLUMNS = {
   n: "samples", count: "count", certify_at: "certify at", abandon_at: "abandon at",
@@ -36,7 +40,7 @@ export class Single {
   // Load the boundaries; there is no plan for an ensemble that is no longer served.
   async askForPlan() {
     const { summary, total } = this.answer.certification;
-    const { labels, metadata, ...request } = summary.request;
+    const { labels, metadata, prepared, ...request } = summary.request;
     this.plan = await post("/v1/plan", { ...request, image_count: total }).catch(() => null);
     this.show();
   }
@@ -100,8 +104,7 @@ export class Single {
   title() {
     const { certificate, answer, image } = this;
     const { ended, summary, total } = answer.certification;
-    if (certificate?.stop_reason === "predicted") return "Predicted";
-    if (certificate) return certificate.decision === "certified" ? "Certified" : "Abstained";
+    if (certificate) return titled(outcome(certificate));
     if (ended) return titled(STATUS[summary.status]);
     return total > 1 ? image.name : "Is the answer stable?";
   }
@@ -111,7 +114,8 @@ export class Single {
     const { progress, total } = answer.certification;
     const samples = certificate?.samples ?? (total === 1 ? progress.samples : underWay?.samples ?? 0);
     const evaluations = certificate?.evaluations ?? (total === 1 ? progress.evaluations : null);
-    const proved = certificate?.decision === "certified" ? measured(certificate.noise.norm, certificate.radius) : "none";
+    const radius = certificate ? provedRadius(certificate) : null;
+    const proved = radius === null ? "none" : measured(certificate.noise.norm, radius);
     const stage = underWay ? String(underWay.stage || "choosing the class") : "–";
     return [
       figure(certificate?.decision === "abstain" ? "class tried" : "answer", className ?? "–"),   // abstentions claim none
@@ -142,10 +146,11 @@ export class Single {
 
   // Where the image was made of a photo, what was certified is the image and not the photo.
   scaling() {
-    const { scaled, file } = this.answer.certification.summary.request.metadata ?? {};
-    if (!scaled) return null;
-    return element("p", { class: "quiet scaled" }, `The certificate is about the scaled image${file ? ` of ${file}` : ""} `
-      + `(${scaled}), not about the photo: a change of the photo counts by what it does to the scaled image.`);
+    const { prepared, resized, shape } = this.certificate.provenance?.input ?? {};
+    if (!prepared) return null;
+    return element("p", { class: "quiet scaled" }, `The certificate is about the scaled image of ${this.image.name} `
+      + `(${wordsOf(prepared, resized?.source ?? sizeOf(shape))}), not about the photo: a change of the photo counts by what it does to the scaled `
+      + `image. The certificate repeats what the client says that it did (${prepared.by}); the service cannot check that.`);
   }
 
   actions() {
@@ -161,7 +166,7 @@ export class Single {
     const { answer } = this;
     try {
       const { consistent, problems } = await post("/v1/verify", certificate);
-      const wrong = problems.map(({ field, message }) => element("li", {}, `${field} ${message}`));
+      const wrong = problems.map((each) => element("li", {}, titled(mismatch(each))));
       answer.tell(consistent
         ? element("span", { class: "good" }, "Verified: everything in it follows from its counts.")
         : element("ul", { class: "wrong" }, wrong));

@@ -1,6 +1,4 @@
-// Numbers, times and problems as text.
-
-import { element } from "./dom.js";
+// Numbers and times as text.
 
 export const whole = (value) => Math.round(value).toLocaleString("en");
 
@@ -88,18 +86,4 @@ export function saved({ samples, evaluations, members }) {
   if (!members || !samples || evaluations === null) return "–";
   const all = samples * members.length, spared = all - evaluations;
   return spared > 0 ? `${whole(spared)} (${Math.round((100 * spared) / all)} %)` : "none";
-}
-
-// A problem: that of the server as it is, or what form.js makes of it.
-export function problemBox(problem, ...further) {
-  const { title, detail, code, errors = [], request_id } = problem;
-  const listed = errors.length > 1 || (errors.length && !detail.includes(errors[0].message));
-  return element("div", { class: "problem", role: "alert" },
-    element("p", { class: "problem-title" }, title || "Something went wrong"),
-    element("p", {}, detail || problem.message || ""),
-    listed ? element("ul", {}, errors.map(({ field, message }) =>
-      element("li", {}, element("code", {}, field), " ", message))) : null,
-    further,
-    code || request_id ? element("p", { class: "fine" }, code ? element("code", {}, code) : null,
-      request_id ? [" · request ", element("code", {}, request_id)] : null) : null);
 }

@@ -132,6 +132,12 @@ def require_labels(request: CertificationRequest, card: EnsembleCard, *, images:
             raise invalid(f"labels.{index}", f"must be a class of {card.name}, from 0 to {classes - 1}; got {label}")
 
 
+def require_prepared(request: CertificationRequest, *, images: int) -> None:
+    """Refuse what the client did to the images unless there is one entry for each of them."""
+    if request.prepared is not None and len(request.prepared) != images:
+        raise invalid("prepared", f"there are {len(request.prepared)} for {images} images, wanted one for each")
+
+
 def require_provable(settled: Settled) -> None:
     """Refuse a missing radius, a radius that the procedure does not take, and one that it can never prove.
 

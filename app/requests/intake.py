@@ -101,6 +101,7 @@ class Intake:
             most_sequential=settings.sequential_samples,
         )
         admission.require_labels(settled.request, card, images=count)
+        admission.require_prepared(settled.request, images=count)
         admission.require_provable(settled)
         return settled
 

@@ -14,7 +14,7 @@ from benchmarks.paper.setting import Evaluated
 from benchmarks.result import Figure, Result
 from models.data import Images
 from models.description import Description
-from smoothcert.engine.study.paper import QUARTERS, PaperRow
+from smoothcert.engine.study.paper import PaperRow
 from smoothcert.engine.study.samples import MOST_RADII
 from smoothcert.evaluation import (
     average_certified_radius,

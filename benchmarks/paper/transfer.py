@@ -26,6 +26,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.engine.case import start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
+from smoothcert.engine.form import RUNTIMES
 from smoothcert.engine.transfer import TOLERANCE, transfer
 from smoothcert.estimate import Bootstrap
 from smoothcert.evaluation import Judged
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zoo", type=Path, default=ZOO)
     parser.add_argument("--images", default="shipped", help="shipped, or a SELECTION of it, such as 0::5")
     parser.add_argument("--precision", default="bfloat16", help="of the new ensemble; the old one runs in float32")
+    parser.add_argument("--runtime", default="torch", help=f"what computes both ensembles: {', '.join(RUNTIMES)}")
     parser.add_argument("--n", type=int, default=N, help="samples of the fixed procedure")
     parser.add_argument("--alpha", type=float, default=0.001)
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="the share of a radius that may be lost")
@@ -60,8 +62,10 @@ def run(options: argparse.Namespace) -> Result:
     description = describe(options.ensemble, zoo=options.zoo)
     images = chosen_images(options.images, description)
     refuse_holdout(description.ranking, images)
-    old = load(options.ensemble, zoo=options.zoo, batch=options.batch)
-    new = load(options.ensemble, zoo=options.zoo, batch=options.batch, precision=options.precision)
+    old, new = (
+        load(options.ensemble, zoo=options.zoo, batch=options.batch, precision=precision, runtime=options.runtime)
+        for precision in ("float32", options.precision)
+    )
     noise = old.noise
     if noise is None:
         raise SystemExit(f"error: {options.ensemble} does not say for which noise it was trained")
@@ -70,7 +74,7 @@ def run(options: argparse.Namespace) -> Result:
     moved = certificates("transfer", moving(old, new, before, options), images, options)
     for each in filter(None, moved):
         assert verify(each), each.digest
-    return judge(before, again, moved, images, old, options)
+    return judge(before, again, moved, images, old, new, options)
 
 
 def anew(ensemble: Ensemble, noise: Noise, options: argparse.Namespace) -> Make:
@@ -101,7 +105,7 @@ def moving(old: Ensemble, new: Ensemble, before: list[Certificate | None], optio
 
 def certificates(name: str, make: Make, images: Images, options: argparse.Namespace) -> list[Certificate | None]:
     """The certificates of a run, of which those that were finished before are read from its file."""
-    asked = {key: getattr(options, key) for key in ("ensemble", "precision", "n", "alpha", "tolerance")}
+    asked = {key: getattr(options, key) for key in ("ensemble", "precision", "runtime", "n", "alpha", "tolerance")}
     path, once = options.out / f"{name}.jsonl", {"seed": new_seed()}
     with Ledger(path, {"transfer": name, "images": images.digest, **asked}, once=once) as ledger, bar() as progress:
         task = progress.add_task(name, total=len(images), completed=len(ledger))
@@ -122,6 +126,7 @@ def judge(
     moved: list[Certificate | None],
     images: Images,
     old: Ensemble,
+    new: Ensemble,
     options: argparse.Namespace,
 ) -> Result:
     radii = {
@@ -150,7 +155,8 @@ def judge(
             Figure("ACR lost, %", 100 * (1 - kept.value), at_most=LOST),
         ],
         notes=[
-            f"{len(images)} images of {images.name}. The share of the ACR that is kept is {kept}, by the paired "
+            f"{len(images)} images of {images.name}. The old ensemble is computed by {old.runtime}, and the new one by "
+            f"{new.runtime}. The share of the ACR that is kept is {kept}, by the paired "
             "bootstrap over images.",
             f"{len(joint)} images were transferred jointly, and {sum(each is not None for each in moved) - len(joint)} "
             f"counted anew with fewer samples, as the old certificate allows; {moved.count(None)} had nothing to "

@@ -27,6 +27,7 @@ from smoothcert.cli.options import (
     Sigma,
     Url,
     VotingName,
+    number,
     request_fields,
 )
 from smoothcert.cli.screen import fitting, note, plain, table
@@ -49,12 +50,12 @@ def compare(
     old: Annotated[str, typer.Argument(metavar="OLD", help=SOURCE)],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The same images, certified by another ensemble.")],
     margin: Annotated[
-        float, typer.Option(help="The points of certified accuracy that may be lost; the exit code is 3 beyond them.")
+        float, number("The points of certified accuracy that may be lost; the exit code is 3 beyond them.")
     ] = 0.0,
     radius: Annotated[
-        list[float] | None, typer.Option(help="A radius to compare at, or several; those of the report if left out.")
+        list[float] | None, number("A radius to compare at, or several; those of the report if left out.")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="That of all intervals together.")] = 0.95,
+    confidence: Annotated[float, number("That of all intervals together.")] = 0.95,
     report: Annotated[
         Path | None, typer.Option(metavar="HTML", help="Also write a page, and its Markdown beside it.")
     ] = None,

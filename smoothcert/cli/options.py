@@ -40,12 +40,15 @@ def decimal(text: str | float) -> float:
         raise typer.BadParameter(f"{text!r} is not a number") from None
 
 
+def number(description: str, **more: Any) -> Any:
+    """An option that takes a number, with a decimal point or a decimal comma."""
+    return typer.Option(parser=decimal, metavar="<float>", help=description, **more)
+
+
 Radius = Annotated[
     float | None,
-    typer.Option(
-        parser=decimal,
-        metavar="<float>",
-        help="The radius to prove, in the norm of the noise, for pixels in [0, 1]; fixed takes none.",
+    number(
+        "The radius to prove, in the norm of the noise, for pixels in [0, 1]; fixed takes none.",
         rich_help_panel=QUESTION,
     ),
 ]
@@ -65,12 +68,7 @@ NoiseText = Annotated[
         rich_help_panel=QUESTION,
     ),
 ]
-Sigma = Annotated[
-    float | None,
-    typer.Option(
-        parser=decimal, metavar="<float>", help="Short for --noise gaussian:sigma=SIGMA.", rich_help_panel=QUESTION
-    ),
-]
+Sigma = Annotated[float | None, number("Short for --noise gaussian:sigma=SIGMA.", rich_help_panel=QUESTION)]
 NoiseMismatch = Annotated[
     bool,
     typer.Option(
@@ -80,8 +78,8 @@ NoiseMismatch = Annotated[
         rich_help_panel=QUESTION,
     ),
 ]
-Alpha = Annotated[float, typer.Option(help="The chance of a false certificate.", rich_help_panel=QUESTION)]
-Beta = Annotated[float, typer.Option(help="The chance to give up what could be proved.", rich_help_panel=QUESTION)]
+Alpha = Annotated[float, number("The chance of a false certificate.", rich_help_panel=QUESTION)]
+Beta = Annotated[float, number("The chance to give up what could be proved.", rich_help_panel=QUESTION)]
 ProcedureText = Annotated[
     str | None,
     typer.Option(

@@ -13,7 +13,7 @@ import typer
 
 from smoothcert.cli.codes import UNREACHABLE
 from smoothcert.cli.files import require_writable
-from smoothcert.cli.options import ApiKey, AsJson, EnsembleName, Url, connected, named_noise, whole_numbers
+from smoothcert.cli.options import ApiKey, AsJson, EnsembleName, Url, connected, named_noise, number, whole_numbers
 from smoothcert.cli.screen import fitting, note, out, table
 from smoothcert.errors import DomainError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    radius: Annotated[float, typer.Option(help="The target radius, in the norm of the noise, for pixels in [0, 1].")],
+    radius: Annotated[float, number("The target radius, in the norm of the noise, for pixels in [0, 1].")],
     noise: Annotated[
         str | None,
         typer.Option(
@@ -33,9 +33,9 @@ def plan(
             help="Such as gaussian:sigma=0.25, or a JSON object; that of the service's ensemble if left out.",
         ),
     ] = None,
-    sigma: Annotated[float | None, typer.Option(help="Short for --noise gaussian:sigma=SIGMA.")] = None,
-    alpha: Annotated[float, typer.Option(help="The chance of a false certificate.")] = 0.001,
-    beta: Annotated[float, typer.Option(help="The chance to give up what could be proved.")] = 0.001,
+    sigma: Annotated[float | None, number("Short for --noise gaussian:sigma=SIGMA.")] = None,
+    alpha: Annotated[float, number("The chance of a false certificate.")] = 0.001,
+    beta: Annotated[float, number("The chance to give up what could be proved.")] = 0.001,
     n: Annotated[int | None, typer.Option(help="The samples of procedures that draw a fixed number.")] = None,
     stages: Annotated[
         str | None, typer.Option(help="The samples of each stage, of procedures with stages: 100,1000,10000,120000.")
@@ -43,7 +43,7 @@ def plan(
     max_samples: Annotated[
         int | None, typer.Option(help="The most samples of procedures that decide at every sample.")
     ] = None,
-    p_a: Annotated[list[float] | None, typer.Option(help="Show expected samples at this p_A; repeatable.")] = None,
+    p_a: Annotated[list[float] | None, number("Show expected samples at this p_A; repeatable.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg, .pdf).")] = None,
     ensemble: EnsembleName = None,
     url: Url = None,

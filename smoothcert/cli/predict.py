@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,11 +18,13 @@ from smoothcert.cli.options import (
     EnsembleName,
     NoiseMismatch,
     NoiseText,
+    ResizeText,
     Sigma,
     Url,
     VotingName,
     connected,
-    named_noise,
+    number,
+    request_fields,
 )
 from smoothcert.cli.screen import fitting, out, plain, table
 
@@ -33,11 +35,12 @@ def predict(
     noise: NoiseText = None,
     sigma: Sigma = None,
     allow_noise_mismatch: NoiseMismatch = False,
-    alpha: Annotated[float, typer.Option(help="The chance of a wrong class.", rich_help_panel=QUESTION)] = 0.001,
+    alpha: Annotated[float, number("The chance of a wrong class.", rich_help_panel=QUESTION)] = 0.001,
     n: Annotated[int, typer.Option(help="The number of samples.", rich_help_panel=QUESTION)] = 1000,
     voting: VotingName = None,
     consensus: Consensus = None,
     convert: Convert = "none",
+    resize: ResizeText = None,
     url: Url = None,
     api_key: ApiKey = None,
     wait_timeout: Annotated[
@@ -50,24 +53,20 @@ def predict(
 
     Prints a table, or with --json a line for each image. The exit code is 3 if some images were abstained from.
     """
-    asked: dict[str, Any] = {
-        "ensemble": ensemble,
-        "noise": named_noise(noise),
-        "sigma": sigma,
-        "voting": voting,
-        "consensus": consensus,
-        "convert": convert,
-    }
-    fields = {name: value for name, value in asked.items() if value is not None}
+    fields = request_fields(
+        procedure=None,
+        noise=noise,
+        resize=resize,
+        ensemble=ensemble,
+        sigma=sigma,
+        allow_noise_mismatch=allow_noise_mismatch,
+        alpha=alpha,
+        voting=voting,
+        consensus=consensus,
+        convert=convert,
+    )
     with connected(url, api_key) as client:
-        found = client.predict(
-            [*images],
-            n=n,
-            wait_timeout=wait_timeout,
-            alpha=alpha,
-            allow_noise_mismatch=allow_noise_mismatch,
-            **fields,
-        )
+        found = client.predict([*images], n=n, wait_timeout=wait_timeout, **fields)
     if as_json:
         print("".join(f"{each.model_dump_json()}\n" for each in found), end="")
     else:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from smoothcert.client.errors import InvalidRequestError
 from smoothcert.errors import explain, suggestion
 from smoothcert.noise import NOISES, Noise
+from smoothcert.preparation import Preparation
 from smoothcert.procedures import PROCEDURES, Parameters, preferred
 from smoothcert.request import CertificationRequest, Voting
 from smoothcert.resizing import Fit, Resize
@@ -40,6 +41,7 @@ class RequestFields(TypedDict, total=False):
     family_wise: bool
     convert: Literal["none", "rgb", "grey"]
     resize: Fit | Resize | Mapping[str, Any] | None
+    prepared: Iterable[Preparation | Mapping[str, Any] | None] | None
     labels: Iterable[SupportsIndex | str] | None
     metadata: Mapping[str, str] | None
     nonce: str | None

@@ -83,6 +83,10 @@ def certify_many(
         raise InvalidRequestError(
             "labels: certify_many takes none, and ignores those of pairs (images, labels); zip them yourself"
         )
+    if fields.get("prepared") is not None:
+        raise InvalidRequestError(
+            "prepared: certify_many takes none, since it has an entry for each image of a request; use certify"
+        )
     if fields.get("family_wise"):
         detail = (
             "it shares alpha among the images of one request, and a data set is sent in many: divide alpha yourself"

@@ -31,6 +31,7 @@ from smoothcert.engine.run import Handle, Sampled
 from smoothcert.engine.sampling import Streams, require_seed
 from smoothcert.engine.successor import Successor
 from smoothcert.errors import DomainError
+from smoothcert.preparation import Preparation
 from smoothcert.procedures import Procedure, Transfer
 from smoothcert.question import Question
 from smoothcert.resizing import ResizeRecord
@@ -161,13 +162,15 @@ def start(
     streams: Streams = ((0, 0),),
     procedure: Procedure | None = None,
     resized: ResizeRecord | None = None,
+    prepared: Preparation | None = None,
     party: tuple[str, ...] = (),
 ) -> Case:
     """Submit one image [C, H, W] in [0, 1] to the engine, without waiting.
 
     `bound=False` draws the noise from the seed alone, which repeats a certificate of format 1; `streams` repeats one
     whose run went on with fresh noise. `procedure` stands in for that of the question, and gives no certificate.
-    `resized` says how the image was made of another one. `party` is as for `Engine.submit`.
+    `resized` says how the image was made of another one, and `prepared` what the client says that it did before.
+    `party` is as for `Engine.submit`.
     """
     require_seed(seed)
     chosen = ensemble or engine.ensemble
@@ -187,7 +190,7 @@ def start(
         streams=streams,
         party=party,
     )
-    record = InputRecord(sha256=pixels.sha256, shape=pixels.shape, resized=resized)
+    record = InputRecord(sha256=pixels.sha256, shape=pixels.shape, resized=resized, prepared=prepared)
     return Case(question, chosen, record, seed, index, handle, began, nonce, bound)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 from PIL import Image
 
+from smoothcert import Certificate, verify
 from tests.page.service import Open, PageService
 from tests.support.api import encoded
 from tests.support.visit import LIGHT, Visit
@@ -70,12 +72,18 @@ def test_a_photo_is_cropped_where_the_user_wants_and_scaled(here: Visit, service
     assert (image.format, image.size, image.mode) == ("PNG", (WIDTH, HEIGHT), "RGB")
     assert image.getpixel((0, 0)) == (255, 255, 255)
     words = f"640 × 320 pixels, cropped to 320 × 320 at (320, 0), scaled to {WIDTH} × {HEIGHT}"
-    assert request["metadata"] == {"file": "photo-0.jpg", "scaled": words}
+    assert request["metadata"] == {"file": "photo-0.jpg"}
     assert f"The certificate is about the scaled image of photo-0.jpg ({words}), not about the photo" in here.text(
         ".words"
     )
     assert here.page.locator(".face img").get_attribute("src") == preview, "what was shown before is what was sent"
-    assert service.get(here.certification)["request"]["metadata"]["scaled"] == words
+    (certificate,) = service.get(here.certification)["certificates"]
+    assert certificate["provenance"]["input"]["prepared"] == {
+        "source": [640, 320], "box": [320, 0, 640, 320], "by": "browser, createImageBitmap", "checked": False,
+    }  # fmt: skip
+    assert verify(Certificate.from_json(json.dumps(certificate)))
+    here.page.reload()
+    assert words in here.text(".scaled"), "the certificate says it, and not the memory of the browser"
 
 
 def test_zoom_keeps_a_smaller_part(here: Visit) -> None:
@@ -85,17 +93,28 @@ def test_zoom_keeps_a_smaller_part(here: Visit) -> None:
     here.page.wait_for_selector("#crop-words:has-text('cropped to 80 × 80 at (280, 120)')")
 
 
-def test_photos_of_a_batch_are_cropped_around_their_centres(here: Visit) -> None:
+def test_photos_of_a_batch_are_cropped_around_their_centres_and_each_certificate_speaks_for_itself(
+    here: Visit, service: PageService
+) -> None:
     here.page.evaluate(RECORD)
     tall = encoded(Image.new("RGB", (100, 400), (255, 255, 255)))
     choose_photo(here, tall, LIGHT)
     here.page.locator("#chosen-name", has_text="2 images").wait_for()
-    assert "1 of them have another size: each is cropped around its centre and scaled" in here.text("#scaled")
+    assert "1 of them has another size: each is cropped around its centre and scaled" in here.text("#scaled")
     here.certify()
     here.page.wait_for_selector("table.batch")
     request, images = posted(here)
     assert [each.size for each in images] == [(WIDTH, HEIGHT)] * 2
-    assert request["metadata"] == {"scaled": "cropped around the centre and scaled"}
+    assert [each and each["box"] for each in request["prepared"]] == [[0, 150, 100, 250], None]
+    here.page.wait_for_selector(".status.succeeded")
+    stated = [each["provenance"]["input"] for each in service.get(here.certification)["certificates"]]
+    assert ["prepared" in each for each in stated] == [True, False]
+    here.page.click("table.batch a >> nth=0")
+    assert "the scaled image of photo-0.jpg (100 × 400 pixels, cropped to 100 × 100 at (0, 150)" in here.text(".scaled")
+    here.page.click("text=All 2 images")
+    here.page.click("table.batch a >> nth=1")
+    here.page.wait_for_selector(".claim")
+    assert here.page.locator(".scaled").count() == 0, "this one was sent as it was"
 
 
 def test_an_image_of_the_right_size_is_sent_as_it_is(here: Visit) -> None:

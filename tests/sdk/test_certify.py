@@ -20,6 +20,7 @@ from smoothcert import Client
 from smoothcert.certification import Progress
 from smoothcert.client import errors
 from smoothcert.noise import Gaussian, Noise, RoundedGaussian
+from smoothcert.preparation import Preparation
 from smoothcert.verification import verify
 from tests.service import eventually
 from tests.support.questions import DARK, ENDLESS, GREY, LIGHT, QUICK, pixels
@@ -211,3 +212,16 @@ def test_a_real_ctrl_c_cancels_and_says_so(client: Client, service: str) -> None
     assert "KeyboardInterrupt" in err
     assert f"the certification {min(made)} was canceled" in err
     assert client.certifications.wait(*made).status == "canceled"
+
+
+def test_what_was_done_to_an_image_before_is_stated_by_its_own_certificate_alone(client: Client) -> None:
+    done = {"source": (640, 320), "box": (160, 0, 480, 320), "by": "my crop"}
+    first, second = client.certify([DARK, LIGHT], **QUICK, prepared=[None, done])
+    assert first.provenance is not None
+    assert second.provenance is not None
+    assert first.provenance.input.prepared is None
+    assert second.provenance.input.prepared == Preparation(source=(640, 320), box=(160, 0, 480, 320), by="my crop")
+    assert all(map(verify, (first, second)))
+    assert "my crop" in second.remarks[0]
+    with pytest.raises(errors.InvalidRequestError, match="prepared: certify_many takes none"):
+        next(iter(client.certify_many([DARK], **QUICK, prepared=[done])))

@@ -48,7 +48,7 @@ def test_two_served_ensembles_are_compared_on_the_same_images_with_noise_of_thei
         assert other.provenance is not None
         assert one.provenance.input == other.provenance.input
         assert one.provenance.sampling.seed != other.provenance.sampling.seed
-    again = smoothcert("compare", "both/trivial", "both/moody", "--radius", 0.02, "--json", url="http://127.0.0.1:9")
+    again = smoothcert("compare", "both/trivial", "both/moody", "--radius", "0,02", "--json", url="http://127.0.0.1:9")
     assert json.loads(again.stdout)["differences"] == found["differences"]
 
 

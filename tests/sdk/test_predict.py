@@ -7,9 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from smoothcert import AsyncClient, Client, InvalidRequestError
 from smoothcert.prediction import Prediction
+from tests.support.api import encoded
 from tests.support.command import one_sentence, png, smoothcert
 from tests.support.questions import DARK, LIGHT
 
@@ -53,5 +55,22 @@ def test_the_command_prints_classes(service: str, tmp_path: Path) -> None:
     assert [json.loads(line)["class_name"] for line in lines.splitlines()] == ["dark", "light"]
     few = smoothcert("predict", tmp_path / "light.png", "--ensemble", "trivial", "--n", "5", url=service)
     assert (few.returncode, "undecided" in few.stdout) == (3, True)
+    assert smoothcert("predict", *both, "--ensemble", "trivial", "--alpha", "0,01", url=service).returncode == 0
     refused = smoothcert("predict", *both, "--ensemble", "nothing", url=service)
     one_sentence(refused, "there is no ensemble 'nothing'")
+
+
+def test_a_file_of_another_size_is_resized_and_its_certificate_says_so(
+    client: Client, service: str, tmp_path: Path
+) -> None:
+    (tmp_path / "large.png").write_bytes(encoded(Image.new("RGB", (30, 20), (255, 255, 255))))
+    question = ("predict", tmp_path / "large.png", "--ensemble", "trivial", "--json")
+    one_sentence(smoothcert(*question, url=service), "is 30 x 20 (width x height), wanted 8 x 8; --resize cover")
+    done = smoothcert(*question, "--resize", "cover", url=service)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["class_name"] == "light"
+    newest = next(iter(client.certifications.list()))
+    (certificate,) = client.certifications.get(newest.id).certificates
+    assert certificate.provenance is not None
+    assert certificate.provenance.input.resized is not None
+    assert certificate.provenance.input.resized.source == (30, 20)

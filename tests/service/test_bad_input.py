@@ -80,6 +80,8 @@ __all__ = ["nothing_is_queued"]
         ({"ensemble": "../x"}, "ensemble", "../x"),
         ({"labels": [-1]}, "labels.0", "-1"),
         ({"labels": "1"}, "labels", "'1'"),
+        ({"prepared": [{"source": [2, 2], "box": [0, 0, 3, 2], "by": "me"}]}, "prepared.0", "right <= 2"),
+        ({"prepared": [{"source": [2, 2], "box": [0, 0, 1, 2], "by": ""}]}, "prepared.0.by", "''"),
         ({"metadata": {"k": 1}}, "metadata.k", "1"),
         ({"metadata": {"k": "v" * 300}}, "metadata.k", "vvv'..."),
         ({"metadata": {str(i): "" for i in range(17)}}, "metadata", "at most 16"),
@@ -130,6 +132,7 @@ def test_what_the_ensemble_does_not_offer_is_refused(client: httpx2.Client, play
     refused(client, player, "invalid_request", "3", "2 members", consensus=3)
     refused(client, player, "invalid_request", "labels", "1", "2 images", images=[text(picture())] * 2, labels=[0])
     refused(client, player, "invalid_request", "labels.0", "3", "0 to 2", labels=[3])
+    refused(client, player, "invalid_request", "prepared", "2 for 1 images", prepared=[None, None])
 
 
 def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx2.Client, player: Player) -> None:

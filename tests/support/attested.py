@@ -14,12 +14,17 @@ from smoothcert.certificate import (
     Certificate,
     EnsembleRecord,
     InputRecord,
+    PartRecord,
     Provenance,
+    RemoteRecord,
     SamplingRecord,
     ShapeRecord,
 )
 from smoothcert.noise import Gaussian
+from smoothcert.preparation import Preparation
 from smoothcert.procedures import Adaptive, AnyProcedure
+from smoothcert.question import FamilyWise
+from smoothcert.resizing import Resize
 from tests.support.certificates import certificate_of
 
 FINISHED = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -62,6 +67,29 @@ def complete(
     )
     more = {"provenance": provenance, "index": index, "evaluations": 2 * bare.samples}
     return resigned(bare.model_copy(update=more))
+
+
+def with_every_record(certificate: Certificate) -> Certificate:
+    """The certificate, still consistent, with all records that most certificates do not have."""
+    assert certificate.provenance is not None
+    assert certificate.alpha is not None
+    ensemble, image, sampling = (getattr(certificate.provenance, name) for name in ("ensemble", "input", "sampling"))
+    resize = Resize(fit="cover", sources=((640, 320),), by="Pillow 12")
+    middle = certificate.samples // 2
+    parts = tuple(
+        PartRecord(start=start, stop=stop, stream=stream, device="cpu", precision="float32", versions={"torch": torch})
+        for start, stop, stream, torch in ((0, middle, 0, "1"), (middle, certificate.samples, 1, "2"))
+    )
+    remote = RemoteRecord(member=1, model="m", version="1", platform="onnx", server="triton")
+    prepared = Preparation(source=(1280, 640), box=(0, 0, 640, 320), by="a program")
+    provenance = {
+        "ensemble": ensemble.model_copy(update={"remote": (remote,)}),
+        "input": image.model_copy(update={"resized": resize.record(0, (8, 8)), "prepared": prepared}),
+        "sampling": sampling.model_copy(update={"nonce": "n", "parts": parts}),
+    }
+    shared = FamilyWise(alpha=2 * certificate.alpha, images=2)
+    more = {"provenance": certificate.provenance.model_copy(update=provenance), "family_wise": shared}
+    return resigned(certificate.model_copy(update=more))
 
 
 def resigned(certificate: Certificate) -> Certificate:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 from securesystemslib.dsse import Envelope
 
 from smoothcert.attestation.envelope import MEDIA_TYPE, Attestation
@@ -28,11 +29,23 @@ from smoothcert.certificate import Certificate
 from smoothcert.errors import AttestationError, CertificateError
 from smoothcert.examination import Examination, examine
 from smoothcert.procedures import Fixed, Sequential
-from tests.support.attested import FINISHED, LATER, MADE, MEMBERS, complete, keyring, resigned, sealed
+from tests.support.attested import (
+    FINISHED,
+    LATER,
+    MADE,
+    MEMBERS,
+    complete,
+    keyring,
+    resigned,
+    sealed,
+    with_every_record,
+)
 
 RING = keyring()
 CERTIFIED = complete()
 TEXT = sealed(CERTIFIED, RING)
+FULL = with_every_record(CERTIFIED)
+FULL_TEXT = sealed(FULL, RING)
 
 
 def examined(text: str | bytes, ring: Keyring = RING, **options: Any) -> Examination:
@@ -75,6 +88,18 @@ def test_any_byte_that_is_changed_is_noticed(place: int, value: int) -> None:
     if altered[place] != value:
         altered[place] = value
         assert not examined(bytes(altered))
+
+
+@pytest.mark.parametrize("bit", [0, 5])
+def test_one_bit_of_each_byte_is_enough(bit: int) -> None:
+    """Bit 5 is the difference between capitals and small letters, which JSON and base64 tell apart."""
+    whole = FULL_TEXT.encode()
+    assert examined(whole)
+    assert [
+        place
+        for place in range(len(whole))
+        if examined(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+    ] == []
 
 
 @settings(max_examples=100, deadline=None)
@@ -120,7 +145,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield path
 
 
-STATEMENT = json.loads(Statement.of(CERTIFIED).payload)
+STATEMENT = json.loads(Statement.of(FULL).payload)
 PLACES = [*leaves(STATEMENT)]
 
 
@@ -147,7 +172,20 @@ def with_(value: Any, path: tuple[Any, ...]) -> Any:
 def test_every_field_of_the_statement_is_tried() -> None:
     tried = {path[1] for path in PLACES if path[0] == "predicate"}
     assert tried == Certificate.model_fields.keys()
-    assert len(PLACES) > 60
+    for record in records(FULL):
+        assert record.model_dump().keys() == type(record).model_fields.keys(), "none may be absent"
+    assert len(PLACES) > 90
+
+
+def records(value: Any) -> Iterator[BaseModel]:
+    """A model and all models within it."""
+    if isinstance(value, BaseModel):
+        yield value
+        for name in type(value).model_fields:
+            yield from records(getattr(value, name))
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from records(each)
 
 
 def forged(path: tuple[Any, ...]) -> dict[str, Any]:
@@ -165,7 +203,7 @@ def forged(path: tuple[Any, ...]) -> dict[str, Any]:
 @pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)))
 def test_any_field_that_is_changed_under_the_old_signature_is_noticed(path: tuple[Any, ...]) -> None:
     payload = base64.b64encode(canonical_json(forged(path)).encode()).decode()
-    found = examined(canonical_json({**json.loads(TEXT), "payload": payload}))
+    found = examined(canonical_json({**json.loads(FULL_TEXT), "payload": payload}))
     assert not found
     assert found.unaltered.holds is not True
 

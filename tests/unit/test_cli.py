@@ -70,6 +70,16 @@ def test_the_plan_for_a_radius_out_of_reach_names_the_procedure_that_reaches_far
     assert (reached[found[1]], float(found[2])) == (farthest, farthest)
 
 
+def test_plan_understands_decimal_commas() -> None:
+    options = {"--radius": "0.25", "--sigma": "0.25", "--alpha": "0.01", "--beta": "0.02", "--p-a": "0.99"}
+    points, commas = (
+        smoothcert("plan", *(word.replace(".", sign) for pair in options.items() for word in pair), "--json")
+        for sign in (".", ",")
+    )
+    assert commas.returncode == 0, commas.stderr
+    assert commas.stdout == points.stdout
+
+
 def test_plan_as_json_is_one_object() -> None:
     plans = json.loads(smoothcert("plan", "--radius", 0.25, "--sigma", 0.25, "--p-a", 0.9, "--json").stdout)
     assert plans["fixed"]["largest_radius"] == 0.952864
@@ -251,12 +261,13 @@ def test_verify_says_what_is_wrong_with_a_file(given: str, message: str) -> None
 
 
 def test_the_exit_codes_are_in_the_help() -> None:
-    shown = smoothcert("--help").stdout
+    shown = re.sub(r" *\n *", " ", smoothcert("--help").stdout)
     for words in (
         "0  success",
         "1  an error",
         "2  a wrong command line",
         "3  certify, predict and watch",
+        "plan: no procedure can prove the radius",
         "130  stopped by Ctrl-C",
     ):
         assert words in shown
