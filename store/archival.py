@@ -51,8 +51,8 @@ def erase(certification: str, owner: str) -> list[Command]:
 
 def claim(*, most: int) -> Call:
     """Claim up to `most` ids that are due."""
-    asked = {"most": most, "lease": LEASE_S, "erasures": keys.erasure("")}
-    return Call(ARCHIVE_CLAIM, (keys.ARCHIVAL,), (json.dumps(asked),))
+    arguments = {"most": most, "lease": LEASE_S, "erasures": keys.erasure("")}
+    return Call(ARCHIVE_CLAIM, (keys.ARCHIVAL,), (json.dumps(arguments),))
 
 
 def claimed(answer: Sequence[tuple[bytes, bytes]]) -> list[ArchiveClaim]:
@@ -76,9 +76,9 @@ def erased(claim: ArchiveClaim) -> Call:
     return _done(claim.certification, {"erasing": True, "again": pause, "value": f"{claim.owner} late"})
 
 
-def _done(certification: str, asked: dict[str, Any]) -> Call:
+def _done(certification: str, arguments: dict[str, Any]) -> Call:
     names = (keys.ARCHIVAL, keys.erasure(certification), keys.STATISTICS)
-    return Call(ARCHIVE_DONE, names, (certification, json.dumps(asked)))
+    return Call(ARCHIVE_DONE, names, (certification, json.dumps(arguments)))
 
 
 def dropped(certification: str) -> list[Command]:

@@ -81,7 +81,7 @@ def _time(seconds: float) -> str:
 
 def claim(*, most: int, share: int, held: Mapping[str, int]) -> Call:
     """Claim up to `most` deliveries that are due; `share` of one owner, together with those that are `held`."""
-    asked = {
+    arguments = {
         "most": most,
         "share": share,
         "held": dict(held),
@@ -89,7 +89,7 @@ def claim(*, most: int, share: int, held: Mapping[str, int]) -> Call:
         "pause": BUSY_S,
         "deliveries": keys.delivery(""),
     }
-    return Call(CLAIM, (keys.DELIVERIES,), (json.dumps(asked),))
+    return Call(CLAIM, (keys.DELIVERIES,), (json.dumps(arguments),))
 
 
 def claimed(answer: Sequence[tuple[bytes, bytes, bytes, bytes, int]]) -> list[Delivery]:

@@ -77,7 +77,7 @@ def take(
     name, and until when. The answer is for `taken`.
     """
     queue = bookkeeping.queue_name(pool)
-    asked = {
+    arguments = {
         "most": most,
         "bytes": most_bytes,
         "busy": busy,
@@ -92,7 +92,7 @@ def take(
         "until": idle[1] if idle else 0,
     }
     names = (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue), keys.urgent(pool), keys.turns(pool))
-    return Call(TAKE, (*names, keys.idle(pool)), (json.dumps(asked),))
+    return Call(TAKE, (*names, keys.idle(pool)), (json.dumps(arguments),))
 
 
 def taken(answer: tuple[int, Sequence[bytes]]) -> tuple[bool, list[str]]:

@@ -192,18 +192,18 @@ class Clerk:
         if not works:
             return
         self._divided_at = now
-        asked = [(work, index) for work in works for index in work.awaited]
+        awaited = [(work, index) for work in works for index in work.awaited]
         try:
             idle, *counted = self._connection.run(
                 [
                     division.count_idle(self._settings.pool, now=time.time()),
-                    *(division.read_range(work.record.id, work.halves[index].shard) for work, index in asked),
+                    *(division.read_range(work.record.id, work.halves[index].shard) for work, index in awaited),
                 ]
             )
         except AWAY as error:
             logger.warning("Redis is away: %s", error)
             return
-        for (work, index), text in zip(asked, counted, strict=True):
+        for (work, index), text in zip(awaited, counted, strict=True):
             work.receive(index, text)
         largest = max(works, key=lambda work: len(work.spare))
         if idle and largest.spare:

@@ -64,7 +64,7 @@ class Listener:
     @property
     def _common(self) -> tuple[str, str]:
         """The channels that are not those of one certification; each message names one."""
-        return keys.CHANGED, keys.told(self.name)
+        return keys.CHANGED, keys.ends(self.name)
 
     async def _subscribe(self, certification: str) -> None:
         """Receive the changes of a certification; if that fails, whoever waits looks every LOOK_SECONDS."""

@@ -92,10 +92,10 @@ def run(options: argparse.Namespace) -> Result:
     of_methods = [
         (method, sigma, ratio * sigma) for method in METHODS for sigma, ratios in RATIOS.items() for ratio in ratios
     ]
-    asked = [(options.logs, *each) for each in of_cohen]
-    asked += [(options.methods, *each) for each in of_methods] if options.methods else []
-    answers = each_of(costs_of, asked, jobs=options.jobs)
-    costs = {(name, sigma, r): each for (_, name, sigma, r), each in zip(asked, answers, strict=True)}
+    arguments = [(options.logs, *each) for each in of_cohen]
+    arguments += [(options.methods, *each) for each in of_methods] if options.methods else []
+    answers = each_of(costs_of, arguments, jobs=options.jobs)
+    costs = {(name, sigma, r): each for (_, name, sigma, r), each in zip(arguments, answers, strict=True)}
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
         plot({setting: costs[setting] for setting in of_cohen}, options.write / "samples.png")

@@ -50,7 +50,7 @@ def predict(
 
     Prints a table, or with --json a line for each image. The exit code is 3 if some images were abstained from.
     """
-    asked: dict[str, Any] = {
+    named: dict[str, Any] = {
         "ensemble": ensemble,
         "noise": named_noise(noise),
         "sigma": sigma,
@@ -58,7 +58,7 @@ def predict(
         "consensus": consensus,
         "convert": convert,
     }
-    fields = {name: value for name, value in asked.items() if value is not None}
+    fields = {name: value for name, value in named.items() if value is not None}
     with connected(url, api_key) as client:
         found = client.predict(
             [*images],

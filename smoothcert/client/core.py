@@ -279,8 +279,8 @@ class Core:
         """The classes of the smoothed classifier, in the order of the images."""
         if named := sorted({"procedure", "radius"} & fields.keys()):
             raise InvalidRequestError(f"a prediction has no {named[0]}: it finds the class at the image itself")
-        asked: RequestFields = {**fields, "procedure": {"name": "predict", "n": n}}
-        certifying = self.certify(images, asked, wait_timeout=wait_timeout, leaving="cancel", report=lambda _: None)
+        fields = {**fields, "procedure": {"name": "predict", "n": n}}
+        certifying = self.certify(images, fields, wait_timeout=wait_timeout, leaving="cancel", report=lambda _: None)
         return tuple(map(Prediction.of, (yield from certifying)))
 
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:
