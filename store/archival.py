@@ -3,9 +3,9 @@
     smoothcert:archival       the ids of certifications that the archive lacks or must erase, scored by when to try next
     smoothcert:erasure:ID     the owner of a certification that was deleted, until the archive has erased it
 
-The call that ends a certification enters it, so none ends without. Whoever claims an id has LEASE_S seconds; if that
-process dies, another one claims it again. What is deleted while somebody writes it is erased when that process is done
-or its lease is over. All times are those of the server.
+The call that ends a certification also enters it here, so none is missed. A process that claims an id has LEASE_S
+seconds; if it dies, another one claims the id again. A certification that is deleted while a process writes it is
+erased when that process is done or its lease is over. All times are those of the server.
 """
 
 from __future__ import annotations

@@ -102,7 +102,6 @@ def taken(answer: tuple[int, Sequence[bytes]]) -> tuple[bool, list[str]]:
 
 
 def take_suspect(pool: str) -> Call:
-    """Take the first suspect."""
     queue = bookkeeping.quarantine_name(pool)
     return Call(TAKE_SUSPECT, (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue)), ())
 

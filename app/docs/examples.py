@@ -80,7 +80,6 @@ def request() -> CertificationRequest:
 
 
 def running() -> CertificationSummary:
-    """A certification under way."""
     image = ImageProgress(
         index=0,
         stage=2,
@@ -123,7 +122,6 @@ def succeeded() -> Certification:
 
 
 def accepted() -> Certification:
-    """A certification that waits."""
     nothing = Progress(images_done=0, images_total=1, samples=0, evaluations=0)
     waiting = {"status": "queued", "started_at": None, "queue_position": 3, "progress": nothing}
     return Certification(**{**dict(running()), **waiting}, certificates=())

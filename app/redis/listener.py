@@ -67,7 +67,7 @@ class Listener:
         return keys.CHANGED, keys.ends(self.name)
 
     async def _subscribe(self, certification: str) -> None:
-        """Receive the changes of a certification; if that fails, whoever waits looks every LOOK_SECONDS."""
+        """Receive the changes of a certification; if that fails, those that wait look every LOOK_SECONDS."""
         if self._pubsub is not None:
             with suppress(RedisError, OSError):
                 await self._pubsub.subscribe(keys.changed(certification))

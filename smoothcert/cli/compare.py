@@ -1,5 +1,3 @@
-"""`smoothcert compare`."""
-
 from __future__ import annotations
 
 import json

@@ -19,7 +19,7 @@ UNLIMITED = 1 << 53
 
 @dataclass(frozen=True)
 class Limits:
-    """What a service accepts."""
+    """How much work a service accepts, in all and from one owner."""
 
     waiting: int
     """The most certifications that may wait in a queue."""
