@@ -128,6 +128,18 @@ def test_no_class_name_is_defined_twice() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+NAMELESS = {"asked", "said", "told"}
+"""Names that say who spoke; a variable is named by what it holds, such as detail, payload, fields, question."""
+
+
+def test_variables_are_named_by_what_they_hold() -> None:
+    for package in OURS:
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+                assert name not in NAMELESS, f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
+
+
 # --- a noise is one file
 
 TELL_NOISES_APART = {
