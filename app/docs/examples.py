@@ -22,6 +22,7 @@ from smoothcert.certification import (
     Progress,
     Urls,
 )
+from smoothcert.choices import NoiseList, ProcedureList, suited
 from smoothcert.noise import NOISES
 from smoothcert.notebook import sentence
 from smoothcert.prediction import Prediction, PredictionAnswer
@@ -35,16 +36,13 @@ from smoothcert.published import (
     FieldProblem,
     Health,
     LookPlan,
-    NoiseList,
     PlanAnswer,
-    ProcedureList,
     Readiness,
     RedisCheck,
     Seconds,
     ServedEnsemble,
     VerificationAnswer,
     Version,
-    suited,
 )
 from smoothcert.request import CertificationRequest
 from smoothcert.seeds import commitment

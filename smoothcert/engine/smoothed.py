@@ -22,8 +22,9 @@ from smoothcert.engine.case import Case, start
 from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.keywords import QuestionKeywords, question_of, seed_of
-from smoothcert.engine.networks import IN_MEMORY, Model, Networks, image_shape
+from smoothcert.engine.networks import Model, Networks, image_shape
 from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.ready import IN_MEMORY
 from smoothcert.engine.session import EngineSession
 from smoothcert.engine.study.samples import About
 from smoothcert.engine.study.study import SAMPLES, Study, study

@@ -18,11 +18,12 @@ from app.docs import examples
 from app.http.errors import ProblemError
 from app.requests.admission import Settled, require_provable, settle
 from smoothcert.bounds import lower_bound, upper_bound
+from smoothcert.choices import NoiseList, ProcedureList
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.noise import Gaussian, GaussianLinf, Noise, RoundedGaussian, Splitting
 from smoothcert.plan import plan
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Largest, Optimal, Sequential
-from smoothcert.published import NoiseList, PlanAnswer, ProcedureList, VerificationAnswer
+from smoothcert.published import PlanAnswer, VerificationAnswer
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from tests.support.api import problem
