@@ -1,4 +1,4 @@
-"""The application, put together."""
+"""`create_app` makes the FastAPI application of the service from its settings."""
 
 from __future__ import annotations
 

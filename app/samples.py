@@ -28,7 +28,6 @@ class SampleSheet:
 
 @lru_cache
 def sheets(folder: Path = ZOO) -> dict[str, SampleSheet]:
-    """All sheets by name."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         description = json.loads(path.read_text())
@@ -38,7 +37,6 @@ def sheets(folder: Path = ZOO) -> dict[str, SampleSheet]:
 
 
 def listed(folder: Path = ZOO) -> str:
-    """The sheets as JSON."""
     return json.dumps({"data": [asdict(sheet) for sheet in sheets(folder).values()]})
 
 

@@ -84,7 +84,6 @@ class Service:
         return await self.queue.staff.offer(name)
 
     def close(self) -> None:
-        """End all threads."""
         self.planner.close()
         self.verifier.close()
         self.attester.close()

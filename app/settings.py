@@ -152,7 +152,6 @@ class ApiSettings(RedisSettings):
 
     @property
     def receivers(self) -> Receivers:
-        """The receivers of webhooks."""
         return Receivers.read(listed(self.webhook_hosts), listed(self.webhook_networks))
 
     @property

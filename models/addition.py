@@ -327,8 +327,8 @@ def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None)
     if found == {None} and default is not None:
         return default
     if len(found) != 1 or found == {None}:
-        said = "the files do not name it" if found == {None} else f"the files say {', '.join(sorted(map(str, found)))}"
-        raise RegistryError(f"{key} is not given, and {said}: name it by --{key.replace('_', '-')}")
+        seen = "the files do not name it" if found == {None} else f"the files say {', '.join(sorted(map(str, found)))}"
+        raise RegistryError(f"{key} is not given, and {seen}: name it by --{key.replace('_', '-')}")
     return str(found.pop())
 
 

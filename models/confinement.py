@@ -89,15 +89,15 @@ def _verdicts(suspects: Sequence[Suspect]) -> list[ModelError | None]:
     """The verdicts of one child on all; where it ended on the way, of one child for each, which tells the culprit."""
     if not suspects:
         return []
-    told, end = _ask(suspects)
+    messages, end = _ask(suspects)
     if end is not None and len(suspects) > 1:
         return [verdict for suspect in suspects for verdict in _verdicts([suspect])]
     if end is not None:
         return [ProgramError(f"the program was tried in a confined process, which {end}")]
-    for suspect, message in zip(suspects, told, strict=True):
+    for suspect, message in zip(suspects, messages, strict=True):
         if message is None:
             cache.save(suspect.key, True)
-    return [None if message is None else ProgramError(message) for message in told]
+    return [None if message is None else ProgramError(message) for message in messages]
 
 
 def _ask(suspects: Sequence[Suspect]) -> tuple[list[str | None], str | None]:
@@ -125,12 +125,12 @@ def _ask(suspects: Sequence[Suspect]) -> tuple[list[str | None], str | None]:
         last = (child.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         return [], f"ended with exit code {child.returncode}: {last}"
     try:
-        told = json.loads(child.stdout.splitlines()[-1])
+        messages = json.loads(child.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        told = None
-    if not isinstance(told, list) or len(told) != len(suspects):
+        messages = None
+    if not isinstance(messages, list) or len(messages) != len(suspects):
         return [], "ended without a verdict"
-    return told, None
+    return messages, None
 
 
 def _serve() -> None:

@@ -65,7 +65,7 @@ def chapters(report: Report, *, drawn: bool) -> list[Chapter]:
     """All chapters; `drawn` adds pictures, which need matplotlib."""
     pictures = _pictures(report) if drawn else {}
     return [
-        asked(report),
+        question(report),
         proved(report, pictures),
         meaning(report),
         sureness(report, pictures),
@@ -76,7 +76,7 @@ def chapters(report: Report, *, drawn: bool) -> list[Chapter]:
     ]
 
 
-def asked(report: Report) -> Chapter:
+def question(report: Report) -> Chapter:
     return Chapter(
         "asked",
         "What was asked",

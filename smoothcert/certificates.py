@@ -17,8 +17,6 @@ LONGEST_NAME = 30
 
 
 class Certificates(list[Certificate]):
-    """A list of certificates."""
-
     def __repr__(self) -> str:
         rows = [COLUMNS, *self._rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -83,9 +83,9 @@ def _require_one_question(sound: Sequence[Examined]) -> None:
     if not sound:
         return
     first, *others = sound
-    asked = about(first.certificate)
+    question = about(first.certificate)
     for each in others:
-        if other := [*differences(about(each.certificate), asked)]:
+        if other := [*differences(about(each.certificate), question)]:
             place = each.entry.place.removesuffix(": ") or "another file"
             raise CertificateError(f"the certificates are not of one ensemble and one question: {place}: {other[0]}")
 

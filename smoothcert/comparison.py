@@ -52,14 +52,14 @@ class Comparison:
 
     old: Report
     new: Report
-    asked: Sequence[float] = ()
+    chosen: Sequence[float] = ()
     """The radii to compare at; those of the old report's curve where there are none."""
     level: float = LEVEL
     """One minus the confidence with which all intervals hold together."""
 
     @cached_property
     def differences(self) -> list[Difference]:
-        radii = self.asked or self.old.radii
+        radii = self.chosen or self.old.radii
         return [self._at(radius, self.level / len(radii)) for radius in radii]
 
     def _at(self, radius: float, level: float) -> Difference:
@@ -180,11 +180,11 @@ def compare(old: Collection, new: Collection, *, radii: Sequence[float] = (), le
         if found.problems:
             file, problem = found.problems[0]
             raise CertificateError(f"{name} is wrong, and a comparison would be, too: {file}: {problem}")
-    asked = [about(found.found[0].certificate) for found in (old, new)]
+    questions = [about(found.found[0].certificate) for found in (old, new)]
     for part in SAME:
-        if asked[0][part] != asked[1][part]:
+        if questions[0][part] != questions[1][part]:
             raise CertificateError(
-                f"{part} is {asked[0][part]} in OLD and {asked[1][part]} in NEW: they must be the same"
+                f"{part} is {questions[0][part]} in OLD and {questions[1][part]} in NEW: they must be the same"
             )
     pairs = _paired(old, new)
     noise = old.found[0].certificate.noise

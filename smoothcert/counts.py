@@ -90,7 +90,6 @@ class SampleCounts(Mapping[int, int]):
 
     @property
     def total(self) -> int:
-        """All samples."""
         return sum(count for _, count in self.pairs) + self.other
 
     @property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import ConfigDict
 
-from smoothcert.noise import GaussianLinf, Noise, Norm
+from smoothcert.noise import Noise, Norm
 from smoothcert.noise.grid import GRID
 
 if TYPE_CHECKING:
@@ -59,20 +59,17 @@ def implied(certificate: Certificate) -> tuple[Implication, ...]:
 def implications(noise: Noise, radius: float, d: int | None) -> tuple[Implication, ...]:
     """What a radius of this noise says in the other norms, for images of d values."""
     exact = Fraction(repr(radius))  # a certificate means the decimal number that it shows
+    d = noise.image_values or d
     squares: dict[Norm, Fraction]
-    match noise.norm:
-        case "l2":
-            squares, values = _from_l2(exact**2, d), ceil(exact**2) - 1
-        case "l1":
-            squares, values = _from_l1(exact, d, eight_bit=noise.eight_bit), ceil(exact) - 1
-        case "linf" if isinstance(noise, GaussianLinf):  # R_inf = R_2 / sqrt(d), so its counts prove an l2 radius
-            d = noise.dimension
-            squares, values = {"l2": exact**2 * d, "l1": exact**2 * d}, ceil(exact**2 * d) - 1
-        case "linf":
-            squares, values = {"l2": exact**2, "l1": exact**2}, (d or 1) if exact > 1 else 0
-        case _:
-            return ()
-    found = [(norm, _root(square)) for norm, square in squares.items()]
+    if (square := noise.l2_square(exact)) is not None:
+        squares, values = _from_l2(square, d), ceil(square) - 1
+    elif noise.norm == "l1":
+        squares, values = _from_l1(exact, d, eight_bit=noise.eight_bit), ceil(exact) - 1
+    elif noise.norm == "linf":
+        squares, values = {"l2": exact**2, "l1": exact**2}, (d or 1) if exact > 1 else 0
+    else:
+        return ()
+    found = [(norm, _root(square)) for norm, square in squares.items() if norm != noise.norm]
     least = LEAST_CHANGE if noise.eight_bit else 0
     balls = [Implication(norm, float(r), noise.eight_bit, bounded=False) for norm, r in found if r > least]
     if values < 1:  # no value may change: the answer at x is known already
@@ -82,7 +79,8 @@ def implications(noise: Noise, radius: float, d: int | None) -> tuple[Implicatio
 
 def _from_l2(square: Fraction, d: int | None) -> dict[Norm, Fraction]:
     """The squares of the radii that follow from the square of an l2 radius."""
-    return {"l1": square, "linf": square / d} if d else {"l1": square}
+    balls: dict[Norm, Fraction] = {"l2": square, "l1": square}
+    return {**balls, "linf": square / d} if d else balls
 
 
 def _from_l1(radius: Fraction, d: int | None, *, eight_bit: bool) -> dict[Norm, Fraction]:

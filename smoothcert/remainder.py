@@ -8,8 +8,8 @@ and its bound exceeds one half; if p_A > 1/2 each of the two has at most that ha
 binomial is convex below the bound, so the classes together exceed one half at most as often as two classes with p =
 1/2 do, which is twice that half.
 
-The question itself has spent alpha already. So whoever takes the certificate, or else what remains, is wrong with
-probability 2 alpha at most, and that is what is stated.
+The question itself has spent alpha already. So a reader who takes the certificate, or else what remains, is
+wrong with probability 2 alpha at most, and that is what is stated.
 """
 
 from __future__ import annotations

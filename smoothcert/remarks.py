@@ -44,5 +44,5 @@ def unpinned(remote: tuple[RemoteRecord, ...], *, members: int) -> str:
 
 def _name(each: RemoteRecord) -> str:
     version = "" if each.version is None else f" version {each.version}"
-    told = ", ".join(filter(None, (each.platform, each.server)))
-    return f"model {each.model}{version}" + (f" of {told}" if told else "")
+    software = ", ".join(filter(None, (each.platform, each.server)))
+    return f"model {each.model}{version}" + (f" of {software}" if software else "")

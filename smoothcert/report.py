@@ -132,8 +132,8 @@ class Report:
     @property
     def radii(self) -> Sequence[float]:
         """The radii of the curve: those that a run was asked for, where there are several, or round ones."""
-        if self.first.target_radius is None and (asked := self.first.procedure.targets(None)):
-            return asked
+        if self.first.target_radius is None and (targets := self.first.procedure.targets(None)):
+            return targets
         return ticks(self.largest_radius, whole=self._noise.whole)
 
     @property

@@ -49,8 +49,8 @@ def service_seed(secret: bytes, request: CertificationRequest, pixels: Sequence[
     `pixels` are the sha256 of the images, as certificates state them. The service publishes the `commitment` of the
     secret. Once it reveals the secret itself, anybody can check that the seed was not chosen.
     """
-    asked = digest({"request": request.model_dump(mode="json", exclude_defaults=True), "pixels": list(pixels)})
-    return hmac.new(secret, asked.encode(), hashlib.sha256).hexdigest()[:32]
+    message = digest({"request": request.model_dump(mode="json", exclude_defaults=True), "pixels": list(pixels)})
+    return hmac.new(secret, message.encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def commitment(secret: bytes) -> str:

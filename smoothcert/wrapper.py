@@ -38,17 +38,18 @@ class Wrapper:
         named = {"ensemble.name": payload["ensemble"]} if "ensemble" in payload else {}
         if "request" not in payload:
             return cls(named, images, one_ensemble=True)
-        stated, problems = _asked(payload["request"], total if isinstance(total, int) else len(payload["certificates"]))
+        shared = total if isinstance(total, int) else len(payload["certificates"])
+        stated, problems = _expected(payload["request"], shared)
         if named and stated.get("ensemble.name", payload["ensemble"]) != payload["ensemble"]:
-            asked = stated["ensemble.name"]
-            problems = (*problems, f"ensemble: is {shown(payload['ensemble'])}, the request is for {shown(asked)}")
+            requested = stated["ensemble.name"]
+            problems = (*problems, f"ensemble: is {shown(payload['ensemble'])}, the request is for {shown(requested)}")
         return cls({**stated, **named}, images, one_ensemble=True, problems=problems)
 
     @classmethod
     def of_run(cls, run: Mapping[str, Any]) -> Wrapper:
         """The head of a ledger, of `certify_many` or of a benchmark."""
         if "question" in run:
-            stated, problems = _asked(run["question"], 1)
+            stated, problems = _expected(run["question"], 1)
             return cls(stated, one_ensemble=True, problems=tuple(f"line 1: {each}" for each in problems))
         stated = {name: run[name] for name in STATED if name in run}
         if "ensemble" in run:
@@ -99,28 +100,28 @@ class OneEnsemble:
         return f"is of the ensemble {one}, and those before it are of {other}: the file mixes ensembles"
 
 
-def _asked(request: Any, images: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _expected(payload: Any, images: int) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What the certificates of a request must say; fields that the request leaves open are not in it."""
     try:
-        asked = CertificationRequest.model_validate(request)
+        request = CertificationRequest.model_validate(payload)
     except ValidationError as error:
         return {}, (f"request: {explain(error, whole='it')}",)
     except SmoothcertError as error:
         return {}, (f"request: {error}",)
     stated = {
-        "radius": asked.radius,
-        "alpha": asked.alpha / images if asked.family_wise else asked.alpha,
-        "beta": asked.beta,
-        "procedure": asked.procedure,
-        "family_wise": asked.family_wise,
-        "ensemble.consensus": asked.consensus,
+        "radius": request.radius,
+        "alpha": request.alpha / images if request.family_wise else request.alpha,
+        "beta": request.beta,
+        "procedure": request.procedure,
+        "family_wise": request.family_wise,
+        "ensemble.consensus": request.consensus,
     }
     open_fields = {
-        "noise": asked.noise,
-        "sigma": asked.sigma,
-        "ensemble.name": asked.ensemble,
-        "ensemble.voting": asked.voting,
-        "nonce": asked.nonce,
+        "noise": request.noise,
+        "sigma": request.sigma,
+        "ensemble.name": request.ensemble,
+        "ensemble.voting": request.voting,
+        "nonce": request.nonce,
     }
     return stated | {name: value for name, value in open_fields.items() if value is not None}, ()
 

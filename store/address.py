@@ -154,8 +154,8 @@ class RedisAddress:
         """A client for threads, with the options of a connection."""
         if self.url:
             return redis.Redis.from_url(self.url, **self.options, **options)
-        asked = {**self.sentinel_options, **_hurried(options)}
-        sentinel: Any = Sentinel(self.sentinels, sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
+        sentinel_kwargs = {**self.sentinel_options, **_hurried(options)}
+        sentinel: Any = Sentinel(self.sentinels, sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
         return sentinel.master_for(self.service, **{**options, **self.options})
 
     def async_client(self, **options: Any) -> Any:
@@ -163,8 +163,8 @@ class RedisAddress:
         if self.url:
             pool = aioredis.BlockingConnectionPool.from_url(self.url, **self.options, **options)
             return aioredis.Redis.from_pool(pool)
-        asked = {**self.sentinel_options, **_hurried(options)}
-        sentinel: Any = AsyncSentinel(self.sentinels, sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
+        sentinel_kwargs = {**self.sentinel_options, **_hurried(options)}
+        sentinel: Any = AsyncSentinel(self.sentinels, sentinel_kwargs=sentinel_kwargs)  # type: ignore[no-untyped-call]
         merged = {**options, **self.options}
         return sentinel.master_for(self.service, connection_pool_class=BlockingSentinelPool, **merged)
 

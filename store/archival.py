@@ -3,9 +3,9 @@
     smoothcert:archival       the ids of certifications that the archive lacks or must erase, scored by when to try next
     smoothcert:erasure:ID     the owner of a certification that was deleted, until the archive has erased it
 
-The call that ends a certification enters it, so none ends without. Whoever claims an id has LEASE_S seconds; if that
-process dies, another one claims it again. What is deleted while somebody writes it is erased when that process is done
-or its lease is over. All times are those of the server.
+The call that ends a certification also enters it here, so none is missed. A process that claims an id has LEASE_S
+seconds; if it dies, another one claims the id again. A certification that is deleted while a process writes it is
+erased when that process is done or its lease is over. All times are those of the server.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def erase(certification: str, owner: str) -> list[Command]:
 
 def claim(*, most: int) -> Call:
     """Claim up to `most` ids that are due."""
-    asked = {"most": most, "lease": LEASE_S, "erasures": keys.erasure("")}
-    return Call(ARCHIVE_CLAIM, (keys.ARCHIVAL,), (json.dumps(asked),))
+    arguments = {"most": most, "lease": LEASE_S, "erasures": keys.erasure("")}
+    return Call(ARCHIVE_CLAIM, (keys.ARCHIVAL,), (json.dumps(arguments),))
 
 
 def claimed(answer: Sequence[tuple[bytes, bytes]]) -> list[ArchiveClaim]:
@@ -76,9 +76,9 @@ def erased(claim: ArchiveClaim) -> Call:
     return _done(claim.certification, {"erasing": True, "again": pause, "value": f"{claim.owner} late"})
 
 
-def _done(certification: str, asked: dict[str, Any]) -> Call:
+def _done(certification: str, arguments: dict[str, Any]) -> Call:
     names = (keys.ARCHIVAL, keys.erasure(certification), keys.STATISTICS)
-    return Call(ARCHIVE_DONE, names, (certification, json.dumps(asked)))
+    return Call(ARCHIVE_DONE, names, (certification, json.dumps(arguments)))
 
 
 def dropped(certification: str) -> list[Command]:

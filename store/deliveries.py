@@ -1,11 +1,11 @@
 """Webhooks: what is to be delivered because a certification has ended.
 
-    smoothcert:deliveries     the ids of the certifications whose end is to be told, scored by when to try next
+    smoothcert:deliveries     the ids of the certifications whose end is to be reported, scored by when to try next
     smoothcert:delivery:ID    the address, the owner, the body, and the number of attempts
 
-The call that ends a certification writes its delivery, too, so each end has exactly one. Whoever claims a delivery has
-LEASE_S seconds to send it; if that process dies, the delivery is due again and another process sends it. So it arrives
-at least once, and always with the same id.
+The call that ends a certification also writes its delivery, so each end has exactly one. A process that claims a
+delivery has LEASE_S seconds to send it; if it dies, the delivery is due again and another process sends it. So it
+arrives at least once, and always with the same id.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _time(seconds: float) -> str:
 
 def claim(*, most: int, share: int, held: Mapping[str, int]) -> Call:
     """Claim up to `most` deliveries that are due; `share` of one owner, together with those that are `held`."""
-    asked = {
+    arguments = {
         "most": most,
         "share": share,
         "held": dict(held),
@@ -89,7 +89,7 @@ def claim(*, most: int, share: int, held: Mapping[str, int]) -> Call:
         "pause": BUSY_S,
         "deliveries": keys.delivery(""),
     }
-    return Call(CLAIM, (keys.DELIVERIES,), (json.dumps(asked),))
+    return Call(CLAIM, (keys.DELIVERIES,), (json.dumps(arguments),))
 
 
 def claimed(answer: Sequence[tuple[bytes, bytes, bytes, bytes, int]]) -> list[Delivery]:

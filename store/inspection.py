@@ -46,7 +46,7 @@ class UnusableServerError(SmoothcertError):
 
 @dataclass(frozen=True)
 class ServerReport:
-    """What was found."""
+    """What an inspection of a server found."""
 
     checks: tuple[RedisCheck, ...]
     clock_difference: float

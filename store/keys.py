@@ -43,7 +43,7 @@ def changed(certification: str) -> str:
     return f"{CHANGED}:{certification}"
 
 
-def told(api: str) -> str:
+def ends(api: str) -> str:
     """The channel on which an API process hears of the end of certifications that its clients wait for: id, status."""
     return f"{CHANGED}:{api}"
 

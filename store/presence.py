@@ -45,7 +45,7 @@ class Speed(BaseModel):
 
 
 class Presence(Announcement):
-    """A live worker."""
+    """What a live worker says of itself with every heartbeat."""
 
     name: str
     pool: str

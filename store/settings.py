@@ -85,7 +85,6 @@ class RedisSettings(BaseSettings):
 
     @property
     def redis(self) -> RedisAddress:
-        """Makes the clients."""
         tls = TlsFiles(self.redis_ca_file, self.redis_certificate_file, self.redis_key_file)
         file = self.redis_sentinel_password_file
         password = None if file is None else file.read_text().strip()

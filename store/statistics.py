@@ -16,7 +16,6 @@ SECONDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 
 
 def counted(tally: Mapping[str, float]) -> list[Command]:
-    """Add to the counters."""
     return [("HINCRBYFLOAT", keys.STATISTICS, name, value) for name, value in tally.items() if value]
 
 

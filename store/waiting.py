@@ -90,7 +90,7 @@ def take(
     the one that has least is called for what it leaves. The answer is for `taken`.
     """
     queue = bookkeeping.queue_name(pool)
-    asked = {
+    arguments = {
         "most": most,
         "bytes": most_bytes,
         "busy": busy,
@@ -109,7 +109,7 @@ def take(
     }
     lists = (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue))
     sets = (keys.urgent_turns(pool), keys.turns(pool), keys.idle(pool), keys.loads(pool))
-    return Call(TAKE, (*lists, *sets), (json.dumps(asked),))
+    return Call(TAKE, (*lists, *sets), (json.dumps(arguments),))
 
 
 def taken(answer: tuple[int, Sequence[bytes]]) -> tuple[bool, list[str]]:
@@ -119,7 +119,6 @@ def taken(answer: tuple[int, Sequence[bytes]]) -> tuple[bool, list[str]]:
 
 
 def take_suspect(pool: str) -> Call:
-    """Take the first suspect."""
     queue = bookkeeping.quarantine_name(pool)
     return Call(TAKE_SUSPECT, (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue)), ())
 

@@ -192,18 +192,18 @@ class Clerk:
         if not works:
             return
         self._divided_at = now
-        asked = [(work, index, lent) for work in works for index, lent in work.awaited]
+        awaited = [(work, index, lent) for work in works for index, lent in work.awaited]
         try:
             idle, *counted = self._connection.run(
                 [
                     division.count_idle(self._settings.pool, now=time.time()),
-                    *(division.read_range(work.record.id, lent.shard) for work, _, lent in asked),
+                    *(division.read_range(work.record.id, lent.shard) for work, _, lent in awaited),
                 ]
             )
         except AWAY as error:
             logger.warning("Redis is away: %s", error)
             return
-        for (work, index, _), text in zip(asked, counted, strict=True):
+        for (work, index, _), text in zip(awaited, counted, strict=True):
             work.receive(index, text)
         largest = max(works, key=lambda work: len(work.spare))
         if idle and largest.spare:

@@ -41,7 +41,7 @@ REFUSALS = (
 its replicas, or about to be replaced by another one. None of them says that anything is wrong with the command."""
 INSPECT_S = 2.0
 """Seconds within which a server must answer while it is inspected. A TLS handshake with a server that does not speak
-TLS takes all of them, and whoever started the worker waits for the sentence."""
+TLS takes all of them, and the operator waits for the sentence."""
 RETRY_S = 0.2
 """The seconds between two tries to reach Redis: short against a heartbeat, long against a round trip."""
 

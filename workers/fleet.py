@@ -15,7 +15,7 @@ import torch
 from pydantic import ValidationError
 
 from smoothcert.engine.errors import DeviceError
-from smoothcert.engine.networks import usable_device
+from smoothcert.engine.placement import usable_device
 from store.logs import log_as_json
 from store.settings import WRONG_SETTINGS, explain_settings
 from store.tracing import traces_of

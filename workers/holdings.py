@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from itertools import chain
 from typing import cast
 
 import torch
@@ -70,8 +71,13 @@ class Holdings:
                 failed[name] = _reason(error)
                 logger.error("%s cannot be loaded and is not served: %s", name, failed[name])
             else:
-                told = (name, len(held[name].members), device, peak_bytes() // MEGABYTE)
-                logger.info("holding %s: %d members on %s; the process has taken %d MB at most", *told)
+                logger.info(
+                    "holding %s: %d members on %s; the process has taken %d MB at most",
+                    name,
+                    len(held[name].members),
+                    device,
+                    peak_bytes() // MEGABYTE,
+                )
         if not held:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
             raise HoldingsError(f"no ensemble can be loaded: {reasons}")
@@ -94,7 +100,7 @@ class Holdings:
 
     def close(self) -> None:
         """Wait for no endpoint any longer."""
-        for each in (remote for asked in self._remotes.values() for remote in asked):
+        for each in chain.from_iterable(self._remotes.values()):
             each.close()
 
     @property

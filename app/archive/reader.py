@@ -31,7 +31,7 @@ class ArchiveReader:
         """A certification of this owner."""
         if await self._queue.erased([certification]):
             return None
-        with _told():
+        with _as_problems():
             return await self._threads.run(lambda: self._archive.find(certification, owner=owner))
 
     async def delete(self, certification: str, *, owner: str) -> None:
@@ -42,7 +42,7 @@ class ArchiveReader:
         self, page: Page, owner: str, *, status: Status | None, limit: int, after: Cursor | None, now: float
     ) -> tuple[list[str], Cursor | None]:
         """The summaries of a page of Redis together with those of the archive, and where the next page begins."""
-        with _told():
+        with _as_problems():
             kept = await self._threads.run(lambda: self._archive.page(owner, status=status, limit=limit, after=after))
         gone = await self._queue.erased([each.cursor.certification for each in kept.entries])
         present = [
@@ -73,7 +73,7 @@ def merged(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_problems() -> Iterator[None]:
     """Turn what is wrong with the archive into a problem."""
     try:
         yield

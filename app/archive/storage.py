@@ -145,7 +145,7 @@ class Bucket:
         try:
             obstore.put(self._store, self._prefix + name, data, use_multipart=False)
         except Exception as error:
-            raise StorageError(f"{name} cannot be written: {_told(error)}") from error
+            raise StorageError(f"{name} cannot be written: {_first_line(error)}") from error
 
     def read(self, name: str) -> bytes | None:
         import obstore
@@ -155,7 +155,7 @@ class Bucket:
         except FileNotFoundError:
             return None
         except Exception as error:
-            raise StorageError(f"{name} cannot be read: {_told(error)}") from error
+            raise StorageError(f"{name} cannot be read: {_first_line(error)}") from error
 
     def remove(self, name: str) -> None:
         import obstore
@@ -165,7 +165,7 @@ class Bucket:
         except FileNotFoundError:
             return
         except Exception as error:
-            raise StorageError(f"{name} cannot be removed: {_told(error)}") from error
+            raise StorageError(f"{name} cannot be removed: {_first_line(error)}") from error
 
     def names(self, folder: str, *, after: str = "", most: int = 1000) -> list[str]:
         import obstore
@@ -178,9 +178,9 @@ class Bucket:
         except FileNotFoundError:
             return []
         except Exception as error:
-            raise StorageError(f"{folder} cannot be listed: {_told(error)}") from error
+            raise StorageError(f"{folder} cannot be listed: {_first_line(error)}") from error
 
 
-def _told(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """The first line of an error of the store, which may have a whole page."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

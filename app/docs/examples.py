@@ -22,6 +22,7 @@ from smoothcert.certification import (
     Progress,
     Urls,
 )
+from smoothcert.choices import NoiseList, ProcedureList, suited
 from smoothcert.noise import NOISES
 from smoothcert.notebook import sentence
 from smoothcert.prediction import Prediction, PredictionAnswer
@@ -35,16 +36,13 @@ from smoothcert.published import (
     FieldProblem,
     Health,
     LookPlan,
-    NoiseList,
     PlanAnswer,
-    ProcedureList,
     Readiness,
     RedisCheck,
     Seconds,
     ServedEnsemble,
     VerificationAnswer,
     Version,
-    suited,
 )
 from smoothcert.request import CertificationRequest
 from smoothcert.seeds import commitment
@@ -80,7 +78,6 @@ def request() -> CertificationRequest:
 
 
 def running() -> CertificationSummary:
-    """A certification under way."""
     image = ImageProgress(
         index=0,
         stage=2,
@@ -123,7 +120,6 @@ def succeeded() -> Certification:
 
 
 def accepted() -> Certification:
-    """A certification that waits."""
     nothing = Progress(images_done=0, images_total=1, samples=0, evaluations=0)
     waiting = {"status": "queued", "started_at": None, "queue_position": 3, "progress": nothing}
     return Certification(**{**dict(running()), **waiting}, certificates=())

@@ -22,15 +22,14 @@ from app.http import body, errors, headers, multipart, npy
 from smoothcert.attestation.keys import KeySet
 from smoothcert.certificate import Certificate
 from smoothcert.certification import Certification, CertificationPage
+from smoothcert.choices import NoiseList, ProcedureList
 from smoothcert.prediction import PredictionAnswer
 from smoothcert.problem import KINDS, Problem
 from smoothcert.published import (
     EnsembleList,
     ExaminationAnswer,
     Health,
-    NoiseList,
     PlanAnswer,
-    ProcedureList,
     Readiness,
     ServedEnsemble,
     VerificationAnswer,

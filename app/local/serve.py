@@ -122,7 +122,7 @@ class Terminal:
         self._awaited = ""
 
     def say(self, text: str) -> None:
-        """Print lines that stay."""
+        """Print lines that no later line replaces."""
         start = self._start if self._awaited else ""
         self._awaited = ""
         print(start + text, file=self._stream, flush=True)

@@ -43,13 +43,13 @@ export class Examination {
 
 async function examined(file) {
   try {
-    return told(file.name, await postFile("/v1/examine", file));
+    return findings(file.name, await postFile("/v1/examine", file));
   } catch (problem) {
     return [element("h3", {}, file.name), problemBox(problem)];
   }
 }
 
-function told(name, answer) {
+function findings(name, answer) {
   const { certificates, consistent, problems, notes, claims } = answer;
   const several = certificates > 1 ? ` (${whole(certificates)} certificates)` : "";
   return [

@@ -64,10 +64,10 @@ class Listener:
     @property
     def _common(self) -> tuple[str, str]:
         """The channels that are not those of one certification; each message names one."""
-        return keys.CHANGED, keys.told(self.name)
+        return keys.CHANGED, keys.ends(self.name)
 
     async def _subscribe(self, certification: str) -> None:
-        """Receive the changes of a certification; if that fails, whoever waits looks every LOOK_SECONDS."""
+        """Receive the changes of a certification; if that fails, those that wait look every LOOK_SECONDS."""
         if self._pubsub is not None:
             with suppress(RedisError, OSError):
                 await self._pubsub.subscribe(keys.changed(certification))

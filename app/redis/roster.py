@@ -9,8 +9,9 @@ from statistics import fmean
 
 from app.http.errors import ProblemError, invalid
 from smoothcert.certification import Stall
+from smoothcert.choices import suited
 from smoothcert.errors import shown
-from smoothcert.published import FailedEnsemble, ServedEnsemble, suited
+from smoothcert.published import FailedEnsemble, ServedEnsemble
 from store.presence import REMEMBERED, Offer, Presence, Speed
 from store.record import Record
 

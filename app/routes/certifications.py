@@ -109,8 +109,8 @@ async def follow(id: str, request: Request, service: TheService, owner: Owner) -
         kept = await _kept(id, owner, service, error)
         if last == headers.END:
             return Response(status_code=204)
-        told = await service.verifier.run(lambda: b"".join(events.of_archived(kept, sent=int(last))))
-        return Response(told, media_type=headers.EVENT_STREAM)
+        replayed = await service.verifier.run(lambda: b"".join(events.of_archived(kept, sent=int(last))))
+        return Response(replayed, media_type=headers.EVENT_STREAM)
     if last == headers.END:
         return Response(status_code=204)
     stream = events.stream(service.queue, id, sent=int(last))

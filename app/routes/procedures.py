@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.http.authentication import AUTHORISED
-from smoothcert.published import NoiseList, ProcedureList
+from smoothcert.choices import NoiseList, ProcedureList
 
 router = APIRouter(prefix="/v1", dependencies=[AUTHORISED])
 

@@ -29,12 +29,10 @@ PATH = "/echo"
 
 
 def echo(body: dict[str, Any]) -> dict[str, Any]:
-    """The job."""
     return body
 
 
 def api(url: str) -> FastAPI:
-    """The front end."""
     made, queue = FastAPI(), Queue(QUEUE, connection=Redis.from_url(url))
 
     @made.post(PATH)

@@ -339,7 +339,6 @@ def engine_seconds(answer: Any) -> float:
 
 
 def body(ensemble: str, images: list[Any], **fields: Any) -> bytes:
-    """A request as JSON."""
     return json.dumps({"ensemble": ensemble, "images": images, **fields}).encode()
 
 

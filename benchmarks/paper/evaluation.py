@@ -81,8 +81,8 @@ def report(evaluated: list[Evaluated], images: Images, description: Description,
 
 def consensus_notes(evaluated: Sequence[Evaluated]) -> list[str]:
     """What K-consensus means beside the paper's rows."""
-    asked = [(each.setting.ensemble.consensus or each.k, each.k) for each in evaluated]
-    partial = [consensus for consensus, k in asked if consensus < k]
+    sizes = [(each.setting.ensemble.consensus or each.k, each.k) for each in evaluated]
+    partial = [consensus for consensus, k in sizes if consensus < k]
     if not partial:
         return []
     return [

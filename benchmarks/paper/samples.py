@@ -100,10 +100,10 @@ def run(options: argparse.Namespace) -> Result:
         (method, sigma, ratio * sigma) for method in METHODS for sigma, ratios in RATIOS.items() for ratio in ratios
     ]
     require_level("--log-alpha", options.log_alpha)
-    asked = [(options.logs, options.log_alpha, *each) for each in of_cohen]
-    asked += [(options.methods, ALPHA, *each) for each in of_methods] if options.methods else []
-    answers = each_of(costs_of, asked, jobs=options.jobs)
-    costs = {(name, sigma, r): each for (_, _, name, sigma, r), each in zip(asked, answers, strict=True)}
+    arguments = [(options.logs, options.log_alpha, *each) for each in of_cohen]
+    arguments += [(options.methods, ALPHA, *each) for each in of_methods] if options.methods else []
+    answers = each_of(costs_of, arguments, jobs=options.jobs)
+    costs = {(name, sigma, r): each for (_, _, name, sigma, r), each in zip(arguments, answers, strict=True)}
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
         plot({setting: costs[setting] for setting in of_cohen}, options.write / "samples.png")

@@ -53,14 +53,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Result:
-    asked = [
+    arguments = [
         (options.logs, method, sigma, ratios)
         for several in (None, SEVEN)
         for method in METHODS
         for sigma in SIGMAS
         for ratios in [several or RATIOS[sigma]]
     ]
-    return report(each_of(curve_of_log, asked, jobs=options.jobs))
+    return report(each_of(curve_of_log, arguments, jobs=options.jobs))
 
 
 def curve_of_log(logs: Path, method: str, sigma: float, ratios: tuple[float, ...]) -> Curve:

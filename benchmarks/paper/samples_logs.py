@@ -105,10 +105,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="Processes that compute side by side.")
 
 
-def each_of(function: Callable[..., Answer], asked: Sequence[tuple[Any, ...]], *, jobs: int) -> list[Answer]:
+def each_of(function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]], *, jobs: int) -> list[Answer]:
     """The answers to all questions, in their order, computed in several processes."""
     with ProcessPoolExecutor(jobs) as pool:
-        under_way = [pool.submit(function, *each) for each in asked]
+        under_way = [pool.submit(function, *each) for each in arguments]
         return [each.result() for each in track(under_way, description="exact figures", transient=True)]
 
 

@@ -66,8 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Result:
-    asked = [(options.logs, method, sigma) for method in METHODS for sigma in SIGMAS]
-    savings = [saving for several in each_of(savings_of_log, asked, jobs=options.jobs) for saving in several]
+    arguments = [(options.logs, method, sigma) for method in METHODS for sigma in SIGMAS]
+    savings = [saving for several in each_of(savings_of_log, arguments, jobs=options.jobs) for saving in several]
     drops = each_of(power_drop, [(ratio,) for ratio in POWER_RATIOS], jobs=options.jobs)
     return report(savings, max(drops))
 

@@ -105,9 +105,9 @@ def moving(old: Ensemble, new: Ensemble, before: list[Certificate | None], optio
 
 def certificates(name: str, make: Make, images: Images, options: argparse.Namespace) -> list[Certificate | None]:
     """The certificates of a run, of which those that were finished before are read from its file."""
-    asked = {key: getattr(options, key) for key in ("ensemble", "precision", "runtime", "n", "alpha", "tolerance")}
+    stated = {key: getattr(options, key) for key in ("ensemble", "precision", "runtime", "n", "alpha", "tolerance")}
     path, once = options.out / f"{name}.jsonl", {"seed": new_seed()}
-    with Ledger(path, {"transfer": name, "images": images.digest, **asked}, once=once) as ledger, bar() as progress:
+    with Ledger(path, {"transfer": name, "images": images.digest, **stated}, once=once) as ledger, bar() as progress:
         task = progress.add_task(name, total=len(images), completed=len(ledger))
         for place in range(len(ledger), len(images)):
             began = time.monotonic()

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 BUILDS = {"torch", "torchvision"}
-"""Packages of which there are several builds, for CPUs and for versions of CUDA. Whoever builds the image chooses one,
-so no hash of one of them can stand in the lock."""
+"""Packages of which there are several builds, for CPUs and for versions of CUDA. The build of the image chooses
+one, so the lock cannot have the hash of any of them."""
 BROUGHT = ("filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy", "typing-extensions")
 """The packages that every build of torch brings along; the builds for CUDA bring further ones."""
 OLDER = ("async-timeout",)

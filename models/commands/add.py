@@ -1,5 +1,3 @@
-"""`python -m models add`."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`python -m models diagnose`."""
-
 from __future__ import annotations
 
 import json

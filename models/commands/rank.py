@@ -1,5 +1,3 @@
-"""`python -m models rank`."""
-
 from __future__ import annotations
 
 from typing import Annotated

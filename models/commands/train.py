@@ -1,5 +1,3 @@
-"""`python -m models train`."""
-
 from __future__ import annotations
 
 import math

@@ -41,7 +41,7 @@ class PublicKey(Frozen):
     public: Bytes32
     """The key itself, in hex."""
     name: SignerName
-    """Who signs with it. Whoever hands out the key vouches for the name."""
+    """The signer. The person or service that hands out the key vouches for the name."""
     not_before: AwareDatetime
     not_after: AwareDatetime | None = None
     """When the key was retired: it does not sign certificates that were finished later. Null while it signs."""

@@ -11,7 +11,6 @@ MISSING = "smoothcert: the command needs the extra cli: pip install '.[client,cl
 
 
 def main() -> None:
-    """Run the command."""
     try:
         handle_signals()
         try:

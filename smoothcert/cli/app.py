@@ -1,4 +1,4 @@
-"""All commands, joined."""
+"""The command `smoothcert`, made of its commands, and its help."""
 
 from __future__ import annotations
 

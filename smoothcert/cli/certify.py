@@ -1,5 +1,3 @@
-"""`smoothcert certify`."""
-
 from __future__ import annotations
 
 from pathlib import Path

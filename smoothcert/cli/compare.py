@@ -1,5 +1,3 @@
-"""`smoothcert compare`."""
-
 from __future__ import annotations
 
 import json
@@ -142,12 +140,12 @@ def _with_target(fields: dict[str, Any], radii: Sequence[float]) -> dict[str, An
     from smoothcert.client.fields import make_request
     from smoothcert.request import CertificationRequest
 
-    asked: Any = {**fields, "procedure": fields.get("procedure", "fixed")}
-    if not make_request(asked, CertificationRequest).procedure.targeted:
-        return dict(asked)
+    question: Any = {**fields, "procedure": fields.get("procedure", "fixed")}
+    if not make_request(question, CertificationRequest).procedure.targeted:
+        return dict(question)
     if len(radii) != 1:
         raise DomainError(f"this procedure proves a given radius: name one by --radius, got {len(radii)}")
-    return {**asked, "radius": radii[0]}
+    return {**question, "radius": radii[0]}
 
 
 def _print(found: Comparison) -> None:

@@ -1,5 +1,3 @@
-"""`smoothcert diagnose`."""
-
 from __future__ import annotations
 
 import json

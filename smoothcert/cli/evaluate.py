@@ -1,5 +1,3 @@
-"""`smoothcert evaluate`."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""`smoothcert plan`."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""`smoothcert predict`."""
-
 from __future__ import annotations
 
 from pathlib import Path

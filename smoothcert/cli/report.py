@@ -1,5 +1,3 @@
-"""`smoothcert report`."""
-
 from __future__ import annotations
 
 import json

@@ -43,8 +43,8 @@ def certify_both(
         data = dataset.read(images, labels, served[0].classes, apart_from=out)
         folders = (out / old, out / new)
         for each, folder in zip(served, folders, strict=True):
-            asked = {**fields, "ensemble": each.name}
-            with closing(certified(client, each, data.images, asked, folder / CERTIFICATES)) as found:
+            question = {**fields, "ensemble": each.name}
+            with closing(certified(client, each, data.images, question, folder / CERTIFICATES)) as found:
                 judged = [Judged(certificate, label) for certificate, label in zip(found, data.labels, strict=True)]
             write(folder / IMAGES, Report(each.name, data.names, judged).images_csv())
     return folders

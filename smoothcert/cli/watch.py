@@ -1,5 +1,3 @@
-"""`smoothcert watch`."""
-
 from __future__ import annotations
 
 from contextlib import nullcontext

@@ -158,7 +158,7 @@ class AsyncClient:
 
 
 class AsyncCertifications:
-    """`client.certifications`."""
+    """The certifications of the client's key: what `client.certifications` is."""
 
     def __init__(self, core: Core, driver: AsyncDriver) -> None:
         self._core, self._driver = core, driver
@@ -188,7 +188,7 @@ class AsyncCertifications:
 
 
 class AsyncEnsembles:
-    """`client.ensembles`."""
+    """The ensembles that the service offers: what `client.ensembles` is."""
 
     def __init__(self, core: Core, driver: AsyncDriver) -> None:
         self._core, self._driver = core, driver

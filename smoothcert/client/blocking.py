@@ -181,7 +181,7 @@ class Client:
 
 
 class Certifications:
-    """`client.certifications`."""
+    """The certifications of the client's key: what `client.certifications` is."""
 
     def __init__(self, core: Core, driver: Driver) -> None:
         self._core, self._driver = core, driver
@@ -217,7 +217,7 @@ class Certifications:
 
 
 class Ensembles:
-    """`client.ensembles`."""
+    """The ensembles that the service offers: what `client.ensembles` is."""
 
     def __init__(self, core: Core, driver: Driver) -> None:
         self._core, self._driver = core, driver

@@ -1,8 +1,9 @@
 """Everything that a client can do, as steps.
 
     Client, AsyncClient      the public classes, which perform the steps
-      Core                   submit, get, cancel, ..., certify; `many.py` for whole data sets
+      Core                   submit, wait, certify, predict, ...; `many.py` for whole data sets
         Following            events, through cuts of the connection
+        Operations           get, cancel, ensembles, verify, ...: what the service answers
           Exchange           a request and its response, through retries
 
 Nothing below the first line has a socket, an event loop or a thread.
@@ -11,15 +12,12 @@ Nothing below the first line has a socket, an event loop or a thread.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
-from smoothcert.attestation.envelope import MEDIA_TYPE
 from smoothcert.certificate import Certificate
-from smoothcert.certification import ENDED, Certification, CertificationPage, Status
+from smoothcert.certification import ENDED, Certification
 from smoothcert.client.bar import ProgressCallback, Shown
 from smoothcert.client.deadline import Deadline
 from smoothcert.client.errors import (
@@ -38,6 +36,7 @@ from smoothcert.client.exchange import NEVER, Exchange
 from smoothcert.client.fields import Request, RequestFields, make_request, payload
 from smoothcert.client.following import Following
 from smoothcert.client.images import EncodedImage, naming_files
+from smoothcert.client.operations import CERTIFICATIONS, JSON, Operations, path_of
 from smoothcert.client.outcome import certificates, not_ended, sealed
 from smoothcert.client.picture import picture
 from smoothcert.client.retries import Retries
@@ -46,13 +45,9 @@ from smoothcert.errors import DomainError
 from smoothcert.labels import class_number
 from smoothcert.prediction import Prediction
 from smoothcert.procedures import Exact, preferred
-from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer, without_a_name
+from smoothcert.published import PlanAnswer, ServedEnsemble, without_a_name
 from smoothcert.request import CertificationRequest, PlanRequest
 
-CERTIFICATIONS, ENSEMBLES, PLAN, VERIFY = "/v1/certifications", "/v1/ensembles", "/v1/plan", "/v1/verify"
-JSON = {"Content-Type": "application/json"}
-PAGE = 100
-"""The certifications of one page of a list."""
 POLL_S = 2
 """The seconds for which a poll asks the service to wait for the end before it answers."""
 UNASKED_POLL_S = 1.0
@@ -82,11 +77,8 @@ class Predicting(RequestFields, total=False):
     wait_timeout: float | None
 
 
-@dataclass(frozen=True)
-class Core:
-    exchange: Exchange
-
-    # --- certifications
+class Core(Operations):
+    """What a client does with several operations: from the keywords of a call to its certificates."""
 
     def request(self, fields: RequestFields) -> Steps[CertificationRequest]:
         """The request that the fields make. Where labels are names of classes, the service is asked for the classes."""
@@ -160,53 +152,9 @@ class Core:
             yield from self._leave_unanswered(send, leaving, error)
             raise
 
-    def get(self, certification: str, *, wait_s: int = 0, deadline: Deadline = NEVER) -> Steps[Certification]:
-        """The certification as it is now, or at its end if that comes within the wait."""
-        headers = {"Prefer": f"wait={wait_s}"} if wait_s else {}
-        send = Send("GET", _path(CERTIFICATIONS, certification), headers, wait_s=wait_s)
-        return (yield from self.exchange.fetch(send, Certification, deadline))
-
-    def attestations(self, certification: str) -> Steps[list[str]]:
-        """The certificates of a certification that has ended, signed by the service: an envelope for each image."""
-        send = Send("GET", _path(CERTIFICATIONS, certification), {"Accept": MEDIA_TYPE})
-        response = yield from self.exchange.response(send)
-        if response.headers.get("content-type") != MEDIA_TYPE:
-            raise AnswerError("the service does not sign certificates: its version is an earlier one")
-        return [line for line in response.text.split("\n") if line]
-
-    def summaries(self, status: Status | None) -> Steps[None]:
-        """Emits a CertificationSummary of each certification, the newest first."""
-        params = {"limit": str(PAGE)} | ({"status": status} if status else {})
-        while True:
-            page = yield from self.exchange.fetch(Send("GET", CERTIFICATIONS, params=params), CertificationPage)
-            for summary in page.data:
-                yield Emit(summary)
-            if page.next_cursor is None:
-                return
-            params |= {"cursor": page.next_cursor}
-
-    def cancel(self, certification: str) -> Steps[Certification]:
-        """Cancel a certification; AlreadyEndedError if it has ended in another way than by a cancellation."""
-        send = Send("POST", _path(CERTIFICATIONS, certification) + "/cancel")
-        try:
-            return (yield from self.exchange.fetch(send, Certification))
-        except AlreadyEndedError:
-            found = yield from self.get(certification)
-            if found.status != "canceled":
-                raise
-            return found
-
-    def delete(self, certification: str) -> Steps[None]:
-        """Delete a certification; StillRunningError if it has not ended."""
-        try:
-            yield from self.exchange.response(Send("DELETE", _path(CERTIFICATIONS, certification)))
-        except UnknownCertificationError as error:
-            if error.attempts == 1:  # otherwise the first attempt deleted it, and its response was lost
-                raise
-
     def events(self, certification: str) -> Steps[None]:
         """Emits each Event, from the current status to `completed`."""
-        path = _path(CERTIFICATIONS, certification) + "/events"
+        path = path_of(CERTIFICATIONS, certification) + "/events"
         following = Following(self.exchange, path, patience=self.exchange.retries.most)
         while not following.ended:
             try:
@@ -219,7 +167,7 @@ class Core:
     def wait(self, certification: str, deadline: Deadline, report: ProgressCallback) -> Steps[Certification]:
         """The certification at its end, however it ended; WaitTimeoutError at the deadline."""
         following = Following(
-            self.exchange, _path(CERTIFICATIONS, certification) + "/events", patience=PATIENCE, deadline=deadline
+            self.exchange, path_of(CERTIFICATIONS, certification) + "/events", patience=PATIENCE, deadline=deadline
         )
         try:
             while not following.ended and deadline.left > LAST_SECONDS:
@@ -279,8 +227,8 @@ class Core:
         """The classes of the smoothed classifier, in the order of the images."""
         if named := sorted({"procedure", "radius"} & fields.keys()):
             raise InvalidRequestError(f"a prediction has no {named[0]}: it finds the class at the image itself")
-        asked: RequestFields = {**fields, "procedure": {"name": "predict", "n": n}}
-        certifying = self.certify(images, asked, wait_timeout=wait_timeout, leaving="cancel", report=lambda _: None)
+        fields = {**fields, "procedure": {"name": "predict", "n": n}}
+        certifying = self.certify(images, fields, wait_timeout=wait_timeout, leaving="cancel", report=lambda _: None)
         return tuple(map(Prediction.of, (yield from certifying)))
 
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:
@@ -320,17 +268,9 @@ class Core:
             yield from self.leave([accepted.id], leaving, error)
 
     @property
-    def _hasty(self) -> Core:
-        """A core that sends every request once: a caller that leaves does not want to wait."""
-        return Core(Exchange(self.exchange.address, Retries(most=0)))
-
-    # --- ensembles, plans, verifications
-
-    def ensembles(self) -> Steps[EnsembleList]:
-        return (yield from self.exchange.fetch(Send("GET", ENSEMBLES), EnsembleList))
-
-    def ensemble(self, name: str) -> Steps[ServedEnsemble]:
-        return (yield from self.exchange.fetch(Send("GET", _path(ENSEMBLES, name)), ServedEnsemble))
+    def _hasty(self) -> Operations:
+        """Operations that send every request once: a caller that leaves does not want to wait."""
+        return Operations(Exchange(self.exchange.address, Retries(most=0)))
 
     def _chosen(self, name: str | None) -> Steps[ServedEnsemble]:
         """The ensemble that a request gets that names this one, or none."""
@@ -346,21 +286,11 @@ class Core:
         """What such a request could prove, and what it would cost."""
         request = make_request(fields, PlanRequest, image_count=image_count)
         try:
-            return (yield from self._planned(request))
+            return (yield from self.planned(request))
         except ProcedureMismatchError:
             if "procedure" in fields:
                 raise
-        return (yield from self._planned(_exhaustive(request)))
-
-    def _planned(self, request: PlanRequest) -> Steps[PlanAnswer]:
-        content = json.dumps(payload(request)).encode()
-        return (yield from self.exchange.fetch(Send("POST", PLAN, JSON, content=content), PlanAnswer))
-
-    def verify(self, certificate: Certificate | str | bytes) -> Steps[VerificationAnswer]:
-        """Whether all of a certificate follows from its counts, computed by the service."""
-        text = certificate.to_json() if isinstance(certificate, Certificate) else certificate
-        content = text.encode() if isinstance(text, str) else text
-        return (yield from self.exchange.fetch(Send("POST", VERIFY, JSON, content=content), VerificationAnswer))
+        return (yield from self.planned(_exhaustive(request)))
 
 
 def new_key() -> str:
@@ -384,9 +314,3 @@ def _class_number(label: object, served: ServedEnsemble, place: int) -> int:
         return class_number(label, served.classes)
     except DomainError as error:
         raise InvalidRequestError(f"labels.{place}: {error}") from None
-
-
-def _path(folder: str, name: str) -> str:
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
-        raise InvalidRequestError(f"{name!r} is not a name of anything in {folder}")
-    return f"{folder}/{name}"

@@ -97,8 +97,8 @@ def certify_many(
     require_known(leaving)
     request = yield from core.settled(fields)
     question = request.model_dump(mode="json", exclude=HANDLING)
-    asked = request.model_dump(mode="json", exclude=HANDLING, exclude_defaults=True)  # a later default changes nothing
-    with CertificateLedger(out, question) as ledger, JobLedger(out, asked) as jobs:
+    stated = request.model_dump(mode="json", exclude=HANDLING, exclude_defaults=True)  # a later default changes nothing
+    with CertificateLedger(out, question) as ledger, JobLedger(out, stated) as jobs:
         run = DataSetRun(core, request, ledger, jobs, job_images=job_images, leaving="leave" if out else leaving)
         yield from run.certify()
 

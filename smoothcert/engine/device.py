@@ -24,7 +24,7 @@ class Arrival(Protocol):
     """Classes on their way to the host."""
 
     def classes(self) -> ClassIndices:
-        """Wait for them."""
+        """The classes, as soon as they are there; this waits for the device."""
 
 
 class Device(Protocol):

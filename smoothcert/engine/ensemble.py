@@ -148,16 +148,16 @@ class Ensemble:
         This reads one number back from the device for each stage: how many images are left. An engine that packs those
         images across batches asks stage by stage itself.
         """
-        asked = self.ask(batch)
-        classes, outputs, evaluations = asked.classes, asked.outputs, self.stages[0] * len(batch)
+        polled = self.ask(batch)
+        classes, outputs, evaluations = polled.classes, polled.outputs, self.stages[0] * len(batch)
         left = torch.arange(len(batch), device=classes.device)
-        while len(still := (asked.classes == UNDECIDED).nonzero().squeeze(1)):
+        while len(still := (polled.classes == UNDECIDED).nonzero().squeeze(1)):
             left, outputs = left[still], outputs[:, still]
             before = len(outputs)
-            asked = self.ask(batch.to(left.device)[left], outputs)
-            outputs = asked.outputs
+            polled = self.ask(batch.to(left.device)[left], outputs)
+            outputs = polled.outputs
             evaluations += (len(outputs) - before) * len(left)
-            classes = classes.index_copy(0, left, asked.classes)
+            classes = classes.index_copy(0, left, polled.classes)
         return Classified(classes, evaluations)
 
     @torch.inference_mode()

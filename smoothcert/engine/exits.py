@@ -57,11 +57,11 @@ def leaders(rule: Rule, outputs: Tensor, weights: Tensor, least_and_most: Tensor
 
     `weights` [k] and `least_and_most` [2, k] are those of all k members.
     """
-    asked, members = len(outputs), len(weights)
-    total = rule.sum(outputs, weights[:asked])
+    polled, members = len(outputs), len(weights)
+    total = rule.sum(outputs, weights[:polled])
     leader = lowest_argmax(total)
     worst_own = worst_rival = total
-    for least, most in least_and_most[:, asked:].T:
+    for least, most in least_and_most[:, polled:].T:
         worst_own, worst_rival = worst_own + least, worst_rival + most
     is_leader = torch.arange(total.shape[-1], device=total.device) == leader.unsqueeze(-1)
     worst = rule.scores(torch.where(is_leader, worst_own, worst_rival), members=members)

@@ -18,22 +18,21 @@ from torch import Tensor, nn
 
 from smoothcert.engine.batches import as_float
 from smoothcert.engine.composition import check_classes, check_consensus, repeated
-from smoothcert.engine.denoised import Denoised, Shared, chained, check_denoiser
+from smoothcert.engine.denoised import Shared, check_denoiser
 from smoothcert.engine.ensemble import Ensemble, Member
-from smoothcert.engine.errors import DeviceError, MemberError, NormalisationError, reason
+from smoothcert.engine.errors import MemberError, NormalisationError, reason
 from smoothcert.engine.form import Form, optimiser_of, prepare
-from smoothcert.engine.identity import Identity, network_digest
 from smoothcert.engine.named import Named
-from smoothcert.engine.normalisation import Normalisation, normalised
-from smoothcert.engine.outputs import LogitsOf, are_probabilities, count_classes, first_output
+from smoothcert.engine.normalisation import Normalisation
+from smoothcert.engine.outputs import are_probabilities
+from smoothcert.engine.placement import choose_device, place_of, same_device
 from smoothcert.engine.precision import dtype_of
+from smoothcert.engine.ready import IN_MEMORY, ReadyModel, name_of
 from smoothcert.engine.voting import require_unweighted
 from smoothcert.engine.warning import warn
 from smoothcert.errors import require_count
 from smoothcert.noise import Noise
 
-IN_MEMORY = "in-memory"
-"""The name of an ensemble that has no files, and the prefix of its members' architectures."""
 PROBE = 16
 """The most images of the first batch that are run to see what the models return."""
 PLAIN_ROWS = 64
@@ -98,7 +97,7 @@ class Networks:
         _check_class_names(classes)
         if (mean is None) != (std is None):
             raise NormalisationError(f"mean and std belong together, got mean {mean!r} and std {std!r}")
-        place = _device(given, device)
+        place = choose_device(given, device)
         dtype_of(precision)
         optimiser_of(runtime, place)
         in_train_mode = any(_in_train_mode(network) for network in given)
@@ -106,7 +105,7 @@ class Networks:
         if in_train_mode:
             warn("the model is in train mode; Smoothed runs a copy of it in eval mode, without dropout and with the "
                  "running statistics of batch norm")  # fmt: skip
-        elsewhere = sorted({str(other) for other in map(_place, given) if not _same(other, place)})
+        elsewhere = sorted({str(other) for other in map(place_of, given) if not same_device(other, place)})
         if elsewhere:
             warn(f"a model is on {', '.join(elsewhere)}; Smoothed runs a copy of it on {place}")
         own, before = copies[: len(classifiers)], copies[len(classifiers) :]
@@ -118,7 +117,7 @@ class Networks:
     @property
     def names(self) -> list[str]:
         """The names of the members."""
-        classifiers, denoisers = (list(map(_name, networks)) for networks in (self.copies, self.denoisers))
+        classifiers, denoisers = (list(map(name_of, networks)) for networks in (self.copies, self.denoisers))
         if not denoisers:
             return classifiers
         return [f"{before} > {name}" for before, name in _paired(denoisers, classifiers)]
@@ -170,16 +169,16 @@ class Networks:
     def _probe(self, images: Tensor) -> Tensor:
         return as_float(images[:PROBE]).to(self.device)
 
-    def _readied(self, probe: Tensor) -> list[_Readied]:
+    def _readied(self, probe: Tensor) -> list[ReadyModel]:
         given = self._normalisation(probe.shape[1])
         classifiers = [
-            _Readied.of(network, given or own, probe)
+            ReadyModel.of(network, given or own, probe)
             for network, own in zip(self.copies, self.normalisations, strict=True)
         ]
         if not self.denoisers:
             return classifiers
         for denoiser in self.denoisers:
-            check_denoiser(denoiser, probe, name=_name(denoiser))
+            check_denoiser(denoiser, probe, name=name_of(denoiser))
         # Every stage is shared: where a stage has several partners, they all run one form of it.
         shared = [replace(classifier, module=Shared(classifier.module)) for classifier in classifiers]
         return [each.behind(denoiser) for denoiser, each in _paired(list(map(Shared, self.denoisers)), shared)]
@@ -201,7 +200,7 @@ class Networks:
         named = not (self.classes is None or isinstance(self.classes, int))
         return Ensemble(IN_MEMORY, members, classes, shape, self.noise, self.voting, self.consensus, named=named)
 
-    def _class_names(self, readied: Sequence[_Readied]) -> tuple[str, ...]:
+    def _class_names(self, readied: Sequence[ReadyModel]) -> tuple[str, ...]:
         """The given names, or the numbers 0, 1, ... as text; all models must agree on how many there are."""
         counts = [network.classes for network in readied]
         if len(set(counts)) > 1:
@@ -223,53 +222,6 @@ class Networks:
                 f"the model returns probabilities: its rows are non-negative and sum to 1. Return logits, without the "
                 f"softmax; {effect}"
             )
-
-
-@dataclass(frozen=True)
-class _Readied:
-    """A copy of a user's model, ready to be a member."""
-
-    name: str
-    inner: nn.Module
-    module: nn.Module
-    """`inner` behind its normalisation, with the logits unwrapped."""
-    normalisation: Normalisation | None
-    classes: int
-    denoiser: Shared | None = None
-
-    @classmethod
-    def of(cls, network: nn.Module, normalisation: Normalisation | None, probe: Tensor) -> _Readied:
-        module = normalised(network, normalisation).to(probe.device)
-        name = _name(network)
-        try:
-            output = first_output(module, probe, name=name)
-        except MemberError as error:
-            raise MemberError(f"{error}{_precision_hint(network)}") from error.__cause__
-        classes = count_classes(output, rows=len(probe), name=name)
-        plain = isinstance(output, Tensor)
-        return cls(name, network, module if plain else LogitsOf(module), normalisation, classes)
-
-    def behind(self, denoiser: Shared) -> _Readied:
-        """The same classifier behind a denoiser."""
-        name = f"{_name(denoiser.network)} > {self.name}"
-        return replace(self, name=name, module=Denoised(denoiser, self.module), denoiser=denoiser)
-
-    def member(self, form: Form) -> Member:
-        identity = Identity(f"{IN_MEMORY}:{_name(self.inner)}", network_digest(self.inner), self.normalisation)
-        if self.denoiser is not None:
-            before = self.denoiser.network
-            identity = chained(Identity(f"{IN_MEMORY}:{_name(before)}", network_digest(before)), identity)
-        return Member(self.name, identity, self.module, form)
-
-
-def image_shape(images: Tensor) -> tuple[int, int, int]:
-    """The shape [C, H, W] of each image of a batch."""
-    _, channels, height, width = images.shape
-    return channels, height, width
-
-
-def _name(network: nn.Module) -> str:
-    return type(network).__qualname__
 
 
 def _count_members(classifiers: int, denoisers: int) -> int:
@@ -342,50 +294,11 @@ def _per_channel(name: str, value: float | Sequence[float], channels: int) -> tu
     return found
 
 
-def _precision_hint(network: nn.Module) -> str:
-    """What to do about a model that was made for other numbers than float32; empty where that is not the trouble."""
-    tensors = (*network.parameters(), *network.buffers())
-    others = {str(tensor.dtype) for tensor in tensors if tensor.is_floating_point() and tensor.dtype != torch.float32}
-    if not others:
-        return ""
-    return f". It has weights of {', '.join(sorted(others))}, and images come as torch.float32: pass model.float()"
-
-
-def _place(network: nn.Module) -> torch.device | None:
-    """The device of the first tensor of a network; None where it has none."""
-    for tensor in (*network.parameters(), *network.buffers()):
-        return tensor.device
-    return None
-
-
-def _device(networks: Sequence[nn.Module], device: str | torch.device | None) -> torch.device:
-    """The given device, or that of the first model; DeviceError where it cannot be used."""
-    places = [place for network in networks if (place := _place(network)) is not None]
-    chosen = torch.device("cpu") if device is None and not places else device or places[0]
-    if str(chosen) == "meta":
-        raise DeviceError("the model is on the device meta, where tensors have no values: load its weights first")
-    return usable_device(chosen)
-
-
-def usable_device(device: str | torch.device) -> torch.device:
-    """The device of this name; DeviceError where there is none, or where it cannot be used."""
-    try:
-        chosen = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise DeviceError(f"device must be a name such as cpu or cuda:0, got {device!r}") from error
-    try:
-        torch.empty(1, device=chosen).cpu()
-    except Exception as error:  # torch raises RuntimeError, AssertionError and others, by device
-        raise DeviceError(f"the device {str(chosen)!r} cannot be used here: {error}") from error
-    return chosen
-
-
-def _same(place: torch.device | None, device: torch.device) -> bool:
-    """Whether two names mean one device; cuda without an index is any of them."""
-    if place is None or place == device:
-        return True
-    return place.type == device.type and None in (place.index, device.index)
-
-
 def _in_train_mode(network: nn.Module) -> bool:
     return any(getattr(module, "training", False) for module in network.modules())
+
+
+def image_shape(images: Tensor) -> tuple[int, int, int]:
+    """The shape [C, H, W] of each image of a batch."""
+    _, channels, height, width = images.shape
+    return channels, height, width

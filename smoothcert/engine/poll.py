@@ -38,11 +38,11 @@ class Polled:
     outputs: Tensor
 
 
-def joined(asked: Sequence[Polled]) -> Polled:
+def joined(polls: Sequence[Polled]) -> Polled:
     """The vote on the images of several batches, all at the same stage."""
-    if len(asked) == 1:
-        return asked[0]
-    return Polled(torch.cat([each.classes for each in asked]), torch.cat([each.outputs for each in asked], dim=1))
+    if len(polls) == 1:
+        return polls[0]
+    return Polled(torch.cat([each.classes for each in polls]), torch.cat([each.outputs for each in polls], dim=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,15 +76,15 @@ class Poll:
 
         `within_reach` [N] says which images the members to come are known to answer with finite logits; None for all.
         """
-        asked, no_class = len(outputs), outputs.shape[-1]
-        if asked == self.members and self.consensus is None:
+        polled, no_class = len(outputs), outputs.shape[-1]
+        if polled == self.members and self.consensus is None:
             return vote(self.voting, outputs, self.weights)
-        if asked == self.members:
+        if polled == self.members:
             classes = vote(self.voting, outputs, self.weights)
         else:
             classes = self._final(outputs, within_reach)
         if self.consensus is not None:
-            classes = self._with_consensus(classes, lowest_argmax(outputs[: self.consensus]), asked=asked)
+            classes = self._with_consensus(classes, lowest_argmax(outputs[: self.consensus]), polled=polled)
         return torch.where(finite(outputs), classes, no_class)
 
     def _final(self, outputs: Tensor, within_reach: Tensor | None) -> Tensor:
@@ -94,10 +94,10 @@ class Poll:
         leader, final = leaders(rule(self.voting), outputs, self.weights, self._bounds)
         return torch.where(final if within_reach is None else final & within_reach, leader, UNDECIDED)
 
-    def _with_consensus(self, classes: Tensor, each: Tensor, *, asked: int) -> Tensor:
+    def _with_consensus(self, classes: Tensor, each: Tensor, *, polled: int) -> Tensor:
         """The classes by K-consensus, given those of the full vote and the class of each of the first members."""
         agreed = (each == each[0]).all(0)
-        if self.consensus is not None and asked >= self.consensus:
+        if self.consensus is not None and polled >= self.consensus:
             return torch.where(agreed, each[0], classes)
         # Before K members were asked, those so far may still become a consensus, which would decide for their class.
         return torch.where(agreed & (each[0] != classes), UNDECIDED, classes)

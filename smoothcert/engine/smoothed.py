@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import weakref
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from smoothcert.certificate import Certificate
@@ -25,38 +21,23 @@ from smoothcert.engine.batches import as_float, as_images, as_labels, count_imag
 from smoothcert.engine.case import Case, start
 from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.engine import Engine
-from smoothcert.engine.ensemble import Ensemble
-from smoothcert.engine.errors import ForkedError, PixelsError
-from smoothcert.engine.networks import IN_MEMORY, Model, Networks, image_shape
+from smoothcert.engine.keywords import QuestionKeywords, question_of, seed_of
+from smoothcert.engine.networks import Model, Networks, image_shape
 from smoothcert.engine.pixels import Pixels
+from smoothcert.engine.ready import IN_MEMORY
+from smoothcert.engine.session import EngineSession
 from smoothcert.engine.study.samples import About
 from smoothcert.engine.study.study import SAMPLES, Study, study
 from smoothcert.engine.warning import SmoothedWarning
-from smoothcert.errors import DomainError, explain, refusing_unknown, suggestion
+from smoothcert.errors import DomainError, refusing_unknown
 from smoothcert.evaluation import Judged
 from smoothcert.noise import NOISES, Noise
-from smoothcert.plan import plan
-from smoothcert.procedures import PROCEDURES, Parameters, preferred
 from smoothcert.procedures import predict as prediction
 from smoothcert.question import Question
 from smoothcert.report import Report
-from smoothcert.seeds import new_seed
 
 WINDOW = 64
 """The images of `certify_many` that are in the engine at once: enough for full batches, and little memory."""
-
-
-class Asked(TypedDict, total=False):
-    """The keywords with which `certify`, `certify_many` and `evaluate` are asked, apart from the radius."""
-
-    procedure: str | Parameters | Mapping[str, Any] | None
-    """`optimal` with a radius to prove, and `fixed`, which proves the largest radius it can, without one."""
-    alpha: float
-    """The chance of a false certificate of one image, 0.001 by default."""
-    beta: float
-    """The chance of giving up too early, 0.001 by default."""
-    seed: str | int | None
-    """Random, unless a run is to be repeated."""
 
 
 class Smoothed:
@@ -118,19 +99,15 @@ class Smoothed:
             precision=precision,
             runtime=runtime,
         )
-        self._idle()
-
-    def _idle(self) -> None:
-        """Begin without an ensemble and a thread."""
-        self._lock = threading.Lock()
-        self._process: int | None = None
-        """The process in which the ensemble was built and the thread runs; None before the first call."""
-        self._ensemble: Ensemble | None = None
-        self._engine: Engine | None = None
-        self._finalizer: Any = None
+        self._session = EngineSession(self._networks)
 
     def certify(
-        self, images: Any, radius: float | None = None, *, family_wise: bool = False, **asked: Unpack[Asked]
+        self,
+        images: Any,
+        radius: float | None = None,
+        *,
+        family_wise: bool = False,
+        **keywords: Unpack[QuestionKeywords],
     ) -> list[Certificate]:
         """A certificate for each image, in their order; for one image [C, H, W] a list of one.
 
@@ -143,8 +120,8 @@ class Smoothed:
         it can, without one), alpha=0.001, beta=0.001, and seed (random, unless a run is to be repeated).
         """
         batch = as_images(images)
-        question = self._question(radius, asked, images=len(batch) if family_wise else None)
-        return Certificates(self._certified([batch], question, _seed(asked.get("seed"))))
+        question = question_of(self.noise, radius, keywords, images=len(batch) if family_wise else None)
+        return Certificates(self._certified([batch], question, seed_of(keywords.get("seed"))))
 
     def certify_many(
         self,
@@ -152,7 +129,7 @@ class Smoothed:
         radius: float | None = None,
         *,
         progress: bool | None = None,
-        **asked: Unpack[Asked],
+        **keywords: Unpack[QuestionKeywords],
     ) -> Generator[Certificate, None, None]:
         """Certificates one by one, of as many images as a loader yields: `certify` in bounded memory.
 
@@ -161,8 +138,8 @@ class Smoothed:
         notebook, if rich is installed; `progress` True or False overrides that. The other keywords are those of
         `certify`.
         """
-        question = self._question(radius, asked)
-        certified = self._certified(image_batches(loader), question, _seed(asked.get("seed")))
+        question = question_of(self.noise, radius, keywords)
+        certified = self._certified(image_batches(loader), question, seed_of(keywords.get("seed")))
         return self._shown(certified, count_images(loader), progress)
 
     def predict(
@@ -172,8 +149,8 @@ class Smoothed:
 
         Each class is wrong with probability at most alpha. No radius is proved.
         """
-        batch, text = as_images(images), _seed(seed)
-        engine = self._engine_for(batch)
+        batch, text = as_images(images), seed_of(seed)
+        engine = self._session.engine(batch)
         handles = [
             engine.submit(prediction(n=n, alpha=alpha), image, self._noise_for(image), text, index=index)
             for index, image in enumerate(batch)
@@ -191,7 +168,7 @@ class Smoothed:
         *,
         progress: bool | None = None,
         name: str = IN_MEMORY,
-        **asked: Unpack[Asked],
+        **keywords: Unpack[QuestionKeywords],
     ) -> Report:
         """Certify a data set and judge the certificates by its labels: ACR, certified accuracy, samples.
 
@@ -199,16 +176,16 @@ class Smoothed:
         report is that of `smoothcert evaluate`; it has `figures`, `curve`, `to_pandas()` and `plot()`, and its `name`
         is the title. The other keywords are those of `certify_many`.
         """
-        question = self._question(radius, asked)
+        question = question_of(self.noise, radius, keywords)
         labels: list[int] = []
 
         def batches() -> Iterator[Tensor]:
             for images, batch_labels in labelled_batches(loader):
-                classes = self._ensemble_for(images).classes
+                classes = self._session.ensemble(images).classes
                 labels.extend(as_labels(batch_labels, images=len(images), classes=classes))
                 yield images
 
-        certified = self._certified(batches(), question, _seed(asked.get("seed")))
+        certified = self._certified(batches(), question, seed_of(keywords.get("seed")))
         with closing(self._shown(certified, count_images(loader), progress)) as shown:
             certificates = list(shown)
         if not certificates:
@@ -244,7 +221,7 @@ class Smoothed:
         that was interrupted goes on. The report is written into `folder`; the result has its chapters.
         """
         batch = as_images(images)
-        ensemble = self._ensemble_for(batch)
+        ensemble = self._session.ensemble(batch)
         known = as_labels(labels, images=len(batch), classes=ensemble.classes)
         found = study(
             ensemble,
@@ -264,12 +241,7 @@ class Smoothed:
 
     def close(self) -> None:
         """End the sampling thread; certifications that are under way fail with ClosedError."""
-        if self._process != os.getpid():  # nothing was started here; the lock of a fork may be held for ever
-            return
-        with self._lock:
-            finalizer, self._engine, self._finalizer = self._finalizer, None, None
-        if finalizer is not None:
-            finalizer()
+        self._session.close()
 
     def __enter__(self) -> Smoothed:
         return self
@@ -291,41 +263,13 @@ class Smoothed:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._idle()
+        self._session = EngineSession(self._networks)
 
-    # --- questions
-
-    def _question(self, radius: float | None, asked: Asked, *, images: int | None = None) -> Question:
-        """A question that can be answered; DomainError says why another cannot. `images` share alpha."""
-        if unknown := sorted(set(asked) - set(Asked.__annotations__)):
-            known = ", ".join(Asked.__annotations__)
-            near = suggestion(unknown[0], ("radius", "family_wise", *Asked.__annotations__))
-            raise TypeError(f"there is no keyword {unknown[0]!r}{near}; a question has the keywords radius, {known}")
-        chosen = _procedure(asked.get("procedure"), radius, self.noise)
-        alpha, beta = asked.get("alpha", Question.alpha), asked.get("beta", Question.beta)
-        question = Question(self.noise, chosen, radius, alpha, beta)
-        question = question if images is None else question.shared_by(images)
-        if radius is None:
-            question.start()
-            return question
-        if not chosen.targeted:
-            # For a noise of few outcomes, `exact` is the only procedure.
-            other = "" if self.noise.exhaustible else ", or use the optimal procedure"
-            raise DomainError(
-                f"radius is {radius!r}, but the {chosen.name} procedure proves the largest radius it can: leave the "
-                f"radius out{other}"
-            )
-        self.noise.require_radius(radius)
-        proposed = plan(chosen, self.noise, radius, alpha=question.alpha, beta=question.beta)
-        if not proposed.feasible:
-            raise DomainError(proposed.reason)
-        return question
+    # --- certifying
 
     def _noise_for(self, image: Tensor) -> Noise:
         """Bytes get the exact noise of the same law, if there is one."""
         return self.noise.on_bytes(tuple(image.shape)) if image.dtype == torch.uint8 else self.noise
-
-    # --- certifying
 
     def _certified(
         self, batches: Iterable[Tensor], question: Question, seed: str
@@ -334,8 +278,8 @@ class Smoothed:
         waiting: deque[Case] = deque()
         try:
             for index, (engine, image) in enumerate(self._submissions(batches)):
-                asked = replace(question, noise=self._noise_for(image))
-                waiting.append(start(engine, image, asked, seed=seed, index=index))
+                settled = replace(question, noise=self._noise_for(image))
+                waiting.append(start(engine, image, settled, seed=seed, index=index))
                 if len(waiting) == WINDOW:
                     yield waiting[0].result()
                     waiting.popleft()
@@ -348,7 +292,7 @@ class Smoothed:
 
     def _submissions(self, batches: Iterable[Tensor]) -> Iterator[tuple[Engine, Tensor]]:
         for batch in batches:
-            engine = self._engine_for(batch)
+            engine = self._session.engine(batch)
             for image in batch:
                 yield engine, image
 
@@ -361,44 +305,6 @@ class Smoothed:
                 finished(certificate.samples)
                 yield certificate
 
-    # --- the ensemble and the engine, once the shape of the images is known
-
-    def _engine_for(self, images: Tensor) -> Engine:
-        ensemble = self._ensemble_for(images)
-        with self._lock:
-            if self._engine is None:
-                self._engine = Engine(ensemble, batch=self.batch)
-                self._finalizer = weakref.finalize(self, _close, self._engine, os.getpid())
-            return self._engine
-
-    def _ensemble_for(self, images: Tensor) -> Ensemble:
-        """The ensemble, built for images of this shape when the first come."""
-        self._refuse_fork()
-        with self._lock:
-            if self._ensemble is None:
-                self._ensemble = self._networks.ensemble(images)
-            ensemble = self._ensemble
-        if (shape := image_shape(images)) != ensemble.input_shape:
-            raise PixelsError(
-                f"the images have shape {shape}, and the first ones had {ensemble.input_shape}: resize them, or make "
-                f"another Smoothed for them"
-            )
-        return ensemble
-
-    def _refuse_fork(self) -> None:
-        """Raise ForkedError in a child of the process that used this object.
-
-        A child has no thread but its own: it would wait for the sampling thread for ever. A new thread would not help,
-        since torch's own threads are missing there too.
-        """
-        if self._process is None:
-            self._process = os.getpid()
-        if self._process != os.getpid():
-            raise ForkedError(
-                f"this Smoothed has been used in process {self._process}, and process {os.getpid()} is a fork of it, "
-                f"without its threads: start processes by the method 'spawn', or fork before the first call"
-            )
-
 
 def _require_noise(noise: Noise) -> None:
     if not isinstance(noise, Noise):
@@ -407,25 +313,4 @@ def _require_noise(noise: Noise) -> None:
         raise DomainError(f"{type(noise).__qualname__} is not registered: call NOISES.add({type(noise).__qualname__})")
 
 
-def _procedure(
-    procedure: str | Parameters | Mapping[str, Any] | None, radius: float | None, noise: Noise
-) -> Parameters:
-    if procedure is None:
-        return preferred(radius, noise)
-    try:
-        return PROCEDURES.validate(procedure)
-    except ValidationError as error:
-        raise DomainError(f"procedure: {explain(error, whole='')}") from None
-
-
-def _seed(seed: str | int | None) -> str:
-    return new_seed() if seed is None else str(seed)
-
-
-def _close(engine: Engine, process: int) -> None:
-    """End the engine of this process; a child has none, and its copy of the engine's lock may be held for ever."""
-    if os.getpid() == process:
-        engine.close()
-
-
-__all__ = ["Asked", "Smoothed", "SmoothedWarning"]
+__all__ = ["Smoothed", "SmoothedWarning"]

@@ -49,7 +49,7 @@ class Rule:
 
 
 def soft(outputs: Tensor, _weights: Tensor) -> Tensor:
-    """The logits."""
+    """The logits as they are."""
     return outputs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -50,6 +51,14 @@ class GaussianLinf(Noise):
         """Phi(radius * sqrt(dimension) / sigma), rounded up to the least double that proves the radius."""
         self.require_radius(radius)
         return least_proving(self.radius, radius, float(ndtr(radius * sqrt(self.dimension) / self.sigma)))
+
+    @property
+    def image_values(self) -> int:
+        return self.dimension
+
+    def l2_square(self, radius: Fraction) -> Fraction:
+        """R_inf = R_2 / sqrt(d), so the same counts prove R_2."""
+        return radius**2 * self.dimension
 
     def suits(self, trained: Noise) -> bool:
         """An ensemble for Gaussian noise of the same sigma serves this claim as well."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
+from fractions import Fraction
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
@@ -94,6 +95,18 @@ class Noise(ABC):
     def supremum(self) -> float:
         """The end of its radii: no p_A below one proves this radius or a larger one. Infinite for most noises."""
         return inf
+
+    @property
+    def image_values(self) -> int | None:
+        """The number of values of the images that it is for, if its parameters say it."""
+        return None
+
+    def l2_square(self, radius: Fraction) -> Fraction | None:
+        """The square of the l2 radius that is proved together with a radius of this noise; None where none is.
+
+        A noise whose radii in another norm come from an l2 radius overrides this, because the l2 radius says more.
+        """
+        return radius**2 if self.norm == "l2" else None
 
     def suits(self, trained: Noise) -> bool:
         """Whether an ensemble that was trained with the noise `trained` is meant for this one."""

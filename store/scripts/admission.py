@@ -34,38 +34,38 @@ ACCEPT = (
     + USED
     + """
 -- KEYS: idempotency key or, without one, the record; record, RQ's list, active set, bytes, samples.
--- ARGV: what is asked, as JSON: owner, id, size, budget, digest, now, limits, names; commands
-local asked = cjson.decode(ARGV[1])
-local limits, owner = asked.limits, asked.owner
-local function place() return tostring(placing(asked.names, owner)(asked.id, KEYS[3])) end
+-- ARGV: arguments, as JSON: owner, id, size, budget, digest, now, limits, names; commands
+local arguments = cjson.decode(ARGV[1])
+local limits, owner = arguments.limits, arguments.owner
+local function place() return tostring(placing(arguments.names, owner)(arguments.id, KEYS[3])) end
 -- 1. The same call came before, and its answer was lost.
 if redis.call('EXISTS', KEYS[2]) == 1 then return {'accepted', place()} end
 -- 2. The idempotency key was used: for the same request, which may have been deleted since, or for another one.
-local before = asked.digest ~= '' and used(KEYS[1], asked.digest, asked.names.records)
+local before = arguments.digest ~= '' and used(KEYS[1], arguments.digest, arguments.names.records)
 if before then return before end
 -- 3. The limits of the owner, then those of the queue.
-local active = redis.call('ZCOUNT', KEYS[4], asked.now, '+inf')
+local active = redis.call('ZCOUNT', KEYS[4], arguments.now, '+inf')
 if active >= limits.active then return {'busy', tostring(active)} end
 local bytes, samples, all = 0, 0, 0
 if active > 0 then
   bytes = math.max(0, tonumber(redis.call('HGET', KEYS[5], owner) or 0))
   samples = math.max(0, tonumber(redis.call('HGET', KEYS[6], owner) or 0))
 end
-if samples + asked.budget > limits.samples then return {'busy_samples', string.format('%.0f', samples)} end
-if bytes + asked.size > limits.owner_bytes then return {'busy_bytes', string.format('%.0f', bytes)} end
+if samples + arguments.budget > limits.samples then return {'busy_samples', string.format('%.0f', samples)} end
+if bytes + arguments.size > limits.owner_bytes then return {'busy_bytes', string.format('%.0f', bytes)} end
 local waiting = redis.call('LLEN', KEYS[3])
 if waiting >= limits.waiting then return {'full', tostring(waiting)} end
 local held = redis.call('HGETALL', KEYS[5])
 for at = 1, #held, 2 do
   all = all + (held[at] == owner and bytes or math.max(0, tonumber(held[at + 1])))
 end
-if all + asked.size > limits.bytes then return {'full_bytes', string.format('%.0f', all)} end
+if all + arguments.size > limits.bytes then return {'full_bytes', string.format('%.0f', all)} end
 -- 4. Take it in. An owner of whom nothing is active holds nothing, whatever was counted for records that expired.
 if active == 0 then
   redis.call('HDEL', KEYS[5], owner)
   redis.call('HDEL', KEYS[6], owner)
 end
-redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', asked.now)
+redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', arguments.now)
 run(2)
 return {'accepted', place()}
 """

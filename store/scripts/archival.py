@@ -8,13 +8,13 @@ ARCHIVE_CLAIM = (
     ALWAYS
     + """
 -- KEYS: what the archive lacks or must erase, scored by when each is due.
--- ARGV: what is asked, as JSON: most, lease, erasures (a prefix of keys)
-local asked, found = cjson.decode(ARGV[1]), {}
+-- ARGV: arguments, as JSON: most, lease, erasures (a prefix of keys)
+local arguments, found = cjson.decode(ARGV[1]), {}
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, asked.most)) do
-  redis.call('ZADD', KEYS[1], string.format('%.6f', now + asked.lease), id)
-  found[#found + 1] = {id, redis.call('GET', asked.erasures .. id) or ''}
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, arguments.most)) do
+  redis.call('ZADD', KEYS[1], string.format('%.6f', now + arguments.lease), id)
+  found[#found + 1] = {id, redis.call('GET', arguments.erasures .. id) or ''}
 end
 return found
 """
@@ -25,15 +25,15 @@ ARCHIVE_DONE = (
     ALWAYS
     + """
 -- KEYS: what the archive lacks or must erase; the erasure of this certification; statistics.
--- ARGV: the certification; what is asked, as JSON: erasing; again and value, or shorter: seconds to live by key
-local id, asked = ARGV[1], cjson.decode(ARGV[2])
+-- ARGV: the certification; arguments, as JSON: erasing; again and value, or shorter: seconds to live by key
+local id, arguments = ARGV[1], cjson.decode(ARGV[2])
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6
 local known = redis.call('ZSCORE', KEYS[1], id)
-if asked.erasing then
-  if known and asked.again > 0 then
-    redis.call('SET', KEYS[2], asked.value)
-    redis.call('ZADD', KEYS[1], string.format('%.6f', now + asked.again), id)
+if arguments.erasing then
+  if known and arguments.again > 0 then
+    redis.call('SET', KEYS[2], arguments.value)
+    redis.call('ZADD', KEYS[1], string.format('%.6f', now + arguments.again), id)
     redis.call('HINCRBYFLOAT', KEYS[3], 'archive:erased', 1)
   else
     redis.call('ZREM', KEYS[1], id)
@@ -43,7 +43,7 @@ elseif redis.call('EXISTS', KEYS[2]) == 1 then
   -- It was deleted while it was being written: it is erased next.
   redis.call('ZADD', KEYS[1], 0, id)
 elseif known then
-  for key, ttl in pairs(asked.shorter) do redis.call('EXPIRE', key, ttl) end
+  for key, ttl in pairs(arguments.shorter) do redis.call('EXPIRE', key, ttl) end
   redis.call('ZREM', KEYS[1], id)
   redis.call('HINCRBYFLOAT', KEYS[3], 'archive:written', 1)
 end

@@ -8,22 +8,22 @@ CLAIM = (
     ALWAYS
     + """
 -- KEYS: deliveries, scored by when each is due.
--- ARGV: what is asked, as JSON: most, share, held, lease, pause, deliveries (a prefix of keys)
-local asked, found = cjson.decode(ARGV[1]), {}
+-- ARGV: arguments, as JSON: most, share, held, lease, pause, deliveries (a prefix of keys)
+local arguments, found = cjson.decode(ARGV[1]), {}
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6
 local function due_in(id, pause) redis.call('ZADD', KEYS[1], string.format('%.6f', now + pause), id) end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)) do
-  if #found == asked.most then break end
-  local key = asked.deliveries .. id
+  if #found == arguments.most then break end
+  local key = arguments.deliveries .. id
   local url, owner, body = unpack(redis.call('HMGET', key, 'url', 'owner', 'body'))
   if not owner then
     redis.call('ZREM', KEYS[1], id)
-  elseif (asked.held[owner] or 0) >= asked.share then
-    due_in(id, asked.pause)
+  elseif (arguments.held[owner] or 0) >= arguments.share then
+    due_in(id, arguments.pause)
   else
-    asked.held[owner] = (asked.held[owner] or 0) + 1
-    due_in(id, asked.lease)
+    arguments.held[owner] = (arguments.held[owner] or 0) + 1
+    due_in(id, arguments.lease)
     found[#found + 1] = {id, url, owner, body, redis.call('HINCRBY', key, 'attempts', 1)}
   end
 end

@@ -62,8 +62,8 @@ READ = (
     + """
 -- KEYS: the record, its certificates. ARGV: the owner it must have, or '' for any; prefixes of keys, as JSON; the most
 -- certificates
-local asked = {'owner', 'status', 'pool', 'queue', 'id', 'images', 'done'}
-local owner, status, pool, queue, id, images, done = unpack(redis.call('HMGET', KEYS[1], unpack(asked)))
+local fields = {'owner', 'status', 'pool', 'queue', 'id', 'images', 'done'}
+local owner, status, pool, queue, id, images, done = unpack(redis.call('HMGET', KEYS[1], unpack(fields)))
 if not owner or (ARGV[1] ~= '' and ARGV[1] ~= owner) then return {'', {}} end
 local position = false
 if status == 'queued' then
@@ -132,54 +132,54 @@ TAKE = (
     + SHARING
     + f"""
 -- KEYS: RQ's list, list of ids taken, urgent turns, turns, idle workers, loads.
--- ARGV: what is asked, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, urgent (lanes
--- of what has priority), records, mine (certifications under way), passed (certifications that it leaves to others),
--- worker (its name if it is idle), until (when it counts as idle no longer), among (a worker that shares what waits with
--- others, or null), summons
-local asked, taken, blocked = cjson.decode(ARGV[1]), {{}}, 0
-local list, held = KEYS[1], asked.held
+-- ARGV: arguments, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, urgent (lanes of
+-- what has priority), records, mine (certifications under way), passed (certifications that it leaves to others),
+-- worker (its name if it is idle), until (when it counts as idle no longer), among (a worker that shares what waits
+-- with others, or null), summons
+local arguments, taken, blocked = cjson.decode(ARGV[1]), {{}}, 0
+local list, held = KEYS[1], arguments.held
 local function certification(id) return string.match(id, '^[^-]*') end
 -- The first that waits in a lane, apart from what others are to take: shards of what the worker has under way, which
 -- it may take once that has ended, and what it leaves to others for much longer than a look lasts.
 local reach = {MOST_PASSED - 1}
-for _ in pairs(asked.passed) do reach = reach + 1 end
+for _ in pairs(arguments.passed) do reach = reach + 1 end
 local function first(lane)
   for _, id in ipairs(redis.call('ZRANGE', lane, 0, reach)) do
     local whole = certification(id)
-    if asked.mine[whole] then blocked = 1
-    elseif not asked.passed[whole] then return id end
+    if arguments.mine[whole] then blocked = 1
+    elseif not arguments.passed[whole] then return id end
   end
 end
 -- Take an id, unless its images are too large beside those that are under way.
 local function take(id, lane)
-  local size = tonumber(redis.call('HGET', asked.records .. certification(id), 'size') or 0) or 0
-  if size > asked.bytes and (asked.busy or #taken > 0) then
+  local size = tonumber(redis.call('HGET', arguments.records .. certification(id), 'size') or 0) or 0
+  if size > arguments.bytes and (arguments.busy or #taken > 0) then
     blocked = 1
     return false
   end
-  asked.bytes = asked.bytes - size
+  arguments.bytes = arguments.bytes - size
   if lane then redis.call('ZREM', lane, id) end
   hide(list, id)
   redis.call('RPUSH', KEYS[2], id)
   taken[#taken + 1] = id
-  if asked.worker ~= '' then redis.call('ZREM', KEYS[5], asked.worker) end
+  if arguments.worker ~= '' then redis.call('ZREM', KEYS[5], arguments.worker) end
   return true
 end
 local function waits(id)
-  local owner = redis.call('HGET', asked.records .. certification(id), 'owner')
+  local owner = redis.call('HGET', arguments.records .. certification(id), 'owner')
   if not owner then return false end
-  return redis.call('ZSCORE', asked.urgent .. owner, id) or redis.call('ZSCORE', asked.lanes .. owner, id)
+  return redis.call('ZSCORE', arguments.urgent .. owner, id) or redis.call('ZSCORE', arguments.lanes .. owner, id)
 end
 -- 0. No more than its share, while others have less under way.
-local free, live, calm, among = asked.most, 0, nil, asked.among ~= cjson.null and asked.among
+local free, live, calm, among = arguments.most, 0, nil, arguments.among ~= cjson.null and arguments.among
 for _, number in pairs(held) do live = live + number end
 if among then
   local share, other = level(KEYS[6], among.worker, live, redis.call('LLEN', list), among.now)
-  asked.most, calm = math.min(free, share), other
+  arguments.most, calm = math.min(free, share), other
 end
 -- 1. Strays: ids at the head of RQ's list that wait in no lane. An earlier version or another program put them there,
 -- or they were taken or canceled while the list was long. The worker tells them apart.
-while #taken < asked.most do
+while #taken < arguments.most do
   local id = redis.call('LINDEX', list, 0)
   if not id or waits(id) then break end
   if not take(id) then return {{blocked, taken}} end
@@ -190,12 +190,12 @@ local function serve(turns, lanes)
   local ring = redis.call('ZRANGE', turns, 0, {MOST_TURNS - 1})
   local last = tonumber(redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]) or 0
   local at = 1
-  while #taken < asked.most and at <= #ring do
+  while #taken < arguments.most and at <= #ring do
     local owner, lane = ring[at], lanes .. ring[at]
     local id = first(lane)
     if not id then
       if redis.call('EXISTS', lane) == 0 then redis.call('ZREM', turns, owner) end
-    elseif owner ~= asked.free and (held[owner] or 0) >= asked.share then
+    elseif owner ~= arguments.free and (held[owner] or 0) >= arguments.share then
       blocked = 1
     else
       if not take(id, lane) then return false end
@@ -208,7 +208,7 @@ local function serve(turns, lanes)
   return true
 end
 -- What has priority comes first, within the same shares.
-if serve(KEYS[3], asked.urgent) then serve(KEYS[4], asked.lanes) end
+if serve(KEYS[3], arguments.urgent) then serve(KEYS[4], arguments.lanes) end
 -- 3. Others see what it has under way, unless it may not take what waits; one of them is called for what it leaves.
 if among then
   if blocked == 1 and #taken == 0 then redis.call('HDEL', KEYS[6], among.worker)
@@ -216,14 +216,14 @@ if among then
     redis.call('HSET', KEYS[6], among.worker, string.format('%d %.6f', live + #taken, among['until']))
     redis.call('EXPIRE', KEYS[6], {IDLE_TTL})
   end
-  if calm and #taken == asked.most and #taken < free and redis.call('LLEN', list) > 0 then
-    summon(asked.summons .. calm)
+  if calm and #taken == arguments.most and #taken < free and redis.call('LLEN', list) > 0 then
+    summon(arguments.summons .. calm)
     blocked = 1
   end
 end
 -- 4. A worker that finds nothing is idle; one that has something to divide looks for it there.
-if asked.worker ~= '' and #taken == 0 and blocked == 0 then
-  redis.call('ZADD', KEYS[5], string.format('%.6f', asked['until']), asked.worker)
+if arguments.worker ~= '' and #taken == 0 and blocked == 0 then
+  redis.call('ZADD', KEYS[5], string.format('%.6f', arguments['until']), arguments.worker)
   redis.call('EXPIRE', KEYS[5], {IDLE_TTL})
 end
 return {{blocked, taken}}

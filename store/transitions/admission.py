@@ -19,7 +19,7 @@ UNLIMITED = 1 << 53
 
 @dataclass(frozen=True)
 class Limits:
-    """What a service accepts."""
+    """How much work a service accepts, in all and from one owner."""
 
     waiting: int
     """The most certifications that may wait in a queue."""
@@ -61,7 +61,7 @@ def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[
     ]
     if idempotency:
         written.append(("SET", key, f"{digest} {record.id}", "EX", 2 * ttl))
-    asked = {
+    arguments = {
         "owner": record.owner,
         "id": record.id,
         "size": record.size,
@@ -79,7 +79,7 @@ def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[
         keys.BYTES,
         keys.SAMPLES,
     )
-    return Call(ACCEPT, read_keys, (json.dumps(asked), *packed(written)))
+    return Call(ACCEPT, read_keys, (json.dumps(arguments), *packed(written)))
 
 
 def replay(idempotency: tuple[str, str]) -> Call:

@@ -38,7 +38,7 @@ def ended(
         ("HINCRBY", keys.BYTES, record.owner, -record.size),
         ("HINCRBY", keys.SAMPLES, record.owner, -record.budget),
         writing.changed(record.id, status),
-        *writing.told(record, status),
+        *writing.announced(record, status),
     ]
     if record.idempotency:
         commands.append(("EXPIRE", record.idempotency, 2 * ttl))

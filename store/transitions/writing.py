@@ -21,12 +21,12 @@ def changed(certification: str, status: str) -> Command:
     return ("PUBLISH", keys.changed(certification), status)
 
 
-def told(record: Record, status: str) -> list[Command]:
+def announced(record: Record, status: str) -> list[Command]:
     """Tell the end to the API process whose client has waited for it since the request.
 
     It need not subscribe to every certification of its own.
     """
-    return [("PUBLISH", keys.told(record.api), f"{record.id} {status}")] if record.api else []
+    return [("PUBLISH", keys.ends(record.api), f"{record.id} {status}")] if record.api else []
 
 
 def held(record: Record, execution: str, commands: Iterable[Command], first: tuple[Call, ...] = ()) -> Call:

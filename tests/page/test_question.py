@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from smoothcert.boundaries import Boundaries
+from smoothcert.choices import ProcedureCard, ProcedureList
 from smoothcert.noise import Noise
 from smoothcert.procedures import Parameters, Procedure
-from smoothcert.published import ProcedureCard, ProcedureList
 from tests.page.service import Open, PageService
 from tests.support.api import encoded
 from tests.support.visit import LIGHT, Visit

@@ -14,7 +14,7 @@ from smoothcert import Client
 from smoothcert.certificate import Certificate
 from smoothcert.certification import CertificationSummary, Progress
 from smoothcert.client import errors
-from smoothcert.client.core import PAGE
+from smoothcert.client.operations import PAGE
 from tests.support.api import Api
 from tests.support.questions import DARK, ENDLESS, LIGHT, QUICK
 
@@ -42,7 +42,7 @@ def test_a_certification_is_submitted_followed_and_forgotten(client: Client) -> 
 def test_a_list_goes_on_over_its_pages(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [client.submit(DARK, **QUICK).id for _ in range(5)]
     assert PAGE > 5
-    monkeypatch.setattr("smoothcert.client.core.PAGE", 2)
+    monkeypatch.setattr("smoothcert.client.operations.PAGE", 2)
     found = [each.id for each in itertools.islice(client.certifications.list(), 5)]
     assert found == made[::-1]
     client.certifications.wait(made[-1])

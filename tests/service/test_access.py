@@ -102,7 +102,7 @@ def test_keys_are_in_no_log(locked: Api) -> None:
     assert ENTRIES[0].partition(":")[2] not in log
 
 
-def test_whoever_tries_keys_has_to_wait(valkey: EmbeddedServer, tmp_path: Path) -> None:
+def test_a_client_that_tries_keys_has_to_wait(valkey: EmbeddedServer, tmp_path: Path) -> None:
     """Two processes count together. Mutant killed: an allowance of wrong keys in each process."""
     url, entries = database(valkey.url, 3), ",".join(ENTRIES)
     with Api(url, tmp_path, api_keys=entries) as api, Api(url, tmp_path, api_keys=entries) as other:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,14 +18,17 @@ from app.docs import examples
 from app.http.errors import ProblemError
 from app.requests.admission import Settled, require_provable, settle
 from smoothcert.bounds import lower_bound, upper_bound
-from smoothcert.noise import Gaussian, RoundedGaussian
+from smoothcert.choices import NoiseList, ProcedureList
+from smoothcert.engine.smoothed import Smoothed
+from smoothcert.noise import Gaussian, GaussianLinf, Noise, RoundedGaussian, Splitting
 from smoothcert.plan import plan
 from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Largest, Optimal, Sequential
-from smoothcert.published import NoiseList, PlanAnswer, ProcedureList, VerificationAnswer
+from smoothcert.published import PlanAnswer, VerificationAnswer
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
 from tests.support.api import problem
 from tests.support.player import ROWS, Player
+from tests.support.smoothed import NOISE, QUICK, SHAPE, images, patches
 
 JSON = {"Content-Type": "application/json"}
 
@@ -236,6 +240,40 @@ def test_a_verification_has_the_intervals_of_every_look(client: httpx2.Client) -
     for look in answer.looks:  # each of the four stages has a quarter of alpha
         bounds = lower_bound(look.count, look.n, 0.00025), upper_bound(look.count, look.n, 0.00025)
         assert look.p_interval == bounds
+
+
+@pytest.mark.parametrize(
+    ("noise", "keywords"),
+    [
+        (NOISE, {"radius": 0.1}),
+        (NOISE, {"radius": 0.1, "procedure": QUICK, "family_wise": True}),
+        (NOISE, {"procedure": Fixed(n=500)}),
+        (GaussianLinf(NOISE.sigma, math.prod(SHAPE)), {"procedure": Fixed(n=500)}),
+        (Splitting(0.1), {}),
+    ],
+    ids=lambda value: value.name if isinstance(value, Noise) else "-".join(value) or "default",
+)
+def test_certificates_of_models_in_memory_are_accepted(
+    client: httpx2.Client, noise: Noise, keywords: dict[str, Any]
+) -> None:
+    pixels = (torch.stack(images(2)) * 255).to(torch.uint8)
+    with Smoothed([patches(0), patches(1)], noise) as smoothed:
+        certificates = smoothed.certify(pixels, **keywords)
+    for certificate in certificates:
+        answer = client.post("/v1/verify", content=certificate.to_json(), headers=JSON)
+        verified = VerificationAnswer.model_validate_json(answer.content)
+        assert (verified.consistent, verified.problems) == (True, ())
+        assert len(verified.looks) == len(certificate.stages)
+        forged = {**json.loads(certificate.to_json()), "samples": certificate.samples + 1}
+        assert client.post("/v1/verify", json=forged).json()["consistent"] is False
+
+
+def test_an_abstention_of_a_model_in_memory_is_accepted(client: httpx2.Client) -> None:
+    with Smoothed(patches(), NOISE, classes=["a", "b", "c", "d"]) as smoothed:
+        (certificate,) = smoothed.certify(torch.full(SHAPE, 0.5), 0.5, procedure=QUICK, seed=0)
+    assert certificate.decision == "abstain"
+    verified = client.post("/v1/verify", content=certificate.to_json(), headers=JSON).json()
+    assert (verified["consistent"], verified["problems"]) == (True, [])
 
 
 def test_an_altered_certificate_is_found_out(client: httpx2.Client) -> None:

@@ -123,10 +123,10 @@ def test_a_request_that_waits_for_its_own_certification_needs_no_subscription(
     eventually(player.waiting, "the certification")
     record = player.begin(player.take())
     assert player.redis.pubsub_numsub(keys.changed(record.id))[0][1] == 0
-    assert player.redis.pubsub_numsub(keys.told(record.api))[0][1] == 1
+    assert player.redis.pubsub_numsub(keys.ends(record.api))[0][1] == 1
     heard = player.redis.pubsub(ignore_subscribe_messages=True)
-    heard.subscribe(keys.told(record.api))
-    player.redis.publish(keys.told(record.api), f"{record.id} succeeded")  # the request looks, and goes on waiting
+    heard.subscribe(keys.ends(record.api))
+    player.redis.publish(keys.ends(record.api), f"{record.id} succeeded")  # the request looks, and goes on waiting
     player.finish(record, {0: (made := certificate(record, 0))})
     waiting.join()
     told = [message["data"] for _ in range(5) if (message := heard.get_message(timeout=0.1))]

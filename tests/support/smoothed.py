@@ -34,7 +34,7 @@ def noisy(batch: Tensor) -> Tensor:
 
 def noisy_classes(smoothed: Smoothed, batch: Tensor) -> Tensor:
     """The classes of noisy images, always the same ones."""
-    return smoothed._ensemble_for(batch).classify(noisy(batch)).classes
+    return smoothed._session.ensemble(batch).classify(noisy(batch)).classes
 
 
 def counts(certificate: Certificate) -> list[SampleCounts]:

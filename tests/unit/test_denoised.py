@@ -78,7 +78,7 @@ def test_the_denoiser_comes_before_the_normalisation() -> None:
         assert torch.equal(noisy_classes(smoothed, batch), expected)
         (certificate,) = smoothed.certify(batch[0], 0.1, procedure=QUICK)
         assert verify(certificate)
-        (member,) = smoothed._ensemble_for(batch).members
+        (member,) = smoothed._session.ensemble(batch).members
     assert member.identity.architecture == "in-memory:Shift > in-memory:Patches"
     assert member.identity.normalisation is None
     assert not torch.equal(noisy_classes(Smoothed(model, NOISE, mean=0.1, std=2.0), batch), expected)
@@ -93,7 +93,7 @@ def test_denoisers_share_one_classifier() -> None:
     batch = torch.stack(images(4))
     denoisers = [randomised(DnCNN(3, 4), seed) for seed in range(3)]
     with Smoothed(randomised(Tiny(3), 9), NOISE, denoiser=denoisers) as smoothed:
-        ensemble = smoothed._ensemble_for(batch)
+        ensemble = smoothed._session.ensemble(batch)
     assert len({member.digest for member in ensemble.members}) == 3
     assert {member.form.kind for member in ensemble.members} == {"folded"}
     shared = [addresses(member.form.network[1]) for member in ensemble.members]
@@ -113,7 +113,7 @@ def test_models_take_one_denoiser_or_one_each() -> None:
         (denoisers, [models[0](noisy(batch) + 0.1), models[1](noisy(batch) + 0.2)]),
     ):
         smoothed = Smoothed(models, NOISE, denoiser=given)
-        seen = smoothed._ensemble_for(batch).logits(noisy(batch))
+        seen = smoothed._session.ensemble(batch).logits(noisy(batch))
         assert torch.allclose(seen, torch.stack(expected), atol=1e-5)
     assert repr(smoothed).startswith("Smoothed([Shift > Patches, Shift > Patches], ")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from smoothcert.noise import NOISES
 from smoothcert.procedures import Adaptive
 from tests.support.blocks import blocks
 from tests.support.certificates import certificate_of
@@ -125,6 +126,79 @@ def test_no_class_name_is_defined_twice() -> None:
         for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+NAMELESS = {"asked", "said", "told"}
+"""Names that say who spoke; a variable is named by what it holds, such as detail, payload, fields, question."""
+
+
+def test_variables_are_named_by_what_they_hold() -> None:
+    for package in OURS:
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+                assert name not in NAMELESS, f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
+
+
+# --- a noise is one file
+
+TELL_NOISES_APART = {
+    "smoothcert/__init__.py": "has the public names",
+    "smoothcert/engine/diffusion.py": "a diffusion model denoises Gaussian noise by definition",
+    "smoothcert/engine/study/paper.py": "has the paper's figures, each with the noise that it was measured with",
+    "models/training/method.py": "some training methods are defined for Gaussian noise alone",
+    "models/training/consistency.py": "is such a method",
+    "models/training/macer.py": "is such a method",
+    "models/training/smoothadv.py": "is such a method",
+}
+"""The files outside `smoothcert/noise` that may tell one noise from another, and why."""
+CARRY_THE_SHORTHAND = {
+    "smoothcert/request.py",
+    "smoothcert/question.py",
+    "smoothcert/wrapper.py",
+    "app/requests/admission.py",
+    "models/addition.py",
+}
+"""The files that read the shorthand `sigma` of a request or a command, and hand it to `noise.resolve`."""
+
+
+def tells_noises_apart(text: str) -> bool:
+    """Whether a file names the class of a noise, compares something with the name of one, or reads a `sigma`."""
+    special = {kind.__name__ for kind in NOISES} | {"sigma"}
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Attribute(attr=name) | ast.alias(name=name) if name in special:
+                return True
+            case ast.Compare() | ast.MatchValue():
+                values = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
+                if values & set(NOISES.names):
+                    return True
+    return False
+
+
+def test_no_file_assumes_a_gaussian_outside_its_own() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for package in OURS - {"benchmarks"}  # these choose the noise that they measure
+        for path in (ROOT / package).rglob("*.py")
+        if tells_noises_apart(path.read_text())
+    }
+    outside = {name for name in found if not name.startswith("smoothcert/noise/")}
+    assert outside == TELL_NOISES_APART.keys() | CARRY_THE_SHORTHAND
+    assert [path.name for path in (ROOT / "app/page").glob("*.js") if "gaussian" in path.read_text().lower()] == []
+
+
+def test_the_reader_of_assumptions_sees_them_all() -> None:
+    for text in (
+        "from smoothcert.noise import Gaussian",
+        "noise.GaussianLinf",
+        "noise.sigma",
+        "noise.name == 'gaussian'",
+        "noise.name in ('uniform', 'gaussian')",
+        "match noise.name:\n    case 'gaussian':\n        pass",
+    ):
+        assert tells_noises_apart(text), text
+    assert not tells_noises_apart("noise.radius(0.9)\nresolve(sigma=sigma)\nnoise.norm == 'l2'")
 
 
 def test_the_reader_of_imports_sees_them_all(tmp_path: Path) -> None:

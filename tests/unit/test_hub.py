@@ -199,7 +199,7 @@ def test_smoothed_takes_names_and_objects(cache: Path, name: str) -> None:
         (network, {"mean": MEAN, "std": STD, "classes": list(CLASSES)}),
     ]:
         with Smoothed(model, NOISE, **options) as smoothed:  # type: ignore[arg-type]
-            assert torch.allclose(smoothed._ensemble_for(X).logits(X)[0], expected(name), atol=1e-4)
+            assert torch.allclose(smoothed._session.ensemble(X).logits(X)[0], expected(name), atol=1e-4)
             found.append(smoothed.certify(X[:1], 0.1, procedure=QUICK, seed="s")[0])
     assert {each.class_name for each in found} <= {*CLASSES, None}
     assert {each.decision for each in found} == {found[0].decision}
@@ -207,7 +207,7 @@ def test_smoothed_takes_names_and_objects(cache: Path, name: str) -> None:
 
 def test_mean_and_std_of_the_user_replace_those_of_the_configuration(cache: Path) -> None:
     with Smoothed(RESNET, NOISE, mean=0, std=1) as smoothed, torch.no_grad():
-        logits = smoothed._ensemble_for(X).logits(X)[0]
+        logits = smoothed._session.ensemble(X).logits(X)[0]
         assert torch.allclose(logits, hub.transformers_network("resnet")(X).logits, atol=1e-4)
 
 

@@ -42,7 +42,7 @@ class AnyL1(Uniform):
     eight_bit = False
 
 
-ANY_LINF: Any = SimpleNamespace(norm="linf", eight_bit=False)
+ANY_LINF: Any = SimpleNamespace(norm="linf", eight_bit=False, image_values=None, l2_square=lambda _: None)
 """An l-infinity noise about which nothing but its radius is known."""
 
 
@@ -121,6 +121,7 @@ def test_so_many_values_may_change_within_0_to_1_and_not_one_more(noise: Noise, 
         (Uniform(3.0), 2.5, 192, {"l2": 0.182342, "linf": 0.01302, "l0": 2}),
         (Uniform(3.0), 2.5, None, {"l0": 2}),
         (GaussianLinf(1.0, 3072), 0.03, 3072, {"l2": 1.662768, "l1": 1.662768, "l0": 2}),
+        (GaussianLinf(1.0, 4), 1.5, None, {"l2": 3.0, "l1": 3.0, "l0": 4}),
         (ANY_LINF, 0.03, 3072, {"l2": 0.03, "l1": 0.03}),
         (Replacement(0.8, 2), 9.0, 784, {}),
     ],

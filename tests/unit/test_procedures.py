@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from smoothcert.bounds import lower_bound, upper_bound
+from smoothcert.choices import ProcedureList
 from smoothcert.errors import CountsError, DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.notebook import sentence
@@ -34,7 +35,6 @@ from smoothcert.procedures import (
     run,
 )
 from smoothcert.procedures.prediction import two_sided_p_value
-from smoothcert.published import ProcedureList
 from smoothcert.verdict import Verdict, floor_radius
 from smoothcert.verification import verify
 from tests.support.certificates import altered, certificate_of

@@ -18,6 +18,7 @@ from smoothcert.engine.case import certify
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import assemble
 from smoothcert.engine.identity import network_digest
+from smoothcert.engine.keywords import question_of
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.errors import DomainError
 from smoothcert.extras import MissingExtraError
@@ -33,7 +34,7 @@ def test_certificates_are_those_of_the_engine_count_for_count() -> None:
     three, batch = [patches(seed) for seed in range(3)], images(4)
     with Smoothed(three, NOISE, classes=["a", "b", "c", "d"], consensus=2) as smoothed:
         found = smoothed.certify(torch.stack(batch), 0.1, procedure=QUICK, seed="s")
-        with Engine(smoothed._ensemble_for(torch.stack(batch))) as engine:
+        with Engine(smoothed._session.ensemble(torch.stack(batch))) as engine:
             expected = certify(engine, batch, Question(NOISE, QUICK, 0.1), seed="s")
     for one, other in zip(found, expected, strict=True):
         assert one.model_dump(exclude={"provenance", "digest"}) == other.model_dump(exclude={"provenance", "digest"})
@@ -46,7 +47,9 @@ def test_the_members_are_those_of_an_assembled_ensemble() -> None:
     three, batch = [patches(seed) for seed in range(3)], torch.stack(images(8))
     ensemble = assemble(three, classes=("a", "b", "c", "d"), input_shape=SHAPE, consensus=2)
     smoothed = Smoothed(three, NOISE, consensus=2)
-    assert [member.digest for member in smoothed._ensemble_for(batch).members] == [m.digest for m in ensemble.members]
+    assert [member.digest for member in smoothed._session.ensemble(batch).members] == [
+        m.digest for m in ensemble.members
+    ]
     assert torch.equal(noisy_classes(smoothed, batch), ensemble.classify(noisy(batch)).classes)
 
 
@@ -60,7 +63,7 @@ def test_the_model_is_marked_as_in_memory_and_known_by_its_tensors() -> None:
     network = patches()
     with Smoothed(network, NOISE, mean=0.5, std=0.5) as smoothed:
         (certificate,) = smoothed.certify(images(1)[0], 0.1, procedure=QUICK)
-        ensemble = smoothed._ensemble
+        ensemble = smoothed._session._ensemble
     assert certificate.provenance is not None
     assert certificate.provenance.ensemble.name == "in-memory"
     assert certificate.provenance.ensemble.members == (network_digest(network),)
@@ -79,7 +82,7 @@ def test_optimal_is_the_default_with_a_radius_and_fixed_without(smoothed: Smooth
     (targeted,) = smoothed.certify(images(1)[0], 0.01)
     assert targeted.procedure == Optimal()
     assert verify(targeted)
-    assert smoothed._question(None, {}).procedure == Fixed()
+    assert question_of(NOISE, None, {}).procedure == Fixed()
 
 
 def test_a_procedure_is_named_or_given(smoothed: Smoothed) -> None:
@@ -184,7 +187,7 @@ def test_the_loader_is_read_as_certificates_are_taken(smoothed: Smoothed, monkey
         next(certificates)
         assert read <= taken + 5
     certificates.close()
-    assert smoothed._engine is not None
+    assert smoothed._session._engine is not None
     smoothed.certify(images(1)[0], 0.1, procedure=QUICK)  # nothing is left in its way
 
 

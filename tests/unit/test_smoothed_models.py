@@ -16,6 +16,7 @@ from smoothcert.engine.errors import (
     MemberError,
 )
 from smoothcert.engine.outputs import logits_of
+from smoothcert.engine.placement import same_device
 from smoothcert.engine.smoothed import Smoothed, SmoothedWarning
 from smoothcert.verification import verify
 from tests.support.engines import Patches
@@ -110,11 +111,11 @@ def test_a_model_in_train_mode_is_copied_into_eval_mode() -> None:
 def test_a_model_elsewhere_is_moved_and_the_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no second device here, so the model only says that it is on one."""
     network = patches()
-    monkeypatch.setattr(networks, "_place", lambda _: torch.device("cuda:0"))
+    monkeypatch.setattr(networks, "place_of", lambda _: torch.device("cuda:0"))
     with pytest.warns(SmoothedWarning, match="a model is on cuda:0; Smoothed runs a copy of it on cpu"):
         Smoothed(network, NOISE, device="cpu")
-    assert networks._same(torch.device("cuda:0"), torch.device("cuda"))
-    assert not networks._same(torch.device("cuda:0"), torch.device("cuda:1"))
+    assert same_device(torch.device("cuda:0"), torch.device("cuda"))
+    assert not same_device(torch.device("cuda:0"), torch.device("cuda:1"))
 
 
 @pytest.mark.parametrize(

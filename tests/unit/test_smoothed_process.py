@@ -105,6 +105,6 @@ def test_a_copy_certifies_the_same(smoothed: Smoothed, copied: Callable[[Smoothe
     before = smoothed.predict(image, n=100, seed=0) if used else None
     with copied(smoothed) as other:
         after = other.predict(image, n=100, seed=0)
-        assert other._engine is not smoothed._engine
+        assert other._session._engine is not smoothed._session._engine
         assert repr(other) == repr(smoothed)
     assert after == (before or smoothed.predict(image, n=100, seed=0))

@@ -89,11 +89,11 @@ class Connections:
         _close_all(self._idle)
 
     def _judge(self, status: int, headers: Mapping[str, str], data: bytes, most: int) -> None:
-        said = f"{self.address.place} answers {status}: {data[:200].decode(errors='replace')!r}"
+        detail = f"{self.address.place} answers {status}: {data[:200].decode(errors='replace')!r}"
         if status in AGAIN:
-            raise AwayError(said, _seconds(headers.get("retry-after")))
+            raise AwayError(detail, _seconds(headers.get("retry-after")))
         if status != 200:
-            raise RemoteError(said)
+            raise RemoteError(detail)
         if len(data) > most:
             raise RemoteError(f"{self.address.place} answers with more than {most:,} bytes")
         length = headers.get("content-length")

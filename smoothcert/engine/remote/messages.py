@@ -109,7 +109,7 @@ def inference(endpoint: Endpoint, images: npt.NDArray[np.float32], identifier: s
     The protocol does not require the identifier, but KServe does; servers repeat it in their answer.
     """
     tensor = np.ascontiguousarray(images, DATATYPES[endpoint.datatype]).tobytes()
-    asked = {
+    payload = {
         "id": identifier,
         "inputs": [
             {
@@ -121,7 +121,7 @@ def inference(endpoint: Endpoint, images: npt.NDArray[np.float32], identifier: s
         ],
         "outputs": [{"name": endpoint.output, "parameters": {"binary_data": True}}],
     }
-    head = json.dumps(asked).encode()
+    head = json.dumps(payload).encode()
     return {"Content-Type": "application/octet-stream", LENGTH: str(len(head))}, head + tensor
 
 

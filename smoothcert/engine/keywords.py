@@ -1,0 +1,85 @@
+"""The keywords with which a question is put to `Smoothed`, and the question that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from pydantic import ValidationError
+
+from smoothcert.errors import DomainError, explain, suggestion
+from smoothcert.noise import Noise
+from smoothcert.plan import plan
+from smoothcert.procedures import PROCEDURES, Parameters, preferred
+from smoothcert.question import Question
+from smoothcert.seeds import new_seed
+
+
+class QuestionKeywords(TypedDict, total=False):
+    """The keywords of `certify`, `certify_many` and `evaluate`, apart from the radius."""
+
+    procedure: str | Parameters | Mapping[str, Any] | None
+    """`optimal` with a radius to prove, and `fixed`, which proves the largest radius it can, without one."""
+    alpha: float
+    """The chance of a false certificate of one image, 0.001 by default."""
+    beta: float
+    """The chance of giving up too early, 0.001 by default."""
+    seed: str | int | None
+    """Random, unless a run is to be repeated."""
+
+
+def question_of(
+    noise: Noise, radius: float | None, keywords: QuestionKeywords, *, images: int | None = None
+) -> Question:
+    """The question that the keywords make, if it can be answered; DomainError says why it cannot.
+
+    `images` is the number of images that share alpha.
+    """
+    _refuse_unknown(keywords)
+    chosen = _procedure(keywords.get("procedure"), radius, noise)
+    alpha, beta = keywords.get("alpha", Question.alpha), keywords.get("beta", Question.beta)
+    question = Question(noise, chosen, radius, alpha, beta)
+    question = question if images is None else question.shared_by(images)
+    if radius is None:
+        question.start()
+    else:
+        _require_provable(question, radius)
+    return question
+
+
+def seed_of(seed: str | int | None) -> str:
+    """The seed as certificates state it; a new one for None."""
+    return new_seed() if seed is None else str(seed)
+
+
+def _refuse_unknown(keywords: QuestionKeywords) -> None:
+    if unknown := sorted(set(keywords) - set(QuestionKeywords.__annotations__)):
+        known = ", ".join(QuestionKeywords.__annotations__)
+        near = suggestion(unknown[0], ("radius", "family_wise", *QuestionKeywords.__annotations__))
+        raise TypeError(f"there is no keyword {unknown[0]!r}{near}; a question has the keywords radius, {known}")
+
+
+def _procedure(
+    procedure: str | Parameters | Mapping[str, Any] | None, radius: float | None, noise: Noise
+) -> Parameters:
+    if procedure is None:
+        return preferred(radius, noise)
+    try:
+        return PROCEDURES.validate(procedure)
+    except ValidationError as error:
+        raise DomainError(f"procedure: {explain(error, whole='')}") from None
+
+
+def _require_provable(question: Question, radius: float) -> None:
+    procedure, noise = question.procedure, question.noise
+    if not procedure.targeted:
+        # For a noise of few outcomes, `exact` is the only procedure.
+        other = "" if noise.exhaustible else ", or use the optimal procedure"
+        raise DomainError(
+            f"radius is {radius!r}, but the {procedure.name} procedure proves the largest radius it can: leave the "
+            f"radius out{other}"
+        )
+    noise.require_radius(radius)
+    proposed = plan(procedure, noise, radius, alpha=question.alpha, beta=question.beta)
+    if not proposed.feasible:
+        raise DomainError(proposed.reason)
