@@ -15,6 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from smoothcert.chapter import ChapterTable
 from smoothcert.estimate import plain
 from smoothcert.tables import markdown_table, show
 
@@ -59,6 +60,8 @@ class Result:
     figures: Sequence[Figure]
     notes: Sequence[str] = ()
     machine: str = field(default_factory=lambda: machine())
+    tables: Sequence[ChapterTable] = ()
+    """Further tables, below the figures."""
 
     @property
     def reached(self) -> bool:
@@ -68,21 +71,20 @@ class Result:
         figures = [{**vars(figure), "reached": figure.reached} for figure in self.figures]
         rows = [dict(zip(self.columns, map(plain, row), strict=True)) for row in self.rows]
         heading = {"name": self.name, "compares": self.compares, "machine": self.machine}
-        return json.dumps({**heading, "rows": rows, "figures": figures, "notes": list(self.notes)})
+        tables = {"tables": [table.as_json() for table in self.tables]} if self.tables else {}
+        return json.dumps({**heading, "rows": rows, "figures": figures, "notes": list(self.notes), **tables})
 
     def print(self) -> None:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
         console.print(f"[bold]{self.name}[/]: {self.compares}")
         console.print(f"on {self.machine}", style="dim")
-        longest = max((len(show(row[0])) for row in self.rows), default=0)
-        table = Table(*self.columns, box=box.SIMPLE)
-        table.columns[0].min_width = min(longest, 24)  # rich would cut names without spaces instead of wrapping them
-        for row in self.rows:
-            table.add_row(*map(show, row))
-        console.print(table)
+        console.print(_printed(self.columns, self.rows))
         for figure in self.figures:
             mark = "" if not figure.goal else "  [green]reached[/]" if figure.reached else "  [red]missed[/]"
             console.print(f"{figure.name}: [bold]{show(figure.value)}[/] {figure.goal}{mark}")
+        for table in self.tables:
+            console.print(table.caption)
+            console.print(_printed(table.columns, table.rows))
         for note in self.notes:
             console.print(note, style="dim")
 
@@ -95,10 +97,22 @@ class Result:
         for figure in self.figures:
             mark = "" if not figure.goal else "reached" if figure.reached else "missed"
             lines.append(f"| {figure.name} | {show(figure.value)} | {figure.goal} | {mark} |")
+        for table in self.tables:
+            lines += ["", *table.markdown()]
         for note in self.notes:
             lines += ["", note]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(lines).rstrip() + "\n")
+
+
+def _printed(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A table for the console."""
+    longest = max((len(show(row[0])) for row in rows), default=0)
+    table = Table(*columns, box=box.SIMPLE)
+    table.columns[0].min_width = min(longest, 24)  # rich would cut names without spaces instead of wrapping them
+    for row in rows:
+        table.add_row(*map(show, row))
+    return table
 
 
 def machine() -> str:

@@ -30,6 +30,7 @@ from benchmarks.paper.noise import add_noise_options, chosen_noise
 from benchmarks.paper.playback import Spent, play, record
 from benchmarks.paper.setting import Evaluated, Setting, alone
 from benchmarks.paper.tape import Tapes
+from benchmarks.paper.uncertainty import uncertainty
 from benchmarks.progress import bar, console
 from benchmarks.result import Result
 from models.data import Images
@@ -140,7 +141,7 @@ def run(options: argparse.Namespace) -> Result:
         options.write.mkdir(parents=True, exist_ok=True)
         write_csv(evaluated, images, options.write / f"{options.name}.csv")
         plot(evaluated, options.write / f"{options.name}.png")
-    made = report(evaluated, images, description, options.name)
+    made = replace(report(evaluated, images, description, options.name), tables=[uncertainty(evaluated)])
     if options.tape is None:
         return made
     note = f"Seed of the noise: `{tapes.seed}`; as the file `seed` of an empty folder of tapes it gives these counts."

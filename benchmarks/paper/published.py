@@ -49,6 +49,11 @@ class PaperTable:
     note: str
     goals: Goals
 
+    def suits(self, description: Description) -> bool:
+        """Whether it is about the same kind of networks, trained in the same way under the same noise."""
+        ours = (description.architecture, description.noise)
+        return ours == (self.architecture, self.noise) and description.method in self.methods
+
     def is_about(self, description: Description, setting: Setting, data: str) -> bool:
         """Whether our setting asks the same question about the same kind of networks, whatever its consensus."""
         question, ensemble = setting.question, setting.ensemble

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ from app.docs import openapi, reference
 from app.main import create_app
 from app.settings import ApiSettings
 from benchmarks.paper import paper_map
+from benchmarks.paper.findings import Findings
 from tests.support.clone import ROOT
 from workers.settings import WorkerSettings
 
@@ -46,10 +46,10 @@ def test_the_http_reference_is_the_services_own() -> None:
     assert (ROOT / "docs" / "http.md").read_text() == expected + "\n", "run `python -m app reference > docs/http.md`"
 
 
-def test_the_comparison_with_the_paper_is_that_of_the_study() -> None:
-    study = json.loads((ROOT / "benchmarks" / "results" / "study" / "study.json").read_text())
-    remedy = "run `python -m benchmarks.paper.paper_map benchmarks/results/study/study.json > docs/paper.md`"
-    assert (ROOT / "docs" / "paper.md").read_text() == paper_map.page(study), remedy
+def test_the_comparison_with_the_paper_is_that_of_the_results() -> None:
+    remedy = "run `python -m benchmarks.paper.paper_map benchmarks/results > docs/paper.md`"
+    page = paper_map.page(Findings.read(ROOT / "benchmarks" / "results"))
+    assert (ROOT / "docs" / "paper.md").read_text() == page, remedy
 
 
 def test_every_setting_is_described() -> None:

@@ -17,7 +17,9 @@ from benchmarks.paper import samples, samples_curves, samples_largest, samples_l
 from benchmarks.paper.samples_logs import LoggedImage, Population
 from benchmarks.result import Figure, Result
 from smoothcert.bounds import lower_bound
+from smoothcert.chapter import ChapterTable
 from smoothcert.errors import DomainError
+from smoothcert.estimate import Estimate
 from smoothcert.noise import Gaussian
 
 ROOT = Path(__file__).parents[2]
@@ -149,6 +151,21 @@ def test_the_radius_that_largest_keeps_is_a_share_of_certify_s() -> None:
     assert found.default
     assert 98 < found.share < 100
     assert 2 < found.gain < 4
+
+
+def test_further_tables_are_printed_written_and_in_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = ChapterTable("more", "How sure it is.", ("setting", "ACR"), [("k1", Estimate(0.5, 0.25, 0.75))])
+    found = replace(result(2.0), tables=[table])
+    found.write_markdown(tmp_path / "x.md", command="make x")
+    assert (
+        "How sure it is.\n\n| setting | ACR |\n|---|---|\n| k1 | 0.500 (0.250 to 0.750) |\n"
+        in (tmp_path / "x.md").read_text()
+    )
+    found.print()
+    assert "0.500 (0.250 to 0.750)" in capsys.readouterr().out
+    (more,) = json.loads(found.as_json())["tables"]
+    assert more["rows"] == [{"setting": "k1", "ACR": {"value": 0.5, "low": 0.25, "high": 0.75}}]
+    assert "tables" not in json.loads(result(2.0).as_json())
 
 
 def result(value: float) -> Result:

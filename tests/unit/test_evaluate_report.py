@@ -6,17 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 from benchmarks.paper import evaluation
 from benchmarks.paper import published as paper
 from benchmarks.paper.setting import Setting
+from benchmarks.paper.uncertainty import uncertainty
 from models.data import Images
 from models.description import Description
 from models.registry import describe
 from smoothcert.noise import Gaussian, Replacement
 from smoothcert.procedures import Adaptive, Fixed, Largest, Optimal
 from smoothcert.question import Question
+from smoothcert.report import Report
 from tests.support import engines
 from tests.support.api import ROOT
 from tests.support.evaluated import CIFAR10, FIVE, described, evaluated, in_l0, judged, members_of
@@ -160,6 +162,19 @@ def test_a_curve_and_the_largest_radius_have_rows_without_those_of_the_paper() -
     assert [row[2:6] for row in report.rows] == [("", 100, "", 50), (100, 100, 50, 50), (100, 100, "", "")]
     assert not report.figures  # no two of them decide the same single radius, and none is Certify
     assert not any("can be proved with n" in note for note in report.notes)
+
+
+def test_the_intervals_are_those_of_reports_and_p_a_is_beside_them() -> None:
+    run = evaluated(0.5, 0.9, 0.95, 1.0)
+    table = uncertainty([run, evaluated(0.5, 0.9, 0.95, 1.0, procedure=Adaptive(), radius=0.25)])
+    first, second = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
+    report = Report("x", list("abcd"), run.judged)
+    assert first["ACR"] == report.acr
+    exact = binomtest(3, 4).proportion_ci(0.95)
+    share = first["r=0.25"]
+    assert (share.value, share.low, share.high) == pytest.approx((75, 100 * exact.low, 100 * exact.high))
+    assert first["p_A at 50 %"] == "0.9250"  # between .9 and .95
+    assert (second["r=0.25"].value, second["r=0.5"]) == (75, "")
 
 
 @pytest.mark.parametrize("k", [1, 3, 10])

@@ -32,7 +32,7 @@ from smoothcert.engine.study.study import analyse
 from smoothcert.engine.study.variance import reduction
 from smoothcert.engine.study.voters import Voter, best, sizes, subsets
 from smoothcert.estimate import DRAWS, Bootstrap, Estimate, share
-from smoothcert.noise import Gaussian, Noise, Replacement, Uniform
+from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Uniform
 from smoothcert.plan import plan
 from smoothcert.procedures import Adaptive, Fixed, Optimal, run
 from smoothcert.procedures.adaptive import STAGES
@@ -469,6 +469,26 @@ def test_the_papers_average_radii_lie_between_the_sums_of_their_accuracies() -> 
         assert row.acr <= steps @ accuracies[:-1] + 6 * steps[-1] * accuracies[-1] + rounding
     assert set(paper.SIZES["consistency", Gaussian(1.0)]) == set(paper.SIZES["gaussian", Gaussian(1.0)])
     assert max(paper.SIZES["gaussian", Gaussian(1.0)][5].accuracies) == 2.5
+
+
+def test_the_papers_rows_stand_beside_ours_at_its_radii() -> None:
+    quarter, half = (samples_of([0.6, 0.95, 1.0], n=300, noise=Gaussian(sigma)) for sigma in (0.25, 0.5))
+    (table,) = adaptive_consensus.chapter(half).tables
+    assert {row[0] for row in table.rows} == {0.5, 1.0, 1.5}
+    (theirs,) = (row for row in table.rows if str(row[1]).startswith("the paper"))
+    name = "the paper, 10 ResNet110, gaussian, K = 5"
+    assert theirs == (1.0, name, 30.2, 53.4, 31.6, 10.8, 4.2, 13.89, 77.5, 22.6)
+    assert adaptive_consensus.target_radii(Gaussian(0.5), (1.25,)) == [0.5, 1.0, 1.25, 1.5]
+    schedules, stages = adaptive.chapter(quarter).tables
+    beside = [row for row in schedules.rows if row[1] == "the paper, 10 ResNet110, gaussian"]
+    named = "100 1,000 10,000 120,000"
+    assert [(row[0], row[2], *row[3:]) for row in beside] == [(0.25, named, 70.6, 30.48), (0.75, named, 42.2, 6.16)]
+    assert len([row for row in stages.rows if row[1] == "the paper, ResNet110, gaussian"]) == 2 * len(paper.SCHEDULES)
+
+
+def test_rows_in_l2_do_not_stand_beside_figures_in_l_infinity() -> None:
+    assert paper.beside(paper.SIZES, "gaussian", GaussianLinf(0.25, 3072)) is None
+    assert paper.beside(paper.SIZES, "gaussian", RoundedGaussian(0.25)) is not None
 
 
 # --- voters

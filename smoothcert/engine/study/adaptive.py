@@ -150,9 +150,8 @@ def beside(
     samples: Samples, radius: float, size: int, stages: tuple[int, ...]
 ) -> Iterator[tuple[str, paper.PaperSchedule]]:
     """The paper's rows for this schedule: those of one network beside one member, those of ten beside all members."""
-    one, ten = (
-        paper.beside(table, samples.about.method, samples.noise) for table in (paper.ADAPTIVE, paper.ADAPTIVE_ENSEMBLE)
-    )
+    method, noise = samples.about.method, samples.noise
+    one, ten = paper.beside(paper.ADAPTIVE, method, noise), paper.beside(paper.ADAPTIVE_ENSEMBLE, method, noise)
     if one and size == 1 and radius in one[1]:
         yield f"ResNet110, {one[0]}", one[1][radius][paper.SCHEDULES.index(stages)]
     if ten and size > 1 and radius in ten[1] and ten[1][radius].stages == stages:

@@ -100,8 +100,8 @@ def compared(samples: Samples) -> list[tuple[Any, ...]]:
     for size in (size for size in EXTRAPOLATED if size > k):
         p = model.success(size)
         radius = expected_radius(p, N, noise=samples.noise, alpha=samples.alpha)
-        gains = (gain(radius, rows[0][3].value), image.gain(0, size * N))
-        rows.append((size, "model", p, radius, image.radius(0, size * N), *gains))
+        modelled_gain = gain(radius, rows[0][3].value)
+        rows.append((size, "model", p, radius, image.radius(0, size * N), modelled_gain, image.gain(0, size * N)))
     return rows
 
 
