@@ -82,9 +82,11 @@ simulate: $(READY)
 # SMOOTHCERT_TEST_DEVICE is read by tests/support/engines.py.
 gpu: $(READY)
 	@$(BIN)/python -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "make gpu: torch finds no CUDA device here, so nothing was run")'
-	SMOOTHCERT_TEST_DEVICE=cuda:0 $(BIN)/pytest tests/unit/test_engine.py tests/unit/test_engine_faults.py tests/unit/test_feed.py
+	SMOOTHCERT_TEST_DEVICE=cuda:0 $(BIN)/pytest tests/unit/test_engine.py tests/unit/test_engine_faults.py tests/unit/test_feed.py \
+	  tests/unit/test_sizing.py tests/unit/test_compiled.py
 	$(BIN)/python -m benchmarks engine --device cuda:0
 	$(BIN)/python -m benchmarks feed --device cuda:0
+	$(BIN)/python -m benchmarks runtimes --device cuda:0
 
 audit:
 	$(PYTHON) -m venv .audit

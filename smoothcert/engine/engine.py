@@ -277,15 +277,17 @@ class Engine:
     def _begin(self, lane: Lane, segments: list[Segment]) -> None:
         """Draw the segments' samples and enqueue the first members on them."""
         shares = tuple((segment, len(segment)) for segment in segments)
-        images = self._buffer(lane)[: sum(share for _, share in shares)]
+        buffers = self._buffers_of(lane)
+        images = buffers[0][: sum(share for _, share in shares)]
         for (segment, _), own in zip(shares, torch.split(images, [share for _, share in shares]), strict=True):
             segment.run.sample(own, segment.start)
         members = lane.ensemble.stages[0]
         self.workload.first(rows=len(images), padded=lane.padded(len(images)), capacity=lane.batch, members=members)
         polled = joined(lane.in_batches(len(images), lambda part: lane.ensemble.ask(images[part])))
         self._charge(shares, members)
-        rows = Pending(shares, images, polled.outputs)
-        self._enqueue(Flight(lane, rows, self._device.fetch(polled.classes), members))
+        flight = Flight(lane, Pending(shares, images, polled.outputs), self._device.fetch(polled.classes), members)
+        buffers.rotate(1)  # not before: after a batch that failed, the other buffer is still on its way
+        self._enqueue(flight)
 
     def _go_on(self, lane: Lane, pending: Pending) -> None:
         """Enqueue the next members on undecided rows."""
@@ -329,14 +331,13 @@ class Engine:
         except Exception as error:  # the device failed; it may be the turn of another lane
             self._fail(lane, error)
 
-    def _buffer(self, lane: Lane) -> Tensor:
-        """The memory in which a batch is put together.
+    def _buffers_of(self, lane: Lane) -> deque[Tensor]:
+        """The memory in which batches are put together; the first is free, the others may be on their way.
 
-        Lanes take turns, so those of one image shape share it; batches that are on their way at once do not.
+        Lanes take turns, so those of one image shape share it.
         """
         shape = (lane.batch, *lane.ensemble.input_shape)
         if shape not in self._buffers:
             empty = partial(torch.empty, shape, device=lane.ensemble.device, dtype=torch.float32)
             self._buffers[shape] = deque(empty() for _ in range(self._device.depth))
-        self._buffers[shape].rotate(1)
-        return self._buffers[shape][0]
+        return self._buffers[shape]

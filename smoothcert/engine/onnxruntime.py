@@ -48,10 +48,11 @@ class OnnxRuntime(nn.Module):
     def _export(self, shape: Shape) -> nn.Module:
         from smoothcert.engine.onnx.network import OnnxNetwork
 
-        file = io.BytesIO()
+        network, file = copy.deepcopy(self.network).eval(), io.BytesIO()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch calls this exporter deprecated; the other one needs onnxscript
-            torch.onnx.export(copy.deepcopy(self.network).eval(), (torch.zeros(shape),), file, dynamo=False)
+            # This exporter writes into memory, too, which its annotation does not say.
+            torch.onnx.export(network, (torch.zeros(shape),), file, dynamo=False)  # type: ignore[arg-type]
         return OnnxNetwork(file.getvalue())
 
 

@@ -3,12 +3,13 @@
 Fake tensors have a device and a shape and no values, and refuse to mix devices as a GPU does. They are on "cuda" where
 torch is built with CUDA. Elsewhere torch cannot even index them there, so they are on a device that it makes up. That
 concerns the whole process, which is why this is a program of its own. It ends with an error where a tensor is on the
-wrong device.
+wrong device. With the argument `mutant` noise stays on the CPU, and it prints which noises are caught at that.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+from smoothcert.engine import pixels as pixels_module
 from smoothcert.engine import poll
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, Member
@@ -28,9 +30,12 @@ from smoothcert.engine.identity import Identity
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.poll import UNDECIDED
 from smoothcert.engine.sampling import BLOCK, BlockSource
-from tests.support.engines import NOISE, SHAPE, draws
+from smoothcert.noise import Gaussian, Noise, Replacement, RoundedGaussian, Uniform, rounded_gaussian, uniform
+from tests.support.engines import SHAPE, draws
 
 MODE = FakeTensorMode()
+VOTES = (("soft", 2), ("softmax", None), ("hard", 2))
+NOISES = (Gaussian(0.25), RoundedGaussian(0.25), Uniform(1.0), Replacement(0.8, 2))
 
 
 class FakeGpu:
@@ -73,7 +78,7 @@ def fake_ensemble(device: torch.device, voting: str, consensus: int | None) -> E
     return Ensemble("fake", tuple(members), ("a", "b", "c", "d"), SHAPE, voting=voting, consensus=consensus)
 
 
-def drive(device: torch.device, voting: str, consensus: int | None, *, mutant: bool) -> None:
+def drive(device: torch.device, noise: Noise, voting: str, consensus: int | None, *, mutant: bool) -> None:
     steps, go_on, gpu = Engine._step, Engine._go_on, FakeGpu(device)
 
     def last(engine: Engine, *rows: Any) -> None:
@@ -89,24 +94,45 @@ def drive(device: torch.device, voting: str, consensus: int | None, *, mutant: b
         where = "cpu" if mutant else source.device
         return torch.randn((BLOCK, *shape), device=where)  # a generator of a GPU needs one
 
-    real = Pixels.of(torch.zeros(SHAPE), SHAPE)  # reads every value
+    def place(source: BlockSource, values: npt.NDArray[Any]) -> Tensor:
+        drawn = MODE.from_tensor(torch.from_numpy(values))  # pinned memory needs a GPU
+        return drawn if mutant else drawn.to(source.device)
+
+    def levels(pixels: Tensor) -> Tensor:
+        return pixels.mul(255).round_().short()  # without the check, which reads every value
+
+    dtype = torch.uint8 if noise.eight_bit else torch.float32
+    real = Pixels.of(torch.zeros(SHAPE, dtype=dtype), SHAPE)  # reads every value
     pixels = replace(real, stored=MODE.from_tensor(real.stored))
-    with (
-        mock.patch.object(Engine, "_step", faking),
-        mock.patch.object(Engine, "_go_on", last),
-        mock.patch.object(BlockSource, "normal", normal),
-        mock.patch.object(Ensemble, "arithmetic", {}),
-        mock.patch.object(poll, "exits", return_value=(2,)),  # reads numbers, once for each ensemble
-        mock.patch.object(Member, "finite", True),
-    ):
+    with ExitStack() as patched:
+        for owner, name, other in (
+            (Engine, "_step", faking),
+            (Engine, "_go_on", last),
+            (BlockSource, "normal", normal),
+            (BlockSource, "place", place),
+            (rounded_gaussian, "levels", levels),
+            (uniform, "levels", levels),
+            (pixels_module, "GREYS", MODE.from_tensor(pixels_module.GREYS)),
+            (Ensemble, "arithmetic", {}),
+            (poll, "exits", lambda bounds: (2,)),  # reads numbers, once for each ensemble
+            (Member, "finite", True),
+        ):
+            patched.enter_context(mock.patch.object(owner, name, other))
         with MODE:
             made = fake_ensemble(device, voting, consensus)
             assert made.stages == (2, 3)
             engine = Engine(made, batch=32, device=gpu)
-            handle = engine.submit(draws(100, 60), pixels, NOISE, "s")
+            handle = engine.submit(draws(100, 60), pixels, noise, "s")
         with engine:
             assert handle.result(60).evaluations > 320, "further members were asked"
-    print(f"{voting}-{consensus}")
+
+
+def is_caught(device: torch.device, noise: Noise) -> bool:
+    try:
+        drive(device, noise, "soft", 2, mutant=True)
+    except RuntimeError as error:
+        return "found at least two devices" in str(error)
+    return False
 
 
 if __name__ == "__main__":
@@ -114,5 +140,11 @@ if __name__ == "__main__":
     if not torch.backends.cuda.is_built():
         name = "gpu"
         _setup_privateuseone_for_python_backend(name)
-    for view in (("soft", 2), ("softmax", None), ("hard", 2)):
-        drive(torch.device(name, 0), *view, mutant="mutant" in sys.argv)
+    place = torch.device(name, 0)
+    if "mutant" in sys.argv:
+        print(*(noise.name for noise in NOISES if is_caught(place, noise)))
+    else:
+        first, *others = NOISES
+        for noise, (voting, consensus) in [*((first, vote) for vote in VOTES), *((each, VOTES[0]) for each in others)]:
+            drive(place, noise, voting, consensus, mutant=False)
+            print(f"{noise.name}-{voting}-{consensus}")

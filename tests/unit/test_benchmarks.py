@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -13,11 +14,13 @@ from types import ModuleType
 import pytest
 
 from benchmarks import __main__ as front
+from benchmarks.machine import runtimes
 from benchmarks.paper import samples, samples_curves, samples_largest, samples_logs, samples_optimal
 from benchmarks.paper.samples_logs import LoggedImage, Population
 from benchmarks.result import Figure, Result
 from smoothcert.bounds import lower_bound
 from smoothcert.chapter import ChapterTable
+from smoothcert.engine.onnxruntime import OnnxRuntime
 from smoothcert.errors import DomainError
 from smoothcert.estimate import Estimate
 from smoothcert.noise import Gaussian
@@ -225,3 +228,21 @@ def test_a_result_is_a_table_for_people_and_for_machines(tmp_path: Path, capsys:
     assert "| f | 2 | >= 1 | reached |" in (tmp_path / "x.md").read_text()
     replace(result(2.0), figures=(), notes=("one", "two")).write_markdown(tmp_path / "x.md", command="x")
     assert (tmp_path / "x.md").read_text().endswith("| 1 | 2.5 |\n\none\n\ntwo\n")
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_runtime_that_torch_replaced_is_not_measured_under_its_name(
+    works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("an operator that nobody knows")
+
+    if not works:
+        monkeypatch.setattr(OnnxRuntime, "_export", refuse)
+    contestants = {name: runtimes.CONTESTANTS[name] for name in (runtimes.OURS, runtimes.CHOSEN)}
+    for name, value in (("CONTESTANTS", contestants), ("ROUNDS", 1), ("BATCH", 8)):
+        monkeypatch.setattr(runtimes, name, value)
+    found = runtimes.run(Namespace(batches=1, device="cpu"))
+    assert [row[0] for row in found.rows] == [runtimes.OURS, runtimes.CHOSEN]
+    assert ("torch runs it in place of onnxruntime" in str(found.rows[1][-1])) is not works
+    assert [figure.name for figure in found.figures] == ["onnxruntime, float32 / our form"] * works

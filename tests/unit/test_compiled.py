@@ -1,4 +1,4 @@
-"""Members that torch.compile computes, on the CPU; its CUDA graphs need a GPU."""
+"""Members that torch.compile computes, on the CPU; `make gpu` runs them with CUDA graphs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from smoothcert.engine.engine import Engine
 from smoothcert.engine.errors import RuntimeNameError
 from smoothcert.engine.form import optimiser_of, prepare
 from smoothcert.question import Question
+from tests.support.engines import DEVICE
 from tests.support.networks import tiny
 from tests.support.zoo import ALLOWED, make_zoo
 from workers.replay import replay
 
 SHAPE = (1, 4, 4)
-compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++ on a CPU")
+compiler = pytest.mark.skipif(
+    DEVICE == "cpu" and shutil.which("g++") is None, reason="torch.compile needs g++ on a CPU"
+)
 
 
 @compiler
 def test_it_gives_the_classes_of_the_plain_network_at_every_place_of_a_batch() -> None:
     network = tiny(0)
-    form = prepare(network, name="m", classes=3, input_shape=SHAPE, batch=64, runtime="compiled")
-    batch = torch.rand(150, *SHAPE, generator=torch.Generator().manual_seed(0))
+    form = prepare(network, name="m", classes=3, input_shape=SHAPE, batch=64, device=DEVICE, runtime="compiled")
+    batch = torch.rand(150, *SHAPE, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     logits = form(batch)
     assert form.kind == "compiled"
     with torch.no_grad():
@@ -42,7 +45,7 @@ def test_it_gives_the_classes_of_the_plain_network_at_every_place_of_a_batch() -
 @compiler
 def test_a_certificate_names_the_runtime_and_is_replayed_by_it(tmp_path: Path) -> None:
     zoo = make_zoo(tmp_path)
-    ensemble = load("trivial", zoo=zoo, batch=64, runtime="compiled", allowed_imports=frozenset(ALLOWED))
+    ensemble = load("trivial", zoo=zoo, batch=64, device=DEVICE, runtime="compiled", allowed_imports=frozenset(ALLOWED))
     pixels = torch.full((1, *ensemble.input_shape), 200, dtype=torch.uint8)
     assert ensemble.noise is not None
     with Engine(ensemble, batch=64) as engine:
@@ -63,7 +66,7 @@ def test_a_network_that_cannot_be_compiled_runs_by_torch(
 
     monkeypatch.setattr(Compiled, "forward", refuse)
     with caplog.at_level(logging.WARNING):
-        form = prepare(tiny(0), name="m", classes=3, input_shape=SHAPE, runtime="compiled")
+        form = prepare(tiny(0), name="m", classes=3, input_shape=SHAPE, device=DEVICE, runtime="compiled")
     assert form.kind == "folded"
     assert "no working C++ compiler was found" in caplog.text
 

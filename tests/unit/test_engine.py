@@ -25,7 +25,7 @@ from smoothcert.engine.waiting import PATIENCE
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import certify, certify_sequential
-from tests.support.engines import NOISE, SHAPE, counts_by_hand, draws, endless, ensemble, images, until
+from tests.support.engines import DEVICE, NOISE, SHAPE, counts_by_hand, draws, endless, ensemble, images, until
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,8 @@ def test_counts_are_those_of_the_definition(three: Ensemble, consensus: int | No
 
 def test_evaluations_are_what_consensus_leaves(three: Ensemble) -> None:
     total = sum(SIZES)
-    noisy = torch.empty(total, *SHAPE)
-    NoisyImage(NOISE, images(1)[0], "s", 0).sample(noisy, 0)
+    noisy = torch.empty(total, *SHAPE, device=three.device)
+    NoisyImage(NOISE, images(1)[0].to(three.device), "s", 0).sample(noisy, 0)
     with Engine(three, batch=32) as engine:
         found = engine.submit(draws(*SIZES), images(1)[0], NOISE, "s").result(30).evaluations
     assert found == three.classify(noisy).evaluations
@@ -223,7 +223,8 @@ def test_an_owner_who_asks_for_little_does_not_wait_for_a_flood(three: Ensemble)
         until(lambda: sum(each.progress.samples for each in flood) > 600 * 32)
         before = sum(each.progress.samples for each in flood)
         engine.submit(draws(*150 * [32]), images(1)[0], NOISE, "s", party=("other",)).result(30)
-        assert sum(each.progress.samples for each in flood) - before < 150 * 32 / 2
+        # A device with a queue gets one of the flood's batches while the counts of the other owner's are on their way.
+        assert sum(each.progress.samples for each in flood) - before < 150 * 32 * (engine._device.depth - 0.5)
         for each in flood:
             each.cancel()
 
@@ -311,7 +312,7 @@ class Split(nn.Module):
 @pytest.fixture
 def split() -> Ensemble:
     networks = [Split(1.0), Split(-1.0), Split(-2.0)]
-    return assemble(networks, classes=("a", "b"), input_shape=SHAPE, consensus=2, batch=32)
+    return assemble(networks, classes=("a", "b"), input_shape=SHAPE, consensus=2, batch=32, device=DEVICE)
 
 
 def test_rows_without_consensus_are_gathered_across_batches(split: Ensemble) -> None:
@@ -433,7 +434,7 @@ class Silent(nn.Module):
 
 
 def test_what_is_no_class_is_counted_as_such() -> None:
-    silent = assemble([Silent()], classes=("a", "b"), input_shape=SHAPE, batch=32)
+    silent = assemble([Silent()], classes=("a", "b"), input_shape=SHAPE, batch=32, device=DEVICE)
     with Engine(silent, batch=32) as engine:
         (counts,) = engine.submit(draws(1000), torch.full(SHAPE, 0.5), NOISE, "s").result(30).verdict  # type: ignore[misc]
     assert counts[2] > 300

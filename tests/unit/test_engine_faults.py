@@ -17,7 +17,8 @@ from smoothcert.engine.errors import ClosedError, DeviceError
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Procedure
-from tests.support.engines import NOISE, SHAPE, Patches, counts_by_hand, draws, endless, ensemble, images, until
+from tests.support.engines import DEVICE, NOISE, SHAPE, Patches, counts_by_hand, draws, endless, ensemble, images, until
+from tests.support.queued import Queue
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,10 @@ def test_networks_that_differ_only_in_code_do_not_share_batches() -> None:
     first = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 4))
     second = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.Sigmoid(), nn.Linear(8, 4))
     second.load_state_dict(first.state_dict())
-    both = [assemble([net], classes=("a", "b", "c", "d"), input_shape=SHAPE, batch=32) for net in (first, second)]
+    both = [
+        assemble([net], classes=("a", "b", "c", "d"), input_shape=SHAPE, batch=32, device=DEVICE)
+        for net in (first, second)
+    ]
     with Engine(both[0], batch=32) as engine:
         handles = [engine.submit(draws(99), images(1)[0], NOISE, "s", ensemble=each) for each in both]
         for each, handle in zip(both, handles, strict=True):
@@ -153,6 +157,7 @@ def delicate() -> Iterator[Ensemble]:
         input_shape=SHAPE,
         consensus=2,
         batch=32,
+        device=DEVICE,
         optimise=False,
         name="delicate",
     )
@@ -190,10 +195,14 @@ def test_memory_that_is_never_enough_for_one_leaves_the_next_its_full_batches(de
     assert [(shape.start, shape.stop, shape.rows) for shape in after.shapes] == [(0, 64, 32)]
 
 
+@pytest.mark.parametrize("device", [None, Queue()], ids=["own device", "queue"])
 @pytest.mark.parametrize("neighbours", [1, 2, 9])
-def test_an_image_that_breaks_the_network_fails_alone(delicate: Ensemble, neighbours: int) -> None:
+def test_an_image_that_breaks_the_network_fails_alone(
+    delicate: Ensemble, neighbours: int, device: Queue | None
+) -> None:
+    """Mutant killed: a batch is drawn over one that is still on its way, after the batch between them failed."""
     Delicate.limit = 50.0
-    with Engine(delicate, batch=32) as engine:
+    with Engine(delicate, batch=32, device=device) as engine:
         blind = torch.full(SHAPE, 1.0)
         good = [engine.submit(draws(64, 300), each, NOISE, "s", index=i) for i, each in enumerate(images(neighbours))]
         until(lambda: good[0].progress.samples > 0)

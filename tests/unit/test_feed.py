@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,38 +13,10 @@ from smoothcert.engine.device import Host, device_of
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import assemble
 from smoothcert.engine.errors import RunCanceledError
-from tests.support.engines import NOISE, SHAPE, counts_by_hand, draws, endless, ensemble, images, until
+from tests.support.engines import DEVICE, NOISE, SHAPE, counts_by_hand, draws, endless, ensemble, images, until
+from tests.support.queued import Queue
 
 SIZES = [100, 32, 64, 7, 500, 1]
-
-
-class Queue:
-    """Stands for a GPU: it notes when a batch is enqueued and when its classes are read."""
-
-    depth = 2
-
-    def __init__(self, fails: Any = lambda classes: False) -> None:
-        self.log: list[tuple[str, int]] = []
-        self._fails, self._batches = fails, 0
-
-    def fetch(self, classes: Tensor) -> Queued:
-        self.log.append(("enqueue", self._batches))
-        self._batches += 1
-        return Queued(self, self._batches - 1, classes)
-
-    def place(self, values: npt.NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(values)
-
-
-class Queued:
-    def __init__(self, queue: Queue, number: int, classes: Tensor) -> None:
-        self._queue, self._number, self._classes = queue, number, classes
-
-    def classes(self) -> npt.NDArray[np.int64]:
-        self._queue.log.append(("read", self._number))
-        if self._queue._fails(self._classes):
-            raise RuntimeError("a fault in the device")
-        return self._classes.numpy()
 
 
 @pytest.mark.parametrize("consensus", [None, 2])
@@ -91,7 +60,7 @@ class Dim(nn.Module):
 
 def test_a_transfer_that_fails_ends_the_run_at_fault_and_no_other() -> None:
     """The classes of a dark image cannot be read; it is found by halving, and the others go on from their counts."""
-    dim = assemble([Dim()], classes=("a", "b"), input_shape=SHAPE, batch=32)
+    dim = assemble([Dim()], classes=("a", "b"), input_shape=SHAPE, batch=32, device=DEVICE)
     with Engine(dim, batch=32, device=Queue(lambda classes: bool((classes == 2).any()))) as engine:
         good = [engine.submit(draws(320, 320), torch.full(SHAPE, 0.9), NOISE, "s", index=i) for i in range(3)]
         bad = engine.submit(draws(320, 320), torch.full(SHAPE, 0.1), NOISE, "s")
@@ -118,6 +87,7 @@ def test_every_tensor_of_the_engine_is_on_the_device() -> None:
         subprocess.run([*command, *more], capture_output=True, text=True, timeout=120) for more in ([], ["mutant"])
     )
     assert right.returncode == 0, right.stderr
-    assert right.stdout.split() == ["soft-2", "softmax-None", "hard-2"]
-    assert wrong.returncode != 0
-    assert "found at least two devices" in wrong.stderr
+    noises = ["gaussian", "rounded-gaussian", "uniform", "replacement"]
+    votes = [f"gaussian-{vote}" for vote in ("soft-2", "softmax-None", "hard-2")]
+    assert right.stdout.split() == [*votes, *(f"{noise}-soft-2" for noise in noises[1:])]
+    assert wrong.stdout.split() == noises, wrong.stderr

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from smoothcert.engine import sizing
 from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.noise import Gaussian
+from tests.support.engines import DEVICE
 
 SHAPE = (1, 4, 4)
 
@@ -44,7 +45,9 @@ def measured(monkeypatch: pytest.MonkeyPatch, full: int, most: int) -> Ensemble:
     monkeypatch.setattr(sizing, "time", clock)
     torch.manual_seed(0)
     networks = [Device(clock, full, most).eval() for _ in range(2)]
-    return sizing.measured(assemble(networks, classes="abc", input_shape=SHAPE, noise=Gaussian(0.25), batch=256))
+    return sizing.measured(
+        assemble(networks, classes="abc", input_shape=SHAPE, noise=Gaussian(0.25), batch=256, device=DEVICE)
+    )
 
 
 @pytest.mark.parametrize(
