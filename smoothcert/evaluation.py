@@ -1,6 +1,6 @@
 """The figures by which the paper judges certification, from certificates and labels.
 
-Every average is over *all* images: one that is abstained from, or certified for the wrong class, counts as zero.
+Every average is over *all* images: one with an abstention, or certified for the wrong class, counts as zero.
 """
 
 from __future__ import annotations

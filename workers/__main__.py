@@ -46,7 +46,7 @@ def replay(
         list[str] | None, typer.Option(help="module:callable of a network that the ensemble may name")
     ] = None,
     attest: Annotated[
-        Path | None, typer.Option(help="Sign the outcome and write it into this file; --keyring says with what.")
+        Path | None, typer.Option(help="Sign the outcome and write it into this file; --keyring names the key.")
     ] = None,
     keyring: Annotated[
         Path | None, typer.Option(help="The file with your own key, which `python -m app keygen FILE` makes.")

@@ -166,7 +166,7 @@ class Clerk:
         try:
             replies = self._connection.call([call for _, call in reports])
         except AWAY as error:  # sent again in a moment, so that the end of another work does not wait for it
-            logger.warning("Redis is away: %s", error)
+            logger.warning("Redis does not answer: %s", error)
             for work, _ in reports:
                 work.report_again()
             return
@@ -201,7 +201,7 @@ class Clerk:
                 ]
             )
         except AWAY as error:
-            logger.warning("Redis is away: %s", error)
+            logger.warning("Redis does not answer: %s", error)
             return
         for (work, index, _), text in zip(awaited, counted, strict=True):
             work.receive(index, text)

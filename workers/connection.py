@@ -81,7 +81,7 @@ class RedisConnection:
             with refused_is_away():
                 report = self._inspect()
         except AWAY as error:
-            logger.warning("Redis is away: %s", error)
+            logger.warning("Redis does not answer: %s", error)
             return
         report.require_usable(strict=strict)
 
@@ -178,5 +178,5 @@ def until_answered(ask: Callable[[], Answer]) -> Answer:
             with refused_is_away():
                 return ask()
         except AWAY as error:
-            logger.warning("Redis is away: %s", error)
+            logger.warning("Redis does not answer: %s", error)
             time.sleep(RETRY_S)

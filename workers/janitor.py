@@ -90,7 +90,9 @@ class Janitor:
         difference = self._connection.clock_difference(now)
         agree = abs(difference) <= CLOCKS_DIFFER_S
         if self._agreed and not agree:
-            logger.warning("the clock of Redis is %+.1f s from ours: no worker is judged dead from here", difference)
+            logger.warning(
+                "the clock of Redis differs from ours by %+.1f s: this process judges no worker dead", difference
+            )
         self._agreed = agree
         return agree
 

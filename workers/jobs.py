@@ -94,7 +94,7 @@ def certify(
     except LateError as error:
         work.fail(Failure(code="deadline_exceeded", detail=str(error)))
     except Exception as error:  # whatever is wrong with one certification must not end the worker
-        logger.exception("cannot be begun", extra={"certification_id": record.id})
+        logger.exception("cannot be started", extra={"certification_id": record.id})
         work.fail(Failure(code="internal", detail=f"{type(error).__name__}: {error}"))
     work.watch = lambda index: work.live[index].handle.future.add_done_callback(_calling(ended, work, index))
     work.live, work.prepared = live, True  # at once, so that the clerk never sees half of the images

@@ -156,7 +156,9 @@ def _its_own(certificate: Certificate, image: Tensor) -> Tensor:
     if image.ndim != 4:
         return image
     if certificate.index >= len(image):
-        raise ReplayError(f"the certificate is of image {certificate.index}, and there are {len(image)} (from 0 on)")
+        raise ReplayError(
+            f"the certificate is of image {certificate.index}, counted from 0, and {len(image)} were given"
+        )
     return image[certificate.index]
 
 
@@ -179,7 +181,9 @@ def _certified(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> Ten
     if seen != stated.sha256:
         then, here = resized.by if resized else None, f"Pillow {PIL.__version__}"
         why = f"; {then} has resized the source then, {here} would here" if then not in (None, here) else ""
-        raise ReplayError(f"another image: its pixels have sha256 {seen}, the certificate says {stated.sha256}{why}")
+        raise ReplayError(
+            f"this is another image: its pixels have sha256 {seen}, the certificate says {stated.sha256}{why}"
+        )
     return image
 
 

@@ -30,7 +30,8 @@ class Witness:
             return None
         if path is None or keyring is None:
             raise ReplayError(
-                "--attest FILE and --keyring FILE belong together: what is written, and whose key signs it"
+                "--attest FILE and --keyring FILE belong together: the first is written, and the second has the key "
+                "that signs it"
             )
         if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
             raise ReplayError(f"cannot write {path}: does its folder exist, and is it writable?")

@@ -115,7 +115,7 @@ class CertificationWorker(SimpleWorker):
                 with refused_is_away():
                     self._take_work()
             except AWAY as error:
-                logger.warning("Redis is away: %s", error)
+                logger.warning("Redis does not answer: %s", error)
                 self.leaving.wait(0.5)
         self._leave(clerk)
 
@@ -126,7 +126,9 @@ class CertificationWorker(SimpleWorker):
         """
         looks = [until_answered(lambda: self.redis.clock_difference(time.time())) for _ in range(3)]
         if abs(difference := min(looks, key=abs)) > self.settings.dead_after_s / 2:
-            raise ClockError(f"the clock of Redis is {difference:+.1f} s from that of this machine: set one of them")
+            raise ClockError(
+                f"the clock of Redis differs from that of this machine by {difference:+.1f} s: set one of them"
+            )
 
     # --- taking work
 
@@ -257,7 +259,7 @@ class CertificationWorker(SimpleWorker):
                         self.janitor.lost_touch()
                     self.janitor.sweep()
             except AWAY as error:
-                logger.warning("Redis is away: %s", error)
+                logger.warning("Redis does not answer: %s", error)
                 self.janitor.lost_touch()
 
     def _beat(self) -> None:
@@ -293,7 +295,7 @@ class CertificationWorker(SimpleWorker):
             payload = json.loads(message["data"])
             command, certification = payload["command"], payload.get("job_id")
         except (ValueError, KeyError, TypeError, AttributeError):
-            logger.warning("a command of RQ's cannot be read: %.200r", message.get("data"))
+            logger.warning("a command from RQ cannot be read: %.200r", message.get("data"))
             return
         if command == "stop-job":
             self.clerk.cancel(str(certification))
@@ -302,7 +304,7 @@ class CertificationWorker(SimpleWorker):
 
     def _pubsub_exception_handler(self, exc: Exception, *_: object) -> None:
         """Go on listening for commands, whatever the server says; redis-py subscribes again when it has reconnected."""
-        logger.warning("no commands of RQ's: %s", exc)
+        logger.warning("commands from RQ are not received: %s", exc)
         time.sleep(LISTEN_AGAIN_S)
 
     def _watch(self) -> None:
@@ -343,7 +345,7 @@ class CertificationWorker(SimpleWorker):
                 self.redis.write([*farewell, *bookkeeping.death(self)])
                 self.unsubscribe()  # type: ignore[no-untyped-call]
         except AWAY:
-            logger.warning("Redis is away: the worker leaves without signing off")
+            logger.warning("Redis does not answer: the worker leaves without signing off")
         self.engines.close()
 
     def _escape(self) -> None:

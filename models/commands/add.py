@@ -31,7 +31,9 @@ def add(
     ] = None,
     classifier: Annotated[
         str | None,
-        typer.Option(help="the classifier behind the members, which are denoisers then; --architecture is its own"),
+        typer.Option(
+            help="the classifier behind the members, which then are denoisers; --architecture is that of the classifier"
+        ),
     ] = None,
     denoiser: Annotated[
         str | None, typer.Option(help=f"the architecture of the denoisers: {', '.join(DENOISERS)}, module:callable")
@@ -50,8 +52,12 @@ def add(
     sigma: Sigma = None,
     noise: NoiseText = None,
     method: Annotated[str | None, typer.Option(help="the method of training")] = None,
-    mean: Annotated[str | None, typer.Option(help="normalisation in front, like .485,.456,.406")] = None,
-    std: Annotated[str | None, typer.Option(help="normalisation in front, like .229,.224,.225")] = None,
+    mean: Annotated[
+        str | None, typer.Option(help="the means of the normalisation, one for each channel, like .485,.456,.406")
+    ] = None,
+    std: Annotated[
+        str | None, typer.Option(help="the standard deviations of the normalisation, like .229,.224,.225")
+    ] = None,
     evaluation: Annotated[str, typer.Option(help="test images kept for evaluation")] = "0::20",
     remote: Annotated[
         list[str] | None,

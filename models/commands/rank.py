@@ -39,7 +39,7 @@ def rank(
 ) -> None:
     """Order the members by their accuracy under noise on a hold-out, and fit the voting weights there.
 
-    The noise is by default that of training.
+    The default noise is that of training.
     """
     description = describe(name, zoo=zoo)
     ranked_under = chosen_noise(noise, sigma) or description.noise

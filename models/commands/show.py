@@ -20,7 +20,7 @@ def show(
 ) -> None:
     """Show the ensembles, or the members of one; every file is compared with its digest.
 
-    Ensembles that cannot be read are named after the others, and the exit code is then 1.
+    Ensembles that cannot be read are listed last, and the exit code is then 1.
     """
     if name is not None:
         Console().print(_one(name, describe(name, zoo=zoo)))

@@ -22,7 +22,10 @@ def study(
     name: Annotated[str, typer.Argument(help="the ensemble")],
     out: Annotated[Path, typer.Option(help="the folder of the report; its folder `tapes` keeps the samples")],
     images: Annotated[
-        str, typer.Option(help="shipped, PATH, either with :SELECTION (data/cifar10:0::20), or a SELECTION of shipped")
+        str,
+        typer.Option(
+            help="shipped or a PATH, each also with :SELECTION (data/cifar10:0::20), or a SELECTION of shipped images"
+        ),
     ] = "shipped",
     samples: Annotated[int, typer.Option(help="samples of each image")] = laboratory.SAMPLES,
     sigma: Sigma = None,
@@ -31,7 +34,7 @@ def study(
     beta: Annotated[float, typer.Option(help="the chance of giving up too early")] = 0.001,
     batch: Annotated[int, typer.Option(help="samples that go through a member at once")] = 256,
     precision: Annotated[
-        str, typer.Option(help=f"of the arithmetic of the members: {', '.join(PRECISIONS)}")
+        str, typer.Option(help=f"precision of the arithmetic of the members: {', '.join(PRECISIONS)}")
     ] = "float32",
     most_bytes: Annotated[int, typer.Option(help="the most bytes of the recorded samples on disk")] = MOST_BYTES,
     device: Device = "cpu",

@@ -58,7 +58,9 @@ def train(
     preset: Annotated[str, typer.Option(help=", ".join(PRESETS))] = "paper",
     precision: Annotated[
         str,
-        typer.Option(help="of the arithmetic inside the layers: float32, or the faster bfloat16 where a CPU has it"),
+        typer.Option(
+            help="precision of the arithmetic inside the layers: float32, or the faster bfloat16 where a CPU has it"
+        ),
     ] = "float32",
     classifier: Annotated[
         Path | None, typer.Option(help="the file of the trained classifier behind a denoiser; it stays as it is")

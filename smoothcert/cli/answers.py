@@ -37,7 +37,7 @@ def print_certificates(found: Sequence[Certificate], names: Sequence[object], *,
 
 
 def exit_if_abstained(found: Sequence[Certificate]) -> None:
-    """End the command with the exit code ABSTAINED if an image was abstained from."""
+    """End the command with the exit code ABSTAINED if an answer is an abstention."""
     if any(each.decision == "abstain" for each in found):
         raise typer.Exit(ABSTAINED)
 
@@ -65,7 +65,7 @@ def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
             out.print(plain(text), soft_wrap=True)
     elif abstained := sum(each.decision == "abstain" for each in found):
         out.print(
-            f"{abstained:,} of {len(found):,} were abstained from: nothing is claimed about them.", soft_wrap=True
+            f"{abstained:,} of {len(found):,} are abstentions: nothing is claimed about these images.", soft_wrap=True
         )
         for reason in dict.fromkeys(each.stop_reason for each in found if each.decision == "abstain"):
             out.print(f"  {reason}: {REASONS[reason]}", soft_wrap=True)
@@ -74,7 +74,7 @@ def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
 
 
 def _remains(certificate: Certificate) -> str | None:
-    """Why an image was abstained from, and what can be done; None for a certificate."""
+    """Why the answer is an abstention, and what can be done; None for a certificate."""
     from smoothcert.figures import radius_text, sureness
     from smoothcert.remainder import remainder
 

@@ -33,7 +33,7 @@ EPILOG = """Exit codes:
 
 2  a wrong command line
 
-3  certify, predict and watch: no error, but some images were abstained from; compare: the new ensemble is worse; \
+3  certify, predict and watch: no error, but there are abstentions; compare: the new ensemble is worse; \
 plan: no procedure can prove the radius
 
 130  stopped by Ctrl-C; 143 by SIGTERM, 129 by SIGHUP

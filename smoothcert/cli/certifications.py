@@ -13,7 +13,10 @@ from smoothcert.cli.screen import fitting, note, out, plain, table
 
 def list_(
     status: Annotated[
-        str | None, typer.Option(help="Only those that are queued, running, succeeded, failed, canceling or canceled.")
+        str | None,
+        typer.Option(
+            help="Only certifications with this status: queued, running, succeeded, failed, canceling or canceled."
+        ),
     ] = None,
     most: Annotated[int, typer.Option(min=1, help="The most certifications to list.")] = 20,
     url: Url = None,

@@ -65,7 +65,11 @@ def certify(
     ] = None,
     leave: Annotated[
         bool,
-        typer.Option("--leave", help="At the timeout and on Ctrl-C, let it go on instead.", rich_help_panel=SERVICE),
+        typer.Option(
+            "--leave",
+            help="At the timeout and on Ctrl-C, let the certification go on instead.",
+            rich_help_panel=SERVICE,
+        ),
     ] = False,
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Also write the certificates into this file.")] = None,
@@ -73,7 +77,7 @@ def certify(
 ) -> None:
     """Certify images: is the answer on each of them provably stable within the radius?
 
-    Prints a table, or with --json a line for each certificate. The exit code is 3 if some images were abstained from.
+    Prints a table, or with --json a line for each certificate. The exit code is 3 if there are abstentions.
     """
     for file in filter(None, (out, attest)):
         require_writable(file)

@@ -8,7 +8,7 @@ command line.
 ERROR = 1
 """An error, or a certificate that is not consistent; a sentence on standard error says which."""
 ABSTAINED = 3
-"""`certify` and `watch` had no error, and at least one image was abstained from."""
+"""`certify` and `watch` had no error, and at least one answer is an abstention."""
 WORSE = 3
 """`compare` had no error, and the new certificates are worse than the old ones by more than the margin."""
 UNREACHABLE = 3

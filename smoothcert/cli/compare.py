@@ -53,7 +53,7 @@ def compare(
     radius: Annotated[
         list[float] | None, number("A radius to compare at, or several; those of the report if left out.")
     ] = None,
-    confidence: Annotated[float, number("That of all intervals together.")] = 0.95,
+    confidence: Annotated[float, number("The confidence with which all intervals hold together.")] = 0.95,
     report: Annotated[
         Path | None, typer.Option(metavar="HTML", help="Also write a page, and its Markdown beside it.")
     ] = None,
@@ -86,10 +86,10 @@ def compare(
     """Compare two sets of certificates of the same images: is the new ensemble worse?
 
     With --images, OLD and NEW are ensembles of a service, which certify the images first; the options of the question
-    are for that. A procedure with a target radius proves the one --radius.
+    are for that. A procedure with a target radius takes exactly one --radius.
 
-    The exit code is 3 if certified accuracy is lower by more than the margin at some radius, with confidence. Then a
-    release pipeline stops.
+    The exit code is 3 if, with this confidence, certified accuracy is lower by more than the margin at some radius. A
+    release pipeline can stop there.
     """
     from smoothcert.comparison import compare as compared
 

@@ -83,7 +83,7 @@ def evaluate(
     """Certify a whole data set and report ACR, certified accuracy and plots.
 
     The report is report.html, report.md, curve.csv, images.csv, report.png, and certificates.jsonl, from which a
-    second run goes on.
+    second run resumes.
 
     Labels are names of the ensemble's classes, or their numbers.
     """

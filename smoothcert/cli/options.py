@@ -19,14 +19,16 @@ SERVICE, QUESTION = "The service", "The question"
 Url = Annotated[
     str | None,
     typer.Option(
-        envvar="SMOOTHCERT_URL", help="Its address; http://127.0.0.1:8000 if left out.", rich_help_panel=SERVICE
+        envvar="SMOOTHCERT_URL",
+        help="The address of the service; http://127.0.0.1:8000 if left out.",
+        rich_help_panel=SERVICE,
     ),
 ]
 ApiKey = Annotated[
     str | None,
     typer.Option(
         envvar="SMOOTHCERT_API_KEY",
-        help="The key; other users of this machine can see it on the command line.",
+        help="The API key; other users of this machine can see it on the command line.",
         rich_help_panel=SERVICE,
     ),
 ]
@@ -55,7 +57,7 @@ Radius = Annotated[
 EnsembleName = Annotated[
     str | None,
     typer.Option(
-        help="May be left out if only one ensemble is served, or for the default one.",
+        help="The name of the ensemble. May be left out if only one is served, or for the default one.",
         autocompletion=completion.ensembles,
         rich_help_panel=QUESTION,
     ),
@@ -79,7 +81,7 @@ NoiseMismatch = Annotated[
     ),
 ]
 Alpha = Annotated[float, number("The chance of a false certificate.", rich_help_panel=QUESTION)]
-Beta = Annotated[float, number("The chance to give up what could be proved.", rich_help_panel=QUESTION)]
+Beta = Annotated[float, number("The chance of giving up on a radius that could be proved.", rich_help_panel=QUESTION)]
 ProcedureText = Annotated[
     str | None,
     typer.Option(
@@ -91,18 +93,20 @@ ProcedureText = Annotated[
 ]
 MaxSamples = Annotated[
     int | None,
-    typer.Option(help="The most samples of an image: optimal, sequential, largest.", rich_help_panel=QUESTION),
+    typer.Option(help="The most samples of an image, for optimal, sequential and largest.", rich_help_panel=QUESTION),
 ]
 FixedSamples = Annotated[
-    int | None, typer.Option("--n", help="The samples of an image: fixed.", rich_help_panel=QUESTION)
+    int | None, typer.Option("--n", help="The samples of an image, for fixed.", rich_help_panel=QUESTION)
 ]
 Stages = Annotated[
     str | None,
-    typer.Option(help="The samples of each stage: adaptive. 100,1000,10000,120000", rich_help_panel=QUESTION),
+    typer.Option(
+        help="The samples of each stage, for adaptive, such as 100,1000,10000,120000.", rich_help_panel=QUESTION
+    ),
 ]
 Abandon = Annotated[
     str | None,
-    typer.Option(help="When to give up, strict or lost-certificate: sequential.", rich_help_panel=QUESTION),
+    typer.Option(help="When to give up, for sequential: strict or lost-certificate.", rich_help_panel=QUESTION),
 ]
 VotingName = Annotated[
     str | None,

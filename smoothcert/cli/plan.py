@@ -28,12 +28,13 @@ def plan(
         str | None,
         typer.Option(
             metavar="NOISE",
-            help="Such as gaussian:sigma=0.25, or a JSON object; that of the service's ensemble if left out.",
+            help="The noise, such as gaussian:sigma=0.25, or as a JSON object; that of the service's ensemble if left "
+            "out.",
         ),
     ] = None,
     sigma: Annotated[float | None, number("Short for --noise gaussian:sigma=SIGMA.")] = None,
     alpha: Annotated[float, number("The chance of a false certificate.")] = 0.001,
-    beta: Annotated[float, number("The chance to give up what could be proved.")] = 0.001,
+    beta: Annotated[float, number("The chance of giving up on a radius that could be proved.")] = 0.001,
     n: Annotated[int | None, typer.Option(help="The samples of procedures that draw a fixed number.")] = None,
     stages: Annotated[
         str | None, typer.Option(help="The samples of each stage, of procedures with stages: 100,1000,10000,120000.")

@@ -49,7 +49,7 @@ def predict(
 ) -> None:
     """Find the class of the smoothed classifier at each image, without a radius.
 
-    Prints a table, or with --json a line for each image. The exit code is 3 if some images were abstained from.
+    Prints a table, or with --json a line for each image. The exit code is 3 if there are abstentions.
     """
     fields = request_fields(
         procedure=None,

@@ -26,8 +26,8 @@ def report(
         str,
         typer.Argument(
             metavar="LEDGER|FOLDER|ID",
-            help="A file of certificates, the folder of smoothcert evaluate or one of such files, or the id of a "
-            "certification.",
+            help="A file of certificates, a folder that smoothcert evaluate has written, a folder of files of "
+            "certificates, or the id of a certification.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write; its Markdown is written beside it.")] = Path(

@@ -31,7 +31,7 @@ def watch(
 ) -> None:
     """Follow a certification to its end, and print its certificates.
 
-    Ctrl-C ends only the command: the certification goes on. The exit code is 3 if some images were abstained from.
+    Ctrl-C ends only the command: the certification goes on. The exit code is 3 if there are abstentions.
     """
     from smoothcert.client.outcome import certificates, sealed
 

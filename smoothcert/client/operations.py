@@ -40,7 +40,7 @@ class Operations:
         send = Send("GET", path_of(CERTIFICATIONS, certification), {"Accept": MEDIA_TYPE})
         response = yield from self.exchange.response(send)
         if response.headers.get("content-type") != MEDIA_TYPE:
-            raise AnswerError("the service does not sign certificates: its version is an earlier one")
+            raise AnswerError("the service does not sign certificates: it is of an earlier version")
         return [line for line in response.text.split("\n") if line]
 
     def summaries(self, status: Status | None) -> Steps[None]:
@@ -92,5 +92,7 @@ class Operations:
 
 def path_of(folder: str, name: str) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
-        raise InvalidRequestError(f"{name!r} is not a name of anything in {folder}")
+        raise InvalidRequestError(
+            f"{name!r} cannot be a name in {folder}: names have letters, digits, '.', '_' and '-'"
+        )
     return f"{folder}/{name}"

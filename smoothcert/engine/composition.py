@@ -19,7 +19,7 @@ def check_members(digests: Sequence[str]) -> None:
         raise MemberError("an ensemble must have at least one member; got none")
     if places := repeated(digests):
         twice = " and ".join(map(str, places))
-        raise MemberError(f"the same member twice: members {twice} have the digest {digests[places[0] - 1]}")
+        raise MemberError(f"members {twice} are the same: they have the digest {digests[places[0] - 1]}")
 
 
 def repeated(digests: Sequence[str]) -> tuple[int, ...]:
@@ -54,7 +54,9 @@ def check_weights(weights: Mapping[str, float] | None, digests: Sequence[str]) -
         return
     strange, missing = sorted(set(weights) - set(digests)), sorted(set(digests) - set(weights))
     if strange or missing:
-        raise VotingError(f"weights for other members: not in the ensemble {strange}, without weight {missing}")
+        raise VotingError(
+            f"weights must be those of the members; not in the ensemble: {strange}, without a weight: {missing}"
+        )
     if not all(math.isfinite(weight) and weight >= 0 for weight in weights.values()) or not any(weights.values()):
         raise VotingError(f"weights must be finite, not negative and not all zero: {dict(weights)}")
 

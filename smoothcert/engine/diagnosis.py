@@ -125,7 +125,7 @@ class _Patient:
             return Finding(
                 "batch",
                 "dependent",
-                "The model gives an image other logits alone than beside other images.",
+                "The model gives an image different logits when other images are beside it.",
                 "Let batch norm use its running statistics (track_running_stats=True and eval mode): the class of a "
                 "sample must not depend on other samples.",
             )

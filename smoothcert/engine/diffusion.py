@@ -77,7 +77,7 @@ def _step(alphas: Tensor, noise: Noise) -> int:
     levels = ((1 - alphas.double()) / alphas.double()).sqrt() / 2  # of images in [0, 1], half as wide as [-1, 1]
     if not levels[0] <= noise.sigma <= levels[-1]:
         raise MemberError(
-            f"the diffusion model knows noise of standard deviations {levels[0]:.3g} to {levels[-1]:.3g}, in pixels of "
-            f"[0, 1]; got {noise.sigma}"
+            f"the diffusion model removes noise of standard deviations {levels[0]:.3g} to {levels[-1]:.3g}, in pixels "
+            f"of [0, 1]; got {noise.sigma}"
         )
     return int((levels - noise.sigma).abs().argmin())

@@ -139,7 +139,7 @@ class Engine:
         """
         chosen = ensemble or self.ensemble
         if chosen.device != self.ensemble.device:
-            raise DeviceError(f"{chosen.name} is on {chosen.device}, this engine on {self.ensemble.device}")
+            raise DeviceError(f"{chosen.name} is on {chosen.device}, and this engine is on {self.ensemble.device}")
         pixels = image if isinstance(image, Pixels) else Pixels.of(image, chosen.input_shape)
         run = Run(procedure, pixels, noise, seed, index, chosen, streams, party)
         if resume is not None:

@@ -309,7 +309,9 @@ def _examine(form: Form, images: Tensor, *, name: str, classes: int) -> Tensor:
             )
     repeated = torch.where(kept.view(-1, 1).to(form.device), once, twice)
     if not torch.allclose(logits, repeated, rtol=0, atol=_rounding(logits, form.dtype), equal_nan=True):
-        raise MemberError(f"member {name} gives an image other logits beside other images, or a second time")
+        raise MemberError(
+            f"member {name} gives an image different logits when other images are beside it, or on a second call"
+        )
     return logits
 
 
@@ -325,7 +327,9 @@ def _compare(plain: Tensor, form: Tensor, dtype: torch.dtype) -> None:
         raise MemberError(f"its optimised form gives other classes to {int(differs.sum())} of {len(plain)} images")
     distance, largest = _largest((plain - form)[sound]), _largest(plain)
     if distance > max(CLOSE * largest, _rounding(plain, dtype)):
-        raise MemberError(f"its optimised form gives logits that are off by {distance:.3g}, the largest {largest:.3g}")
+        raise MemberError(
+            f"its optimised form gives logits that are off by {distance:.3g}; the largest is {largest:.3g}"
+        )
 
 
 def refuse_misfit(network: nn.Module, *, name: str, channels: int) -> None:

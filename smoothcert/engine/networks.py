@@ -204,7 +204,7 @@ class Networks:
         """The given names, or the numbers 0, 1, ... as text; all models must agree on how many there are."""
         counts = [network.classes for network in readied]
         if len(set(counts)) > 1:
-            raise MemberError(f"the models tell {', '.join(map(str, counts))} classes apart; all must have the same")
+            raise MemberError(f"the models have {', '.join(map(str, counts))} classes; all must have the same number")
         names = counts[0] if self.classes is None else self.classes
         names = [str(i) for i in range(names)] if isinstance(names, int) else names
         if len(names) != counts[0]:

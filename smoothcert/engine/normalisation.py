@@ -19,7 +19,10 @@ class Normalisation:
 
     def __post_init__(self) -> None:
         if not self.mean or len(self.mean) != len(self.std):
-            raise NormalisationError(f"normalisation: {len(self.mean)} means and {len(self.std)} standard deviations")
+            raise NormalisationError(
+                f"a normalisation must have as many means as standard deviations, one or more of each; got "
+                f"{len(self.mean)} and {len(self.std)}"
+            )
         if not all(abs(m) < 1e6 for m in self.mean) or not all(0 < s < 1e6 for s in self.std):
             raise NormalisationError(
                 f"normalisation: mean {self.mean}, std {self.std}; means must be finite and every std positive"

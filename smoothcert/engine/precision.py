@@ -80,7 +80,7 @@ def exercise(precision: str, device: str) -> None:
                 network.to(memory_format=layout)  # type: ignore[call-overload]
                 logits = network(images.contiguous(memory_format=layout))
                 if not logits.isfinite().all().item():
-                    raise PrecisionError(f"{precision} on {device}: logits that are not finite")
+                    raise PrecisionError(f"{precision} on {device} gives logits that are not finite")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def joined(front: Checkpoint, tail: Checkpoint) -> Checkpoint:
     CheckpointError if the two do not belong together, or were not drawn by machines of one kind.
     """
     if len(tail.draws) != 2 or tail.draws[0].total != front.samples or (tail.of, tail.parts) != (front.of, front.parts):
-        raise CheckpointError(f"a range that does not begin where {front.samples} samples of this run end")
+        raise CheckpointError(f"the range does not begin where the {front.samples} samples of this run end")
     return Checkpoint(
         front.of,
         (*front.draws, sum((front.partial, tail.draws[1]), start=SampleCounts())),

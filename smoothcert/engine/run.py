@@ -242,11 +242,13 @@ class Run:
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on where an earlier run of the same image and question stopped."""
         if checkpoint.of != self._of:
-            raise CheckpointError(f"a checkpoint of another certification: {checkpoint.of}, this one is {self._of}")
+            raise CheckpointError(f"the checkpoint is of the certification {checkpoint.of}, and this one is {self._of}")
         self._evaluations, self._shapes = checkpoint.evaluations, tuple(map(astuple, checkpoint.shapes))
         starts = [part.start for part in checkpoint.parts]
         if not (starts and starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] <= checkpoint.samples):
-            raise CheckpointError(f"parts that begin at {starts} do not cover {checkpoint.samples} samples")
+            raise CheckpointError(
+                f"the parts of the checkpoint, which begin at {starts}, do not cover its {checkpoint.samples} samples"
+            )
         self._parts = checkpoint.parts
         for draw in checkpoint.draws:
             self._put_back(draw, complete=True)
@@ -275,7 +277,9 @@ class Run:
         fits = total == self._wanted if complete else total < self._wanted
         classes = range(len(self._counts) - 1)
         if self.ended or not fits or any(each not in classes or count < 0 for each, count in counts.pairs):
-            raise CheckpointError(f"counts {counts.written()} where the procedure asks for {self._wanted} samples")
+            raise CheckpointError(
+                f"the counts are {counts.written()}, where the procedure asks for {self._wanted} samples"
+            )
         self._counts = counts.array(classes)
         self._dispatched = self._counted = self._begun + total
 

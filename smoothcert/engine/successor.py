@@ -24,7 +24,7 @@ class Successor(Ensemble):
     @classmethod
     def of(cls, new: Ensemble, old: Ensemble) -> Successor:
         if (new.classes, new.input_shape) != (old.classes, old.input_shape):
-            raise MemberError(f"{new.name} has other classes or other images than {old.name}")
+            raise MemberError(f"{new.name} and {old.name} must have the same classes and take images of the same shape")
         if new.device != old.device:
             raise MemberError(f"{new.name} is on {new.device}, and {old.name} on {old.device}")
         fields = {name: getattr(new, name) for name in Ensemble.__dataclass_fields__}

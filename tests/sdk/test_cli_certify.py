@@ -360,7 +360,7 @@ def test_ctrl_c_leaves_what_is_watched_alone(service: str, client: Client) -> No
 def test_what_cannot_be_watched_is_told(service: str, rogue: Rogue) -> None:
     unknown = ("there is no certification 'cert_none'", "the id complete", "kept for a limited time")
     one_sentence(smoothcert("watch", "cert_none", url=service), *unknown)
-    one_sentence(smoothcert("watch", "a/b", url=service), "'a/b' is not a name")
+    one_sentence(smoothcert("watch", "a/b", url=service), "'a/b' cannot be a name")
     rogue.plan("/events", problem("expired", "it has been forgotten"))
     one_sentence(smoothcert("watch", "cert_old", url=rogue.url), "forgotten; certify the images again")
 
@@ -387,4 +387,4 @@ def test_an_abstention_is_explained(service: str, folder: Path) -> None:
     assert alone.returncode == 3
     assert "The reason: " in alone.stdout
     both = smoothcert("certify", "grey.png", "dark.png", *asked, url=service)
-    assert "1 of 2 were abstained from: nothing is claimed about them." in both.stdout
+    assert "1 of 2 are abstentions: nothing is claimed about these images." in both.stdout

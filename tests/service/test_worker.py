@@ -167,5 +167,5 @@ def test_a_worker_whose_clock_is_wrong_does_not_begin(
     settings = WorkerSettings(redis_url=url, zoo=zoo, pool="late", allowed_imports=",".join(ALLOWED))
     worker = CertificationWorker(RedisConnection(url), settings, Holdings.load(settings, "cpu"))
     monkeypatch.setattr(time, "time", lambda: clock() + wrong)
-    with worker.engines, pytest.raises(ClockError, match=rf"is \{-wrong:+}\.\d s from that of this machine"):
+    with worker.engines, pytest.raises(ClockError, match=rf"differs from that of this machine by \{-wrong:+}\.\d s"):
         worker.serve()

@@ -159,7 +159,7 @@ def test_the_same_member_twice_is_refused(tmp_path: Path) -> None:
     first = weights_file(tmp_path, 0)
     copy = tmp_path / "copy.safetensors"
     copy.write_bytes(first.read_bytes())
-    with pytest.raises(MemberError, match="the same member twice: members 1 and 2 have the digest"):
+    with pytest.raises(MemberError, match="members 1 and 2 are the same: they have the digest"):
         add("pair", [first, copy], PROPERTIES, zoo=tmp_path / "zoo")
 
 

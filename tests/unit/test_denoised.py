@@ -176,8 +176,8 @@ class Greedy(nn.Module):
         (Wordy(), "denoiser Wordy returns a dict, not a tensor of images"),
         (Classes(), "denoiser Classes makes torch.int64 of shape"),
         (nn.Conv2d(1, 1, 1), "denoiser Conv2d cannot take images of shape"),
-        (Drawing(), "gives an image other logits beside other images, or a second time"),
-        (Greedy(), "gives an image other logits beside other images, or a second time"),
+        (Drawing(), "gives an image different logits when other images are beside it, or on a second call"),
+        (Greedy(), "gives an image different logits when other images are beside it, or on a second call"),
     ],
 )
 def test_what_is_not_a_denoiser_is_refused(denoiser: nn.Module, message: str) -> None:

@@ -383,11 +383,11 @@ def test_code_of_a_repository_is_refused_and_not_executed(tmp_path: Path) -> Non
         ({"model_type": "timm_wrapper"}, "has no classifier of images of the type 'timm_wrapper'"),
         ({"architectures": ["ResNetModel"]}, "'ResNetModel' is not a classifier of images; accepted for resnet is"),
         ({"architectures": None}, "None is not a classifier of images"),
-        ({"quantization_config": {"bits": 4}}, "is of quantised weights"),
+        ({"quantization_config": {"bits": 4}}, "has quantised weights"),
         ({"backbone": "resnet50"}, "has backbone; accepted are networks without another one inside"),
         ({"hidden_act": "evil/kernels"}, r"config.json.hidden_act has 'evil/kernels'; accepted are numbers and plain"),
         ({"deep": [[[[[[[[[[1]]]]]]]]]]}, "is nested more than 8 levels deep"),
-        ({"num_channels": 0}, "is for images of shape"),
+        ({"num_channels": 0}, "says that images have the shape"),
     ],
 )
 def test_a_configuration_is_of_a_plain_classifier(tmp_path: Path, changed: dict[str, Any], words: str) -> None:

@@ -283,13 +283,16 @@ class Facing(nn.Module):
 @pytest.mark.parametrize("network", [Mixing(), Careless(), Late(), Leaning(), Facing()])
 @pytest.mark.parametrize("batch", [2, 64])
 def test_a_network_that_is_no_function_of_the_image_is_refused(network: nn.Module, batch: int) -> None:
-    with pytest.raises(MemberError, match="member m gives an image other logits beside other images, or a second time"):
+    with pytest.raises(
+        MemberError,
+        match="member m gives an image different logits when other images are beside it, or on a second call",
+    ):
         prepare(network, name="m", classes=3, input_shape=SHAPE, batch=batch)
 
 
 @pytest.mark.parametrize("network", [Careless(), Late()])
 def test_a_random_network_is_refused_in_batches_of_one(network: nn.Module) -> None:
-    with pytest.raises(MemberError, match="or a second time"):
+    with pytest.raises(MemberError, match="or on a second call"):
         prepare(network, name="m", classes=3, input_shape=SHAPE, batch=1)
 
 
@@ -351,7 +354,7 @@ def test_another_size_is_tried_out_with_the_same_network(error: RuntimeError) ->
 
 def test_a_network_that_mixes_rows_is_found_out_when_it_gets_more_than_one() -> None:
     form = prepare(Mixing(), name="m", classes=3, input_shape=SHAPE, batch=1)
-    with pytest.raises(MemberError, match="beside other images"):
+    with pytest.raises(MemberError, match="when other images are beside it"):
         resize(form, 2, name="m", classes=3)
 
 

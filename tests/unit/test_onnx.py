@@ -101,7 +101,7 @@ def test_a_network_that_mixes_the_images_of_a_batch_is_refused() -> None:
         helper.make_node("MatMul", ["flat", "w"], ["logits"]),
     ]
     model = model_of(nodes, [initializer("w", torch.rand(48, 4).numpy())])
-    with pytest.raises(MemberError, match="other logits beside other images"):
+    with pytest.raises(MemberError, match="different logits when other images are beside it"):
         prepare(OnnxNetwork(model.SerializeToString()), name="m", classes=4, input_shape=SHAPE)
 
 

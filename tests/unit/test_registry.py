@@ -246,7 +246,7 @@ def test_a_member_file_is_a_plain_name(zoo: Path, file: str) -> None:
         ('["a", "b", "c"]', '["a", "b", "a"]', "two or more different names"),
         ("[1, 4, 4]", "[1, 4]", r"input_shape \[1, 4\]"),
         ('evaluation = "0::20"', 'evaluation = "some"', "selection 'some'"),
-        ('voting = "soft"', 'voting = "soft"\nweights = { feed = 1.0 }', r"weights for other members.*feed"),
+        ('voting = "soft"', 'voting = "soft"\nweights = { feed = 1.0 }', r"weights must be those of the members.*feed"),
         ('voting = "soft"', "normalisation = { mean = [0.5, 0.5], std = [1, 1] }", "2 means for 1 channels"),
         ('voting = "soft"', "normalisation = { mean = [0.5], std = [0] }", "every std positive"),
         ("[[members]]", "[[members", "not TOML"),

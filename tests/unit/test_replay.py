@@ -56,7 +56,7 @@ def test_the_second_time_gives_the_same_counts(certificate: Certificate) -> None
 def test_it_is_found_among_the_images_of_its_request(certificate: Certificate) -> None:
     """As the archive keeps them; the certificate is that of the second one."""
     assert replay(certificate, torch.from_numpy(IMAGES[4:6])).differences == ()
-    with pytest.raises(ReplayError, match=r"is of image 1, and there are 1 \(from 0 on\)"):
+    with pytest.raises(ReplayError, match=r"is of image 1, counted from 0, and 1 were given"):
         replay(certificate, torch.from_numpy(IMAGES[4:5]))
 
 

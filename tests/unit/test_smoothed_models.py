@@ -146,7 +146,7 @@ def test_a_network_that_mixes_images_is_refused() -> None:
             values = x.flatten(1)[:, :3]
             return values - values.mean(0)
 
-    with pytest.raises(MemberError, match="Mixing gives an image other logits beside other images"):
+    with pytest.raises(MemberError, match="Mixing gives an image different logits when other images are beside it"):
         Smoothed(Mixing().eval(), NOISE).predict(images(1)[0])
 
 

@@ -64,7 +64,7 @@ def test_options_that_do_not_fit_the_images_are_sentences(
 
 
 def test_models_must_agree_on_the_classes() -> None:
-    with pytest.raises(MemberError, match="the models tell 4, 3 classes apart"):
+    with pytest.raises(MemberError, match="the models have 4, 3 classes"):
         Smoothed([patches(), Constant().eval()], NOISE).predict(images(1)[0])
 
 

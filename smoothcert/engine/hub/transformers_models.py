@@ -95,7 +95,7 @@ def _refuse_code(where: str, config: Mapping[str, Any]) -> None:
             f"classifiers of transformers itself"
         )
     if config.get("quantization_config"):
-        raise MemberError(f"{where} is of quantised weights; accepted are floating-point ones")
+        raise MemberError(f"{where} has quantised weights; accepted are floating-point ones")
     if backbones := sorted(key for key, value in config.items() if "backbone" in key and value):
         raise MemberError(f"{where} has {', '.join(backbones)}; accepted are networks without another one inside")
 
@@ -148,7 +148,9 @@ def _input_shape(where: str, config: Mapping[str, Any], prepared: Mapping[str, A
         raise MemberError(f"{where} and {PREPROCESSOR} do not say how large images are: give the shape of the input")
     channels = config.get("num_channels", 3)
     if type(channels) is not int or min(channels, height, width) < 1:
-        raise MemberError(f"{where} is for images of shape {(channels, height, width)}, which is not one")
+        raise MemberError(
+            f"{where} says that images have the shape {(channels, height, width)}; all three must be positive"
+        )
     return channels, height, width
 
 

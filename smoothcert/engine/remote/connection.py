@@ -98,7 +98,7 @@ class Connections:
             raise RemoteError(f"{self.address.place} answers with more than {most:,} bytes")
         length = headers.get("content-length")
         if length is not None and length != str(len(data)):
-            raise AwayError(f"{self.address.place} answers with {len(data):,} bytes of {length[:20]}")
+            raise AwayError(f"{self.address.place} answers with {len(data):,} bytes, and its header says {length[:20]}")
 
     def _connection(self) -> HTTPConnection:
         host = self.address.host.strip("[]")

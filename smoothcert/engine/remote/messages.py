@@ -137,7 +137,7 @@ def read_logits(
     head = _head_length(headers.get(LENGTH.lower()), body)
     found = read_object(body[:head])
     if (answered := found.get("id") or identifier) != identifier:
-        raise RemoteError(f"the answer is one to the request {answered!r}, and the request was {identifier!r}")
+        raise RemoteError(f"the answer is to the request {answered!r}, and the request was {identifier!r}")
     offset, outputs = head, found.get("outputs")
     for output in outputs if isinstance(outputs, list) else ():
         tensor = output if isinstance(output, dict) else {}
