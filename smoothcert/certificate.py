@@ -117,8 +117,8 @@ class PartRecord(Frozen):
     start: Count
     stop: Count
     stream: Count
-    """0 for the noise that follows from the seed alone. Each further number stands for fresh noise, which a machine
-    takes that cannot draw the noise of the one before."""
+    """0 for the noise that follows from the seed alone. Each further number stands for fresh noise, for a machine
+    that cannot draw the noise of the machine before it."""
     device: str
     precision: str
     versions: dict[str, str]
@@ -148,7 +148,7 @@ class InputRecord(Frozen):
     sha256: str
     shape: tuple[Count, ...]
     resized: Annotated[ResizeRecord | None, Field(exclude_if=_is_none)] = None
-    """How it was made of an image of another size; absent where it was sent as it was certified."""
+    """How it was made from an image of another size; absent where the image was certified as it was sent."""
     prepared: Annotated[Preparation | None, Field(exclude_if=_is_none)] = None
     """What the client says that it did to the image before it sent it, which is not checked; absent where it said
     nothing."""

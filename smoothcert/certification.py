@@ -39,7 +39,7 @@ class Look(Wire):
     """How many of those n fell on the class."""
     p_interval: tuple[float, float]
     """An interval for p_A (Clopper–Pearson). Each end holds at all looks together with probability 1 - alpha, if other
-    samples chose the class; if none did (n0 = 0), the interval is there to be watched."""
+    samples chose the class; if none did (n0 = 0), the interval is for display only."""
 
     @classmethod
     def at(
@@ -71,7 +71,7 @@ class ImageProgress(Wire):
     p_interval: tuple[float, float] | None
     """An interval for p_A by the count that the next look will decide on: that of all n samples, or that of the stage
     alone where the procedure counts each stage anew; null while there are none. Its level is that of a look, but it
-    promises nothing between two looks: it is there to be watched."""
+    promises nothing between two looks: it is for display only."""
     looks: tuple[Look, ...]
     """The looks taken so far."""
 

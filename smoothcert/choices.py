@@ -27,7 +27,7 @@ class NoiseCard(Wire):
     whole: bool = False
     """Whether its radii are whole numbers."""
     exhaustive: bool = False
-    """Whether all of its outcomes can be evaluated, by a procedure of which this is said, too."""
+    """Whether all of its outcomes can be evaluated, which is what the procedures do that are `exhaustive`."""
     parameters: tuple[str, ...]
     """The names of its parameters, which are numbers."""
 
@@ -124,7 +124,7 @@ class ProcedureCard(Wire):
     pooled: bool
     """Whether a look counts all samples so far by default; otherwise it counts those of its own stage."""
     exhaustive: bool = False
-    """Whether it evaluates all outcomes of a noise; it goes with the noises of which this is said, too."""
+    """Whether it evaluates all outcomes of a noise; it goes with the noises that are `exhaustive`."""
     predicts: bool = False
     """Whether it finds the class at the image itself and proves no radius."""
     hierarchical: bool = False

@@ -66,7 +66,7 @@ class Examination:
     problems: tuple[str, ...]
     """Everything that is wrong, each with its place in the file."""
     notes: tuple[str, ...]
-    """What is not wrong, and should be known."""
+    """What is not wrong but should be known."""
     claims: tuple[str, ...] = ()
     """What the certificates without a problem claim, in words; the first of them."""
 

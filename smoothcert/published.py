@@ -55,7 +55,7 @@ class ServedEnsemble(EnsembleCard):
     They are not parsed, because a client may not know all of them.
     """
     evaluations_per_second: float | None
-    """As the workers measured it at the load and over the batches since, with the rows that pad a batch."""
+    """As the workers measured it when they loaded the ensemble and in the batches since, padded rows included."""
 
 
 class FailedEnsemble(Wire):
@@ -106,8 +106,8 @@ class Seconds(Wire):
 
     best: float | None
     expected: float | None = None
-    """For a clear image, whose class is nine tenths of the way from the least p_A that proves the radius to one; null
-    where the radius is out of reach."""
+    """For a clear image, whose p_A is nine tenths of the way from the least one that proves the radius to 1; null where
+    the radius is out of reach."""
     worst: float
 
 
@@ -162,7 +162,7 @@ class ExaminedAspect(Wire):
     """The answer to one question about a file, in words."""
 
     holds: bool | None
-    """Null if it cannot be told."""
+    """Null if this cannot be decided."""
     sentence: str
 
 
@@ -179,7 +179,7 @@ class ExaminationAnswer(Wire):
     """What the certificates without a problem claim, in words; at most twenty of them."""
     problems: tuple[str, ...]
     notes: tuple[str, ...]
-    """What is not wrong, and should be known."""
+    """What is not wrong but should be known."""
 
 
 class Version(Wire):
@@ -222,6 +222,6 @@ class Readiness(Wire):
     status: Literal["ready"]
     workers: Whole
     redis: tuple[RedisCheck, ...] = ()
-    """What was found of Redis: whether it keeps what it acknowledges, its version and its clock."""
+    """What was found out about Redis: whether it keeps what it acknowledges, its version and its clock."""
     archive: ArchiveState | None = None
-    """Null where there is no archive. One that is behind is no reason not to be ready: Redis keeps what it lacks."""
+    """Null where there is no archive. A service whose archive is behind is still ready: Redis keeps what it lacks."""

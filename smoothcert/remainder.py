@@ -41,7 +41,7 @@ class Remainder:
     radius: float
     """The largest radius that the samples still prove, rounded down to six decimals; 0 if they prove none."""
     class_index: int | None
-    """The class of which it is proved, or which was counted if nothing is."""
+    """The class for which it is proved; if nothing is proved, the class that was counted."""
     alpha: float
     """The chance that the certificate or this claim is false: alpha of the question, twice."""
     attempt: float | None

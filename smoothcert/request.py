@@ -54,7 +54,7 @@ class CertificationRequest(BaseModel):
     alpha: Level = 0.001
     """The chance of a false certificate, for each image or for all of them together: see `family_wise`."""
     beta: Level = 0.001
-    """The chance of giving up what could be proved."""
+    """The chance of giving up on a radius that could be proved."""
     procedure: AnyProcedure = Field(default_factory=Adaptive)
     """A name, or an object with the name and parameters; `adaptive` if left out."""
     voting: Voting | None = None

@@ -46,8 +46,8 @@ class PublicKey(Frozen):
     not_after: AwareDatetime | None = None
     """When the key was retired: it does not sign certificates that were finished later. Null while it signs."""
     revoked_at: AwareDatetime | None = None
-    """When the key was found to be in other hands. From then on nothing that it signed is believed, whenever that was:
-    others can sign with it under any date."""
+    """When the key was found to be in other hands. Since then nothing that it signed is believed, whatever the date:
+    others can sign with it and state any date."""
 
     @classmethod
     def of(cls, public: str, **fields: object) -> PublicKey:

@@ -58,7 +58,7 @@ class Predict(OneLook):
     n0: Annotated[int, Field(strict=True, ge=0, le=0)] = 0
     """There is no selection: the test allows for the class being chosen by the samples that it counts."""
     n: WholeNumber = N
-    """The samples whose two most frequent classes are told apart."""
+    """The samples that have to tell the two most frequent classes apart."""
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run; it uses neither a target radius nor beta."""
