@@ -30,7 +30,7 @@ from workers.work import Work
 logger = logging.getLogger(__name__)
 
 DIVIDE_S = 0.05
-"""Seconds between two looks for idle workers, which only workers with something to give away take."""
+"""Seconds between two looks for idle workers. Only a worker that has something to give away looks for them."""
 
 
 def _written(checkpoint: Checkpoint | None) -> str | None:

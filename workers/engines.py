@@ -33,7 +33,7 @@ class Engines:
             self._engines[name].paces[name] = pace
 
     def of(self, ensemble: str) -> Engine:
-        """The engine of an ensemble; any of them for one that is not held, which it will not be asked about."""
+        """The engine of an ensemble; any engine for an ensemble that is not held, because none will run it."""
         return self._engines.get(ensemble, self._all[0])
 
     @property
@@ -52,9 +52,10 @@ class Engines:
         return {name: pace for each in self._all for name, pace in list(each.paces.items())}
 
     def stillness(self, waiting: Collection[str], seconds: float) -> float:
-        """For how long an engine has not moved although one of these ensembles waits for it, with these last seconds.
+        """The seconds for which an engine has not moved although one of the `waiting` ensembles needs it.
 
-        Tries of an endpoint are movement: each has its time limit.
+        `seconds` have passed since the last call. An attempt to reach an endpoint counts as movement, because it has
+        a time limit of its own.
         """
         wanted = {self.of(name) for name in waiting}
         for each in self._all:
@@ -65,7 +66,7 @@ class Engines:
         return max(self._still.values())
 
     def close(self) -> None:
-        """Wait for no endpoint any longer, and end every run that is under way."""
+        """Stop waiting for endpoints, and end every run that is under way."""
         self._holdings.close()
         for each in self._all:
             each.close()

@@ -99,7 +99,7 @@ class Holdings:
         return max(held.members[0].form.shape[0] for held in self._ensembles.values())
 
     def close(self) -> None:
-        """Wait for no endpoint any longer."""
+        """Stop waiting for endpoints."""
         for each in chain.from_iterable(self._remotes.values()):
             each.close()
 
@@ -161,7 +161,7 @@ def card(ensemble: Ensemble) -> EnsembleCard:
 
 
 def warm(ensemble: Ensemble) -> Pace:
-    """Run every member, so that the first certification does not pay for it; a second time it tells how fast it is."""
+    """Run every member twice: once so that the first certification does not pay for it, and once to measure it."""
     pace = Pace(ensemble.members[0].form.shape[0])
     batch = torch.zeros(pace.rows, *ensemble.input_shape, device=ensemble.device)
     ensemble.logits(batch).cpu()

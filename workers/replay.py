@@ -212,7 +212,7 @@ def _remarks(provenance: Provenance, here: dict[str, str]) -> list[str]:
 
 
 def _left_out(first: Certificate, again: Certificate) -> list[str]:
-    """What a version that asks every member of a hard or softmax vote has evaluated more; see `engine.exits`."""
+    """A remark if the first version ran every member of a hard or softmax vote, and this one fewer: `engine.exits`."""
     if not _asked_more(first, again):
         return []
     then, now = first.evaluations, again.evaluations

@@ -1,4 +1,4 @@
-"""A second attestation: somebody has repeated a certificate, and signs what came out."""
+"""A second attestation: somebody has repeated a certificate, and signs the outcome."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Witness:
 
 
 def _machine(again: Certificate) -> dict[str, str]:
-    """On what the certificate was repeated, as the second one says it."""
+    """The software and the device on which the certificate was repeated, as the second certificate states them."""
     provenance = again.provenance
     if provenance is None:
         return {"platform": platform.platform()}

@@ -71,7 +71,7 @@ CRASHED = 70
 
 
 class CertificationWorker(SimpleWorker):
-    """A worker that registers, beats and takes commands like one of RQ's, and executes jobs in its own way."""
+    """A worker that registers, sends heartbeats and takes commands as those of RQ do, but runs jobs in its own way."""
 
     def __init__(
         self, redis: RedisConnection, settings: WorkerSettings, holdings: Holdings, traces: Traces | None = None
@@ -290,7 +290,7 @@ class CertificationWorker(SimpleWorker):
         )
 
     def handle_payload(self, message: dict[str, Any]) -> None:
-        """Obey a command of RQ's: stop a job, or leave."""
+        """Obey a command from RQ: stop a job, or leave."""
         try:
             payload = json.loads(message["data"])
             command, certification = payload["command"], payload.get("job_id")

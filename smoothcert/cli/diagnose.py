@@ -58,7 +58,7 @@ def diagnose(
 ) -> None:
     """Find out why an ensemble certifies little, from a few labelled images.
 
-    Every image is certified from 200 samples at the noise of the ensemble, at half and at double of it.
+    Every image is certified from 200 samples under the noise of the ensemble, half of it and twice it.
     """
     from smoothcert.cli.findings import UnderNoise, diagnose_served
     from smoothcert.evaluation import Judged

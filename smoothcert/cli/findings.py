@@ -12,7 +12,7 @@ from smoothcert.figures import radius_text
 from smoothcert.noise import Noise
 
 USEFUL = 0.5
-"""The accuracy under noise below which hardly an image can be certified: that takes a probability above one half."""
+"""The accuracy under noise below which hardly any image can be certified: that takes a probability above one half."""
 NEARLY_ALL = 0.95
 """The share of images with the same answer from which on an ensemble counts as constant."""
 QUANTILES = (0.6915, 0.8413, 0.9332)

@@ -197,7 +197,7 @@ class AsyncEnsembles:
         return [*(await self.overview()).data]
 
     async def overview(self) -> EnsembleList:
-        """Those that are served, and those that workers could not load, with the reason."""
+        """The ensembles that are served, and those that workers could not load, with the reason."""
         return await self._driver.perform(self._core.ensembles())
 
     async def get(self, name: str) -> ServedEnsemble:

@@ -226,7 +226,7 @@ class Ensembles:
         return [*self.overview().data]
 
     def overview(self) -> EnsembleList:
-        """Those that are served, and those that workers could not load, with the reason."""
+        """The ensembles that are served, and those that workers could not load, with the reason."""
         return self._driver.perform(self._core.ensembles())
 
     def get(self, name: str) -> ServedEnsemble:

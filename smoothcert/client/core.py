@@ -273,7 +273,7 @@ class Core(Operations):
         return Operations(Exchange(self.exchange.address, Retries(most=0)))
 
     def _chosen(self, name: str | None) -> Steps[ServedEnsemble]:
-        """The ensemble that a request gets that names this one, or none."""
+        """The ensemble that a request with this name gets, or a request without a name."""
         if name is not None:
             return (yield from self.ensemble(name))
         served = without_a_name((yield from self.ensembles()).data)

@@ -16,7 +16,7 @@ SmoothcertError                          smoothcert/errors.py
         ├── NotPermittedError            the key does not have the right
         ├── NotFoundError
         │   ├── UnknownEnsembleError, UnknownCertificationError
-        │   └── ExpiredError             the certification has been deleted after its time
+        │   └── ExpiredError             the certification has expired and was deleted
         ├── ConflictError                the Idempotency-Key belongs to another request
         │   └── AlreadyEndedError, StillRunningError
         ├── TooLargeError                too many bytes, pixels or images for one request
@@ -228,7 +228,7 @@ class UnknownCertificationError(NotFoundError):
 
 
 class ExpiredError(NotFoundError):
-    """The certification has been deleted after its time."""
+    """The certification has expired and was deleted."""
 
     codes = ("expired",)
     hint = "submit it again"

@@ -20,7 +20,7 @@ USUAL = {
     "MNIST's": Normalisation((0.1307,), (0.3081,)),
     "[-1, 1]": Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }
-"""The normalisations that most models are trained with, by whose they are."""
+"""The normalisations that most models are trained with, by the data set or range that they belong to."""
 
 
 def as_images(images: Any) -> Tensor:

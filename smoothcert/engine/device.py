@@ -41,7 +41,7 @@ class Device(Protocol):
 
 
 class Host:
-    """The CPU: what was asked for is there."""
+    """The CPU, where a result is there as soon as the call returns."""
 
     depth = 1
 

@@ -162,7 +162,7 @@ class Ensemble:
 
     @torch.inference_mode()
     def ask(self, batch: Tensor, outputs: Tensor | None = None) -> Polled:
-        """Run the members up to the next stage on images, of which those before gave the logits [m, N, C]."""
+        """Run members up to the next stage; `outputs` [m, N, C] are the logits of the m members before them."""
         self._check(batch)
         before = 0 if outputs is None else self._check_outputs(outputs, len(batch))
         after = next(stage for stage in self.stages if stage > before)

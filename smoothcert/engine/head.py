@@ -1,4 +1,4 @@
-"""The last layer of a network, by which its weights tell for how many classes they are."""
+"""The last layer of a network, whose weights tell the number of classes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from smoothcert.engine.errors import PixelsError
 
 GREYS = torch.arange(256, dtype=torch.float32) / 255
-"""The values of the 256 bytes, computed on the CPU: a GPU divides by multiplying, and its last bits may be others."""
+"""The values of the 256 bytes, computed on the CPU: a GPU divides by multiplying, and its last bits may differ."""
 
 
 @dataclass(frozen=True, eq=False)

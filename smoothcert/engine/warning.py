@@ -16,7 +16,7 @@ class SmoothedWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """Warn at the innermost line outside smoothcert; the calls between the user and here are not always as many."""
+    """Warn at the innermost line outside smoothcert; the number of calls between that line and here varies."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back
