@@ -165,11 +165,11 @@ def named_places(selection: Sequence[int], stages: Sequence[Sequence[int]]) -> l
     Those are the classes that led after the selection or at some look, since decisions are about them, and the NAMED
     most frequent ones.
     """
-    draws = [np.array(counts[:-1], dtype=np.int64) for counts in (selection, *stages)]
-    looks = np.zeros_like(draws[-1])
-    led = {int(draws[0].argmax())} if selection else set()
-    for drawn in draws[1:]:
-        looks += drawn
+    chosen = np.array(selection[:-1], dtype=np.int64)
+    led = {int(chosen.argmax())} if selection else set()
+    looks = np.zeros(len(stages[-1]) - 1 if stages else len(chosen), dtype=np.int64)
+    for counts in stages:  # one at a time: all of them at once take much memory where there are many classes
+        looks += np.array(counts[:-1], dtype=np.int64)
         led.add(int(looks.argmax()))
-    together = looks + draws[0] if selection else looks
+    together = looks + chosen if selection else looks
     return sorted(led.union(np.argsort(-together, kind="stable")[:NAMED].tolist()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from typing import Literal
@@ -14,7 +15,7 @@ StopReason = Literal["certified", "abandoned", "exhausted", "no-class", "predict
 class Stage:
     """One look at the counts and its outcome."""
 
-    counts: tuple[int, ...]
+    counts: Sequence[int]
     """The class counts of the samples drawn for this stage; the last entry counts samples without a class."""
     n: int
     """The samples that the decision rests on: more than were drawn if the procedure keeps earlier ones."""
@@ -43,7 +44,7 @@ class Verdict:
     """The number of samples drawn, those of the selection included."""
     stop_reason: StopReason
     stages: tuple[Stage, ...]
-    selection: tuple[int, ...]
+    selection: Sequence[int]
     """The class counts of the samples that chose the class; these samples are not used again."""
 
 

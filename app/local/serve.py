@@ -63,6 +63,14 @@ ANSWER_SECONDS = 5.0
 class ServeError(RuntimeError):
     """The service cannot start, or cannot continue."""
 
+    exit_code = 1
+
+
+class LocalSettingsError(ServeError):
+    """The service cannot start with its settings, and no second try helps."""
+
+    exit_code = WRONG_SETTINGS
+
 
 @dataclass(frozen=True)
 class LocalSettings:
@@ -83,10 +91,10 @@ class LocalSettings:
         variables = {name: value for name, value in environment.items() if value}
         port = variables.get("SMOOTHCERT_PORT", "8000")
         if not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
-            raise ServeError(f"SMOOTHCERT_PORT must be a number from 1 to 65535, got {port!r}")
+            raise LocalSettingsError(f"SMOOTHCERT_PORT must be a number from 1 to 65535, got {port!r}")
         drain_s = variables.get("SMOOTHCERT_DRAIN_S", "20")
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", drain_s):
-            raise ServeError(f"SMOOTHCERT_DRAIN_S must be a number of seconds, got {drain_s!r}")
+            raise LocalSettingsError(f"SMOOTHCERT_DRAIN_S must be a number of seconds, got {drain_s!r}")
         return cls(
             host=variables.get("SMOOTHCERT_HOST", cls.host),
             port=int(port),
@@ -176,7 +184,7 @@ class SupervisedProcess:
         self._failures = 0 if self.ready else self._failures + 1
         self.ready = False
         if how == f"exit code {WRONG_SETTINGS}":
-            raise ServeError(f"the {self.name} cannot start with these settings")  # it has said what is wrong
+            raise LocalSettingsError(f"the {self.name} cannot start with these settings")  # it has said what is wrong
         if self._failures == MOST_FAILURES:
             raise ServeError(f"the {self.name} ended {MOST_FAILURES} times without becoming ready, the last with {how}")
         # Lives are counted apart from failures: the API is ready with another worker as well, and then a worker that
@@ -303,7 +311,7 @@ def first_questions(settings: LocalSettings) -> list[Trial]:
 
 
 def check_settings(settings: LocalSettings) -> None:
-    """Raise ServeError if a setting is wrong, or if the Redis that the settings name refuses us.
+    """Raise LocalSettingsError if a setting is wrong, or if the Redis that the settings name refuses us.
 
     The API and the worker would say so, too, but both of them, and after they were started.
     """
@@ -312,9 +320,9 @@ def check_settings(settings: LocalSettings) -> None:
         if settings.redis_url is not None:
             asyncio.run(Inspector().require_usable(found.redis, strict=found.strict))
     except ValidationError as error:
-        raise ServeError(explain_settings(error)) from error
+        raise LocalSettingsError(explain_settings(error)) from error
     except UnusableServerError as error:
-        raise ServeError(str(error)) from error
+        raise LocalSettingsError(str(error)) from error
 
 
 def check_port(settings: LocalSettings) -> None:
@@ -382,4 +390,4 @@ def main(commands: Mapping[str, Sequence[str]] = COMMANDS) -> int:
         return 0
     except (ServeError, EmbeddedError) as error:
         print(f"smoothcert: {error}", file=sys.stderr)
-        return 1
+        return error.exit_code if isinstance(error, ServeError) else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections.abc import Sequence
 from unittest import mock
 
 import torch
@@ -135,7 +136,7 @@ def drive(ensemble: Ensemble, device: Device | None, batches: int) -> tuple[floa
     images = [torch.rand(SHAPE) for _ in range(2 * IMAGES)]
 
     def asking() -> Procedure:
-        counts: tuple[int, ...] = ()
+        counts: Sequence[int] = ()
         for _ in range(batches):
             counts = yield from draw(BATCH // IMAGES)
         return Verdict(None, 0.0, None, batches, "exhausted", (), counts)

@@ -13,6 +13,7 @@ from smoothcert.boundaries import Boundaries
 from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.errors import DomainError, require_count, require_level, require_radius
 from smoothcert.noise import Noise
+from smoothcert.procedures.drawn import Drawn
 from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, pool, top_class
 from smoothcert.procedures.thresholds import greatest_abandoning, least_certifying, proves, rules_out
@@ -58,7 +59,8 @@ def _certify_adaptive(
     c_a = top_class(selection)
     if c_a is None:
         return no_class(selection)
-    samples, kept, history = n0, (0,) * len(selection), []
+    kept: Drawn = (0,) * len(selection)
+    samples, history = n0, []
     for i, n_i in enumerate(stages, start=1):
         counts = yield from draw_more(n_i, selection)
         samples += n_i

@@ -32,9 +32,10 @@ from smoothcert.counts import MOST_CLASSES
 from smoothcert.errors import DomainError, require_count, require_level, shown
 from smoothcert.frozen import Frozen
 from smoothcert.noise import Noise
+from smoothcert.procedures.drawn import Drawn
 from smoothcert.procedures.fixed import N
 from smoothcert.procedures.parameters import N0, Parameters, WholeNumber
-from smoothcert.procedures.protocol import Drawn, Procedure, draw, draw_more, no_class
+from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class
 from smoothcert.procedures.thresholds import least_certifying, proves
 from smoothcert.verdict import Stage, Verdict
 

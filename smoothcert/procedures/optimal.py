@@ -15,6 +15,7 @@ from smoothcert.bounds import lower_bound
 from smoothcert.errors import MOST, DomainError, require_count, require_level, require_radius
 from smoothcert.noise import Noise
 from smoothcert.optimal import CurveBoundaries, require_leading
+from smoothcert.procedures.drawn import Drawn
 from smoothcert.procedures.parameters import Parameters, WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw, draw_more, no_class, pool, top_class
 from smoothcert.procedures.sequential import MAX_SAMPLES
@@ -59,11 +60,12 @@ def certify_optimal(
 
 
 def _certify_optimal(radii: Sequence[float], p0s: Sequence[float], n0: int, rungs: Sequence[Boundaries]) -> Procedure:
-    selection = (yield from draw(n0)) if n0 else ()
+    selection: Drawn = (yield from draw(n0)) if n0 else ()
     chosen = top_class(selection) if n0 else None
     if n0 and chosen is None:
         return no_class(selection)
-    total, proved, history = (0,) * len(selection), 0, []  # the counts of all classes, since the leader may change
+    total: Drawn = (0,) * len(selection)  # the counts of all classes, since the leader may change
+    proved, history = 0, []
     for j, (n, step) in enumerate(zip(rungs[0].looks.tolist(), rungs[0].steps.tolist(), strict=True)):
         counts = yield from (draw_more(step, total) if total else draw(step))
         total = pool(total, counts) if total else counts

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from smoothcert.errors import CountsError, DomainError
+from smoothcert.procedures.drawn import Drawn, drawn
 from smoothcert.verdict import Verdict
 
 ClassCounts = npt.NDArray[np.integer[Any]]
-Drawn = tuple[int, ...]
 Procedure = Generator[int, ClassCounts, Verdict]
 """Yields a number of samples, is sent their class counts, returns a verdict."""
 
@@ -36,14 +36,14 @@ def draw(n: int) -> Generator[int, ClassCounts, Drawn]:
     counts = np.asarray((yield n))
     if counts.ndim != 1 or len(counts) < 2:
         raise CountsError(f"counts need an entry per class and one for no class, got shape {counts.shape}")
-    drawn = tuple(counts.tolist())
+    listed = counts.tolist()
     if counts.dtype.kind not in "iu":
-        raise CountsError(f"counts must be whole numbers, got {counts.dtype}: {list(drawn)}")
-    if min(drawn) < 0:
-        raise CountsError(f"counts must not be negative, got {list(drawn)}")
-    if (total := sum(drawn)) != n:
-        raise CountsError(f"asked for {n} samples, got counts that add up to {total}: {list(drawn)}")
-    return drawn
+        raise CountsError(f"counts must be whole numbers, got {counts.dtype}: {listed}")
+    if min(listed) < 0:
+        raise CountsError(f"counts must not be negative, got {listed}")
+    if (total := sum(listed)) != n:
+        raise CountsError(f"asked for {n} samples, got counts that add up to {total}: {listed}")
+    return drawn(counts)
 
 
 def draw_more(n: int, earlier: Drawn) -> Generator[int, ClassCounts, Drawn]:

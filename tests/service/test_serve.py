@@ -141,7 +141,7 @@ def test_a_child_that_never_becomes_ready_ends_it_all(service: Serving) -> None:
 def test_a_child_that_cannot_work_with_its_settings_is_not_started_again(service: Serving) -> None:
     (service.folder / "unready").touch()
     service.start(worker=f"import sys; print('it says why', flush=True); sys.exit({WRONG_SETTINGS})")
-    assert service.exit_code() == 1
+    assert service.exit_code() == WRONG_SETTINGS
     output = service.output.read_text()
     assert output.count("it says why") == 1
     assert output.endswith("smoothcert: the worker cannot start with these settings\n")
@@ -155,7 +155,7 @@ def test_a_redis_that_refuses_the_password_is_one_sentence(service: Serving, tmp
         for password in (":hush@", ""):
             place = f"127.0.0.1:{server.port}"
             service.output.unlink(missing_ok=True)
-            assert service.start(SMOOTHCERT_REDIS_URL=f"redis://{password}{place}/0").exit_code() == 1
+            assert service.start(SMOOTHCERT_REDIS_URL=f"redis://{password}{place}/0").exit_code() == WRONG_SETTINGS
             (sentence,) = service.output.read_text().splitlines()
             assert sentence.startswith(f"smoothcert: Redis at {place} does not accept the user and the password: ")
             assert "hush" not in sentence
@@ -170,12 +170,13 @@ def test_a_redis_that_refuses_the_password_is_one_sentence(service: Serving, tmp
             {"SMOOTHCERT_ENSEMBLE": "hush"},
             "there is no setting SMOOTHCERT_ENSEMBLE, did you mean SMOOTHCERT_ENSEMBLES?",
         ),
+        ({"SMOOTHCERT_DRAIN_S": "soon"}, "SMOOTHCERT_DRAIN_S must be a number of seconds, got 'soon'"),
     ],
 )
 def test_wrong_settings_are_one_sentence_before_anything_starts(
     service: Serving, settings: dict[str, str], message: str
 ) -> None:
-    assert service.start(**settings).exit_code() == 1
+    assert service.start(**settings).exit_code() == WRONG_SETTINGS
     (sentence,) = service.output.read_text().splitlines()
     assert message in sentence
     assert "hush" not in sentence

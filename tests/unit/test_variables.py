@@ -24,6 +24,11 @@ def test_every_setting_is_known_and_every_known_name_is_read_somewhere() -> None
     assert set(NAMES) == settings | others
 
 
+def test_the_tables_of_the_documentation_have_every_variable() -> None:
+    text = (ROOT / "docs" / "operation.md").read_text()
+    assert set(re.findall(rf"^\| `{PREFIX}([A-Z_]+)` \|", text, re.MULTILINE)) == set(NAMES)
+
+
 @pytest.mark.parametrize(
     ("variable", "sentence"),
     [
