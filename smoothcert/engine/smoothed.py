@@ -36,7 +36,7 @@ from smoothcert.errors import DomainError, explain, refusing_unknown, suggestion
 from smoothcert.evaluation import Judged
 from smoothcert.noise import NOISES, Noise
 from smoothcert.plan import plan
-from smoothcert.procedures import PROCEDURES, Parameters, preferred
+from smoothcert.procedures import PROCEDURES, Optimal, Parameters, preferred
 from smoothcert.procedures import predict as prediction
 from smoothcert.question import Question
 from smoothcert.report import Report
@@ -188,6 +188,7 @@ class Smoothed:
         loader: Any,
         radius: float | None = None,
         *,
+        radii: Sequence[float] | None = None,
         progress: bool | None = None,
         name: str = IN_MEMORY,
         **asked: Unpack[Asked],
@@ -197,7 +198,12 @@ class Smoothed:
         The loader yields pairs (images, labels), or is one such pair; labels are names of classes or their numbers. The
         report is that of `smoothcert evaluate`; it has `figures`, `curve`, `to_pandas()` and `plot()`, and its `name`
         is the title. The other keywords are those of `certify_many`.
+
+        `radii`, in place of a radius, are those of a curve of certified accuracy: one run of `optimal` serves all of
+        them, and alpha is not divided among them.
         """
+        if radii is not None:
+            asked["procedure"] = _with_radii(asked.get("procedure"), radii, radius, self.noise)
         question = self._question(radius, asked)
         labels: list[int] = []
 
@@ -415,6 +421,20 @@ def _procedure(
         return PROCEDURES.validate(procedure)
     except ValidationError as error:
         raise DomainError(f"procedure: {explain(error, whole='')}") from None
+
+
+def _with_radii(
+    procedure: str | Parameters | Mapping[str, Any] | None, radii: Sequence[float], radius: float | None, noise: Noise
+) -> Parameters:
+    """The procedure of a curve."""
+    if radius is not None:
+        raise DomainError(f"radius is {radius!r} and radii are {list(radii)}: name the radius among the radii")
+    chosen = preferred(0.0, noise) if procedure is None else _procedure(procedure, None, noise)
+    if not isinstance(chosen, Optimal):
+        raise DomainError(f"radii belong to the optimal procedure, got {chosen.name}")
+    if chosen.radii is not None:
+        raise DomainError("radii are given twice: as a keyword and in the procedure")
+    return _procedure({**chosen.model_dump(), "radii": tuple(map(float, radii))}, None, noise)
 
 
 def _seed(seed: str | int | None) -> str:
