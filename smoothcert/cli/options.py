@@ -190,12 +190,17 @@ def request_fields(
         fields["noise"] = named
     if radii is not None and "radius" in fields:
         raise DomainError("--radii and --radius exclude each other: name the radius among the --radii")
-    parameters = {"n": n, "stages": stages and whole_numbers(stages), "max_samples": max_samples, "abandon": abandon}
-    parameters["radii"] = radii and numbers(radii)
+    parameters: dict[str, Any] = {
+        "n": n,
+        "stages": stages and whole_numbers(stages),
+        "max_samples": max_samples,
+        "abandon": abandon,
+        "radii": None if radii is None else numbers(radii),
+    }
     given = {name: value for name, value in parameters.items() if value is not None}
     if procedure is None and not given:
         return fields
-    target = max(given["radii"]) if "radii" in given else fields.get("radius")
+    target: float | None = max(given["radii"]) if "radii" in given else fields.get("radius")
     return {**fields, "procedure": _procedure(procedure, given, radius=target, noise=named)}
 
 

@@ -10,12 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from benchmarks import __main__ as front
+from benchmarks.machine import exits
 from benchmarks.paper import samples, samples_curves, samples_largest, samples_logs, samples_optimal
 from benchmarks.paper.samples_logs import LoggedImage, Population
 from benchmarks.result import Figure, Result
+from models.data import Images
+from models.data.cifar10 import Cifar10
 from smoothcert.bounds import lower_bound
 from smoothcert.noise import Gaussian
 
@@ -172,3 +176,13 @@ def test_a_result_is_a_table_for_people_and_for_machines(tmp_path: Path, capsys:
     assert "| f | 2 | >= 1 | reached |" in (tmp_path / "x.md").read_text()
     replace(result(2.0), figures=(), notes=("one", "two")).write_markdown(tmp_path / "x.md", command="x")
     assert (tmp_path / "x.md").read_text().endswith("| 1 | 2.5 |\n\none\n\ntwo\n")
+
+
+def test_the_order_of_members_is_measured_on_the_hold_out_of_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test = Images("cifar10-test", np.zeros((100, 3, 32, 32), np.uint8), np.zeros(100, np.int64), ("a", "b"))
+    monkeypatch.setattr(exits, "load_images", lambda _: test)
+    monkeypatch.setattr(exits, "data_set", lambda _: Cifar10())
+    assert exits.chosen_images(tmp_path).indices.tolist() == [1, 21, 41, 61, 81]
+    assert len(exits.chosen_images(tmp_path / "images.npz")) == 100
