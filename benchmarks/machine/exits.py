@@ -7,13 +7,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
 
 import torch
 from rich.console import Console
 from torch import Tensor
 
 from benchmarks.result import Figure, Result
-from models.data import load_images
+from models.data import Images, data_set, load_images
 from models.registry import ZOO, load
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble, Member
@@ -36,7 +37,13 @@ Row = tuple[str, object, object, object]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--samples", type=int, default=40, help="samples of each of the 100 images")
+    parser.add_argument("--samples", type=int, default=40, help="samples of each image")
+    parser.add_argument(
+        "--images",
+        type=Path,
+        help="other images than the shipped 100: the folder of a data set, of which the hold-out is taken, or a file; "
+        "only the ensemble that takes such images is measured",
+    )
     parser.add_argument("--batch", type=int, default=256, help="samples of a batch")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch; processor time is counted")
 
@@ -45,14 +52,20 @@ def run(options: argparse.Namespace) -> Result:
     torch.set_num_threads(options.threads)
     rows: list[Row] = []
     figures: list[Figure] = []
+    given = chosen_images(options.images) if options.images else None
     for name, sheet in ENSEMBLES.items():
         ensemble = load(name, batch=options.batch)
-        images = list(torch.from_numpy(load_images(ZOO / f"{sheet}.json").pixels))
-        console.print(f"measuring {name} ...", style="dim")
+        found = given or load_images(ZOO / f"{sheet}.json")
+        if found.shape != ensemble.input_shape:
+            continue
+        images = list(torch.from_numpy(found.pixels))
+        console.print(f"measuring {name} on {len(images)} images ...", style="dim")
         for part in (saved, order):
             more_rows, more_figures = part(ensemble, images, options)
             rows += more_rows
             figures += more_figures
+    if not rows:
+        raise DomainError(f"{options.images} has images of shape {found.shape}, which no shipped ensemble takes")
     return Result(
         name="exits",
         compares="votes that end as soon as the members to come cannot change the class with votes of all members",
@@ -61,13 +74,23 @@ def run(options: argparse.Namespace) -> Result:
         figures=figures,
         notes=(
             f"Seconds are those of the processor, of {options.threads} thread(s). Both sides take turns for {ROUNDS} "
-            f"rounds and the best of each counts. {options.samples} samples of each image. Every class count is "
-            f"compared with the one that all members give; a difference would be an error.",
+            f"rounds and the best of each counts. {options.samples} samples of each image, {_described(given)}. Every "
+            f"class count is compared with the one that all members give; a difference would be an error.",
             "Orders of K-consensus: of all choices of the first K members whose classes agree with the full vote at "
             "least as often as those of the ranked order, the one with the fewest evaluations on every second image; "
             "the figures are of the other images.",
         ),
     )
+
+
+def chosen_images(path: Path) -> Images:
+    """The hold-out of a data set, on which the order of members is chosen, or the images of a file."""
+    found = load_images(path)
+    return found.pick(data_set(path).holdout.places(len(found))) if path.is_dir() else found
+
+
+def _described(given: Images | None) -> str:
+    return "of the shipped sheets" if given is None else f"{len(given)} images of {given.name}"
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from smoothcert.cli.options import (
     NoiseMismatch,
     NoiseText,
     ProcedureText,
+    Radii,
     Radius,
     ResizeText,
     Sigma,
@@ -61,6 +62,7 @@ def evaluate(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for the report.")],
     labels: Labels = None,
     radius: Radius = None,
+    radii: Radii = None,
     ensemble: EnsembleName = None,
     noise: NoiseText = None,
     sigma: Sigma = None,
@@ -89,6 +91,7 @@ def evaluate(
     """
     fields = request_fields(
         radius=radius,
+        radii=radii,
         ensemble=ensemble,
         noise=noise,
         sigma=sigma,

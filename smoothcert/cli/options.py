@@ -104,6 +104,13 @@ Stages = Annotated[
         help="The samples of each stage, for adaptive, such as 100,1000,10000,120000.", rich_help_panel=QUESTION
     ),
 ]
+Radii = Annotated[
+    str | None,
+    typer.Option(
+        help="Radii of a curve, such as 0.25,0.5,0.75, all from one run of optimal; leave out --radius.",
+        rich_help_panel=QUESTION,
+    ),
+]
 Abandon = Annotated[
     str | None,
     typer.Option(help="When to give up, for sequential: strict or lost-certificate.", rich_help_panel=QUESTION),
@@ -171,20 +178,32 @@ def request_fields(
     stages: str | None = None,
     max_samples: int | None = None,
     abandon: str | None = None,
+    radii: str | None = None,
     resize: str | None = None,
     **others: Any,
 ) -> dict[str, Any]:
     """The keywords of the client; options that are left out are left to it."""
+    from smoothcert.errors import DomainError
+
     fields = {name: value for name, value in others.items() if value is not None}
     if resize is not None:
         fields["resize"] = _name_or_object("resize", resize)
     if (named := named_noise(noise)) is not None:
         fields["noise"] = named
-    parameters = {"n": n, "stages": stages and whole_numbers(stages), "max_samples": max_samples, "abandon": abandon}
+    if radii is not None and "radius" in fields:
+        raise DomainError("--radii and --radius exclude each other: name the radius among the --radii")
+    parameters: dict[str, Any] = {
+        "n": n,
+        "stages": stages and whole_numbers(stages),
+        "max_samples": max_samples,
+        "abandon": abandon,
+        "radii": None if radii is None else numbers(radii),
+    }
     given = {name: value for name, value in parameters.items() if value is not None}
     if procedure is None and not given:
         return fields
-    return {**fields, "procedure": _procedure(procedure, given, radius=fields.get("radius"), noise=named)}
+    target: float | None = max(given["radii"]) if "radii" in given else fields.get("radius")
+    return {**fields, "procedure": _procedure(procedure, given, radius=target, noise=named)}
 
 
 def named_noise(text: str | None) -> Noise | None:
@@ -202,6 +221,16 @@ def whole_numbers(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise DomainError(f"--stages takes whole numbers with commas between, got {text!r}") from None
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """The numbers of --radii."""
+    from smoothcert.errors import DomainError
+
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise DomainError(f"--radii takes numbers with commas between, got {text!r}") from None
 
 
 def _procedure(text: str | None, given: dict[str, Any], *, radius: float | None, noise: Noise | None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from pydantic import ValidationError
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from smoothcert.errors import DomainError, explain, suggestion
 from smoothcert.noise import Noise
 from smoothcert.plan import plan
-from smoothcert.procedures import PROCEDURES, Parameters, preferred
+from smoothcert.procedures import PROCEDURES, Optimal, Parameters, preferred
 from smoothcert.question import Question
 from smoothcert.seeds import new_seed
 
@@ -45,6 +45,20 @@ def question_of(
     else:
         _require_provable(question, radius)
     return question
+
+
+def procedure_of_curve(
+    procedure: str | Parameters | Mapping[str, Any] | None, radii: Sequence[float], radius: float | None, noise: Noise
+) -> Parameters:
+    """The procedure that decides about several radii in one run."""
+    if radius is not None:
+        raise DomainError(f"radius is {radius!r} and radii are {list(radii)}: name the radius among the radii")
+    chosen = preferred(0.0, noise) if procedure is None else _procedure(procedure, None, noise)
+    if not isinstance(chosen, Optimal):
+        raise DomainError(f"radii belong to the optimal procedure, got {chosen.name}")
+    if chosen.radii is not None:
+        raise DomainError("radii are given twice: as a keyword and in the procedure")
+    return _procedure({**chosen.model_dump(), "radii": tuple(map(float, radii))}, None, noise)
 
 
 def seed_of(seed: str | int | None) -> str:

@@ -21,7 +21,7 @@ from smoothcert.engine.batches import as_float, as_images, as_labels, count_imag
 from smoothcert.engine.case import Case, start
 from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.engine import Engine
-from smoothcert.engine.keywords import QuestionKeywords, question_of, seed_of
+from smoothcert.engine.keywords import QuestionKeywords, procedure_of_curve, question_of, seed_of
 from smoothcert.engine.networks import Model, Networks, image_shape
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.ready import IN_MEMORY
@@ -166,6 +166,7 @@ class Smoothed:
         loader: Any,
         radius: float | None = None,
         *,
+        radii: Sequence[float] | None = None,
         progress: bool | None = None,
         name: str = IN_MEMORY,
         **keywords: Unpack[QuestionKeywords],
@@ -175,7 +176,12 @@ class Smoothed:
         The loader yields pairs (images, labels), or is one such pair; labels are names of classes or their numbers. The
         report is that of `smoothcert evaluate`; it has `figures`, `curve`, `to_pandas()` and `plot()`, and its `name`
         is the title. The other keywords are those of `certify_many`.
+
+        `radii`, in place of a radius, are those of a curve of certified accuracy: one run of `optimal` serves all of
+        them, and alpha is not divided among them.
         """
+        if radii is not None:
+            keywords["procedure"] = procedure_of_curve(keywords.get("procedure"), radii, radius, self.noise)
         question = question_of(self.noise, radius, keywords)
         labels: list[int] = []
 

@@ -81,6 +81,16 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
     assert checked.stdout == "consistent  report/certificates.jsonl (10 certificates)\n"
 
 
+def test_the_report_of_several_radii_has_a_curve_of_these(service: str, folder: Path) -> None:
+    asked = ("--ensemble", "trivial", "--radii", "0.01,0.02", "--max-samples", "2000")
+    done = smoothcert("evaluate", folder, *asked, "--out", "report", "--json", url=service)
+    assert done.returncode == 0, done.stderr
+    with Path("report/curve.csv").open() as file:
+        curve = [(float(row["radius"]), float(row["certified_accuracy"])) for row in csv.DictReader(file)]
+    assert curve == [(0.01, 80.0), (0.02, 80.0)]
+    assert "Procedure optimal, n0 0, max_samples 2000, " in Path("report/report.md").read_text()
+
+
 def test_a_certification_is_reported_by_its_id(service: str, folder: Path) -> None:
     with Client(service) as client:
         client.certify([*sorted(folder.rglob("*.png"))[:3]], ensemble="trivial", radius=0.02, procedure="sequential")

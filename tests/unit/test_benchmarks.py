@@ -11,13 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from benchmarks import __main__ as front
-from benchmarks.machine import runtimes
+from benchmarks.machine import exits, runtimes
 from benchmarks.paper import samples, samples_curves, samples_largest, samples_logs, samples_optimal
 from benchmarks.paper.samples_logs import LoggedImage, Population
 from benchmarks.result import Figure, Result
+from models.data import Images
+from models.data.cifar10 import Cifar10
 from smoothcert.bounds import lower_bound
 from smoothcert.chapter import ChapterTable
 from smoothcert.engine.onnxruntime import OnnxRuntime
@@ -246,3 +249,13 @@ def test_a_runtime_that_torch_replaced_is_not_measured_under_its_name(
     assert [row[0] for row in found.rows] == [runtimes.OURS, runtimes.CHOSEN]
     assert ("torch runs it in place of onnxruntime" in str(found.rows[1][-1])) is not works
     assert [figure.name for figure in found.figures] == ["onnxruntime, float32 / our form"] * works
+
+
+def test_the_order_of_members_is_measured_on_the_hold_out_of_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test = Images("cifar10-test", np.zeros((100, 3, 32, 32), np.uint8), np.zeros(100, np.int64), ("a", "b"))
+    monkeypatch.setattr(exits, "load_images", lambda _: test)
+    monkeypatch.setattr(exits, "data_set", lambda _: Cifar10())
+    assert exits.chosen_images(tmp_path).indices.tolist() == [1, 21, 41, 61, 81]
+    assert len(exits.chosen_images(tmp_path / "images.npz")) == 100

@@ -15,7 +15,7 @@ from smoothcert.procedures import preferred
 from smoothcert.request import CertificationRequest
 from tests.support.command import smoothcert
 
-NOTHING: dict[str, Any] = dict.fromkeys(("procedure", "noise", "n", "stages", "max_samples", "abandon"))
+NOTHING: dict[str, Any] = dict.fromkeys(("procedure", "noise", "n", "stages", "max_samples", "abandon", "radii"))
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,11 @@ NOTHING: dict[str, Any] = dict.fromkeys(("procedure", "noise", "n", "stages", "m
             {"name": "sequential", "n0": 7, "max_samples": 50},
         ),
         ({"procedure": "sequential", "radius": 0.1}, "sequential"),
+        ({"radii": "0.25,0.5"}, {"name": "optimal", "radii": (0.25, 0.5)}),
+        (
+            {"procedure": '{"name": "optimal", "price": 9000}', "radii": "1", "max_samples": 50},
+            {"name": "optimal", "price": 9000, "radii": (1.0,), "max_samples": 50},
+        ),
     ],
 )
 def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], procedure: Any) -> None:
@@ -48,6 +53,11 @@ def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], pr
             "--max-samples is an option of --procedure optimal, sequential, largest",
         ),
         ({"procedure": '{"name": "fixed", "n": 5}', "n": 6}, "--n is given twice"),
+        ({"radii": "0.1,0.2", "radius": 0.1}, "--radii and --radius exclude each other"),
+        ({"radii": ""}, "--radii takes numbers with commas between, got ''"),
+        ({"radii": "0.1;0.2"}, "--radii takes numbers with commas between, got '0.1;0.2'"),
+        ({"radii": "0.1,0.2", "procedure": "largest"}, "--radii is an option of --procedure optimal, got largest"),
+        ({"radii": "0.1", "noise": "splitting:reach=0.1"}, "--radii is an option of --procedure optimal, got exact"),
         ({"procedure": "adaptive", "stages": "many"}, "--stages takes whole numbers with commas between, got 'many'"),
     ],
 )

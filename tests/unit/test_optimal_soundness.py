@@ -44,6 +44,20 @@ def test_alpha_holds_where_the_abandon_rule_is_ignored() -> None:
     assert smaller.outcome(p0).certify == pytest.approx(0.0055, abs=5e-5)
 
 
+@pytest.mark.parametrize(("ratio", "error"), [(1.0, 0.00117), (3.0, 0.00119)])
+def test_a_binding_fit_errs_more_where_more_is_given_up(ratio: float, error: float) -> None:
+    """The mutant at a lower price, with both boundaries fitted to each other."""
+    price, p0 = 300_000, rounded_up(NOISE.probability(ratio))
+    rule = make(ratio, price=price)
+    assert ever(rule, p0) <= ALPHA
+    looks, abandon = rule.looks.tolist(), rule.abandon.tolist()
+    for _ in range(3):
+        mutant = binding(p0, looks, abandon, ALPHA * (1 - SLACK))
+        abandon, _ = optimal.abandon_boundary(p0, looks, mutant, price)
+    never = np.full(len(looks), -1)
+    assert Boundaries(rule.looks, np.array(mutant), never).outcome(p0).certify == pytest.approx(error, abs=5e-6)
+
+
 def test_the_leader_is_falsely_certified_at_most_alpha() -> None:
     """Mutant killed: the leader rule without rho, which errs almost twice as often at radius 0."""
 
@@ -172,8 +186,8 @@ def test_no_three_classes_are_falsely_certified_more_often_than_the_proof_allows
 
 def test_random_settings_keep_alpha_and_their_shape() -> None:
     rng = np.random.default_rng(17)
-    for _ in range(60):
-        n = int(np.exp(rng.uniform(np.log(2), np.log(4_000))))
+    for _ in range(150):
+        n = int(np.exp(rng.uniform(np.log(2), np.log(60_000))))
         alpha, price = float(10 ** rng.uniform(-20, -0.6)), int(10 ** rng.uniform(1.7, 9))
         ratio, n0 = float(rng.uniform(0, 3)), int(rng.integers(0, 2))
         rule = make(ratio, alpha=alpha, max_samples=n, price=price, n0=n0)
@@ -182,5 +196,7 @@ def test_random_settings_keep_alpha_and_their_shape() -> None:
         rival = 0.0 if n0 else ever(rule, 1 - p0)
         assert ever(rule, p0) + rival <= alpha
         assert (rule.abandon < rule.certify).all()
+        can = rule.certify <= rule.looks
+        assert ((rule.certify - p0 * rule.looks)[can] >= 1 - p0).all(), "M' of the proof is at least 1"
         assert (dearer.abandon <= rule.abandon).all(), "a higher price never gives up earlier"
         assert (dearer.certify == rule.certify).all(), "the price has no part in soundness"

@@ -252,6 +252,35 @@ def test_a_report_judges_the_certificates(smoothed: Smoothed) -> None:
     assert smoothed.evaluate(pair, 0.02, procedure=QUICK, seed=0).curve == report.curve
 
 
+def test_a_curve_comes_from_one_run(smoothed: Smoothed) -> None:
+    radii = (0.005, 0.02, 0.04)
+    named = {"name": "optimal", "radii": radii, "max_samples": 2_000}
+    report = smoothed.evaluate(loaded(), radii=radii, procedure={"name": "optimal", "max_samples": 2_000}, seed=0)
+    certificates = smoothed.certify(torch.stack(images(10)), procedure=named, seed=0)
+    assert [each.radius for each in certificates] == [each.certificate.radius for each in report.judged]
+    assert len({each.radius for each in certificates}) > 1
+    right = [each.radius if each.class_index == i % 4 else 0.0 for i, each in enumerate(certificates)]
+    assert [(radius, accuracy.value) for radius, accuracy in report.curve] == [
+        (radius, 10 * sum(each >= radius for each in right)) for radius in radii
+    ]
+    assert report.first.alpha == 0.001, "alpha is not divided"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"radius": 0.02}, "name the radius among the radii"),
+        ({"procedure": "fixed"}, "radii belong to the optimal procedure, got fixed"),
+        ({"procedure": {"name": "optimal", "radii": [0.1]}}, "radii are given twice"),
+        ({"radii": (0.2, 0.1)}, "radii must increase by at least"),
+        ({"radii": ()}, "radii must be from 1 to 32 numbers, got 0 of them"),
+    ],
+)
+def test_radii_that_cannot_be_asked_for_are_refused(smoothed: Smoothed, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(DomainError, match=message):
+        smoothed.evaluate(loaded(), **{"radii": (0.01, 0.02), **asked})
+
+
 def test_labels_may_be_names_of_classes() -> None:
     grey = torch.full((3, 1, 4, 4), 0.5)
     with Smoothed(Constant().eval(), NOISE, classes=["cat", "dog", "horse"]) as smoothed:
