@@ -217,6 +217,13 @@ class Certificate(Frozen):
         return self._seal.text
 
     @property
+    def outcome(self) -> Literal["certified", "predicted", "abstained"]:
+        """The decision in a word; a prediction finds the class at the image itself and proves no radius."""
+        if self.decision == "abstain":
+            return "abstained"
+        return "predicted" if self.stop_reason == "predicted" else "certified"
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """What should be known beside the claim: a superclass, a changed image, members that are not pinned."""
         return tuple(remarks(self))
@@ -253,7 +260,12 @@ class Certificate(Frozen):
     def __repr__(self) -> str:
         """One line; `to_json` has the rest."""
         found = f"class {self.class_index}" if self.class_name is None else repr(self.class_name)
-        claim = f"certified: {found} within {radius_text(self.radius)}" if self.decision == "certified" else "abstain"
+        claims = {
+            "certified": f"certified: {found} within {radius_text(self.radius)}",
+            "predicted": f"predicted: {found}",
+            "abstained": "abstain",
+        }
+        claim = claims[self.outcome]
         return f"<Certificate {claim}, {self.noise.label}, {self.procedure.name}, {counted(self.samples, 'sample')}>"
 
     __str__ = __repr__  # pydantic's would print every field

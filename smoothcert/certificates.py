@@ -27,8 +27,8 @@ class Certificates(list[Certificate]):
         return f"<p>{self._summary()}</p>{html_table(COLUMNS, self._rows())}"
 
     def _summary(self) -> str:
-        decisions = Counter[str](each.decision for each in self)
-        found = ", ".join(f"{decisions[name]:,} {word}" for name, word in WORDS.items() if decisions[name])
+        outcomes = Counter[str](each.outcome for each in self)
+        found = ", ".join(f"{outcomes[word]:,} {word}" for word in WORDS if outcomes[word])
         return counted(len(self), "certificate") + (f": {found}" if found else "")
 
     def _rows(self) -> list[tuple[str, ...]]:
@@ -39,18 +39,18 @@ class Certificates(list[Certificate]):
         return [*rows[:half], ("...",) * len(COLUMNS), *rows[-half:]]
 
 
-WORDS = {"certified": "certified", "abstain": "abstained"}
-"""Each decision as a participle."""
+WORDS = ("certified", "predicted", "abstained")
+"""The outcomes, in the order in which they are counted."""
 
 
 def _cells(each: Certificate) -> tuple[str, ...]:
-    p_a, certified = interval(each), each.decision == "certified"
+    p_a, claimed = interval(each), each.decision == "certified"
     name = each.class_name or str(each.class_index)
     printable = "".join(character if character.isprintable() else "?" for character in name)
     return (
-        each.decision,
-        printable[:LONGEST_NAME] if certified else "–",
-        radius_text(each.radius) if certified else "–",
+        each.outcome if claimed else each.decision,
+        printable[:LONGEST_NAME] if claimed else "–",
+        radius_text(each.radius) if each.outcome == "certified" else "–",
         interval_text(p_a, 4) if p_a else "–",
         f"{each.samples:,}",
     )

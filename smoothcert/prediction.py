@@ -9,6 +9,7 @@ from pydantic import Field
 from smoothcert.certificate import Certificate
 from smoothcert.certification import Status, Whole, Wire
 from smoothcert.counts import SampleCounts
+from smoothcert.figures import counted
 from smoothcert.problem import Failure
 
 
@@ -26,6 +27,15 @@ class Prediction(Wire):
     """The samples by class; `other` counts those without a class."""
     digest: str
     """The digest of the certificate, which proves the prediction and can be verified."""
+
+    def __repr__(self) -> str:
+        """One line; `model_dump_json` has the rest."""
+        if self.class_index is None:
+            return f"<Prediction undecided, {counted(self.samples, 'sample')}>"
+        found = f"class {self.class_index}" if self.class_name is None else repr(self.class_name)
+        return f"<Prediction {found}, {self.counts[self.class_index]:,} of {counted(self.samples, 'sample')}>"
+
+    __str__ = __repr__  # pydantic's would print every field
 
     @classmethod
     def of(cls, certificate: Certificate) -> Prediction:

@@ -10,11 +10,12 @@ const NARROW = 480;                 // CSS pixels: below this width the chart is
 const MANY = 12;                    // looks, from which on they are drawn as lines instead of single marks
 const APART = 14;                   // CSS pixels for each look that is drawn as a single mark; closer ones are an area
 const WORD = 60;                    // CSS pixels that the name of an area takes; that of a narrower one stands before it
+const WORD_HEIGHT = 24;             // CSS pixels between the upper edge and the boundary, for the name of the area
 const LEAST = 4.2, MARGIN = 1.4;    // standard deviations that the axis reaches at least, and beyond the boundaries
 
 // A reading (see reading.js) has the boundaries (`looks`, `p0`, `pooled`), the counts at the looks taken (`points`), the
 // way of the count (`way`), the counts that intervals are drawn for (`bars`), how sure the intervals are (`surety`),
-// how it ended (`end`) and whose count it is (`of`). A count has an interval for p_A (`p_interval`) if it is known.
+// how it ended (`end`), whose count it is (`of`) and whether it proves no radius (`predicts`). A count has an interval for p_A (`p_interval`) if it is known.
 export class Chart extends Frame {
   constructor() {
     super("chart");
@@ -61,15 +62,15 @@ export class Chart extends Frame {
     const look = reading.looks.find(({ n }) => n === spot.n);
     fill(this.caption, element("span", {}, `${whole(spot.count)} of ${whole(spot.n)}`),
       spot.p_interval ? element("span", {}, `p_A in ${bracketed(spot.p_interval)}`) : null,
-      look ? element("span", {}, gates(look)) : null,
+      look ? element("span", {}, gates(look, reading)) : null,
       reading.surety ? element("span", { class: "surety" }, reading.surety) : null);
   }
 }
 
 const bracketed = ([low, high]) => `[${lower(low)}, ${upper(high)}]`;
 
-function gates({ n, certify_at, abandon_at }) {
-  const certify = certify_at <= n ? `certifies from ${whole(certify_at)}` : "cannot certify yet";
+function gates({ n, certify_at, abandon_at }, { predicts }) {
+  const certify = certify_at <= n ? `${predicts ? "decides" : "certifies"} from ${whole(certify_at)}` : "cannot certify yet";
   return abandon_at >= 0 ? `${certify}, abandons up to ${whole(abandon_at)}` : certify;
 }
 
@@ -92,7 +93,7 @@ function axis({ x, first, last, width, above, below }) {
 }
 
 // The count minus n p0 in its standard deviations, so that boundaries at 30 and at 100,000 samples are equally visible.
-function counts({ looks, p0, points, way, bars, end, of }, { x, width, above }) {
+function counts({ looks, p0, points, way, bars, end, of, predicts }, { x, width, above }) {
   const deviation = Math.sqrt(p0 * (1 - p0)) || 1;
   const z = ({ n, count }) => (count - n * p0) / (deviation * Math.sqrt(n));
   const certify = looks.filter((each) => each.certify_at <= each.n).map(({ n, certify_at: count }) => ({ n, count }));
@@ -101,8 +102,10 @@ function counts({ looks, p0, points, way, bars, end, of }, { x, width, above }) 
   const low = Math.min(-LEAST, ...abandon.map((each) => z(each) - MARGIN));
   const seen = [...way, ...bars].map(z);
   const far = looks.length > 1 ? 2 : Infinity;  // with one look only, the count goes on however far it is
-  const to = Math.max(high, Math.min(far * high, Math.max(...seen) + 1));
   const from = Math.min(low, Math.max(far * low, Math.min(...seen) - 1));
+  const share = WORD_HEIGHT / (above.bottom - above.top);
+  const roomy = (Math.max(...certify.map(z)) - share * from) / (1 - share);
+  const to = Math.max(high, roomy, Math.min(far * high, Math.max(...seen) + 1));
   const scale = linear(from, to, above.bottom, above.top);
   const spot = (each) => [x(each.n), scale(Math.min(Math.max(z(each), from), to))];
   const unit = width < NARROW ? "s.d." : "standard deviations";
@@ -111,7 +114,7 @@ function counts({ looks, p0, points, way, bars, end, of }, { x, width, above }) 
   return [
     svg("text", { class: "title", x: LEFT, y: above.top - 10 }, name ? `Samples on ${name}` : "The count",
       svg("tspan", { class: "name" }, `  in ${unit} from n·p₀`)),
-    region(certify.map(spot), "certify", above.top, above.top + 16),
+    region(certify.map(spot), "certify", above.top, above.top + 16, predicts ? "decide" : "certify"),
     region(abandon.map(spot), "abandon", above.bottom, above.bottom - 8),
     svg("line", { class: "zero", x1: LEFT, x2: width - RIGHT, y1: scale(0), y2: scale(0) }),
     rounds(from, to, 7).map((tick) =>
@@ -125,7 +128,7 @@ function counts({ looks, p0, points, way, bars, end, of }, { x, width, above }) 
 const signed = (tick) => (tick > 0 ? `+${tick}` : `${tick}`.replace("-", "−"));
 
 // The counts that end the procedure; few looks are drawn as gates, since nothing is decided between them.
-function region(points, kind, edge, y) {
+function region(points, kind, edge, y, name = kind) {
   if (!points.length) return [];
   const [start, end] = [points[0][0], points.at(-1)[0]];
   const few = points.length <= MANY && (points.length === 1 || end - start >= APART * points.length);
@@ -133,7 +136,7 @@ function region(points, kind, edge, y) {
     few ? points.map(([x, y1]) => svg("line", { class: `gate ${kind}`, x1: x, x2: x, y1, y2: edge }))
       : svg("path", { class: `region ${kind}`, d: `${path(points)}L${end} ${edge}L${start} ${edge}Z` }),
     svg("path", { class: `boundary ${kind} ${few ? "few" : ""}`, d: path(points) }),
-    svg("text", { class: `word ${kind}`, x: (end - start < WORD ? start : end) - 8, y, "text-anchor": "end" }, kind),
+    svg("text", { class: `word ${kind}`, x: (end - start < WORD ? start : end) - 8, y, "text-anchor": "end" }, name),
   ];
 }
 

@@ -3,6 +3,7 @@
 import { element } from "./dom.js";
 import { isEightBit, provisoOf } from "./noise.js";
 import { exactly, withinWords } from "./norms.js";
+import { isPrediction } from "./outcome.js";
 import { variantOf } from "./procedures.js";
 import { remarks } from "./remarks.js";
 import { isRight, superclassOf } from "./superclasses.js";
@@ -80,17 +81,18 @@ function meaningOfAbstention({ beta, procedure, stop_reason }) {
 }
 
 function meaningOfCertificate(certificate, label, classes) {
-  const { noise, radius, alpha, provenance } = certificate;
+  const { noise, radius, provenance } = certificate;
   const smoothed = `The answer is that of the smoothed classifier: the class that ${provenance?.ensemble.name ?? "it"} `
-    + `gives most often under noise (${noiseLabel(noise)}). ${chance(alpha)}`;
+    + `gives most often under noise (${noiseLabel(noise)}). ${chance(certificate)}`;
   const shape = provenance?.input.shape;
   const symbols = radius > 0 ? [exactly(noise, radius, { eightBit: isEightBit(noise), shape })] : [];
   return [...symbols, smoothed, rightness(certificate, label, classes)];
 }
 
-function chance(alpha) {
+function chance(certificate) {
+  const { alpha } = certificate;
   if (alpha === null) return "Every outcome of the noise was evaluated: nothing is left to chance.";
-  return `The probability of a false certificate is at most ${alpha} (alpha).`;
+  return `The probability of a ${isPrediction(certificate) ? "wrong class" : "false certificate"} is at most ${alpha} (alpha).`;
 }
 
 function rightness(certificate, label, classes) {

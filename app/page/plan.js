@@ -3,6 +3,7 @@
 import { Chart } from "./chart.js";
 import { columns, element, figure, fill } from "./dom.js";
 import { measured } from "./norms.js";
+import { success } from "./outcome.js";
 import { labelOf, variantOf } from "./procedures.js";
 import { planReading } from "./reading.js";
 import { probability, seconds, titled, whole } from "./words.js";
@@ -26,7 +27,7 @@ export class PlanView {
       return fill(this.body, element("p", { class: "quiet" }, why));
     }
     if (!this.chart.figure.isConnected) fill(this.body, this.chart.figure, this.table);
-    this.chart.show(planReading(plan));
+    this.chart.show(planReading(plan, success(request.procedure) === "predicted"));
     fill(this.table, expectations(plan, request.procedure));
   }
 
@@ -45,7 +46,7 @@ export function planBox(plan, procedure, norm, take = {}) {
     feasible ? element("p", { class: "feasible" }, outlook(plan, variantOf(procedure).card, norm)) : outOfReach(plan, norm, take),
     takes && feasible ? duration(takes) : null,
     element("dl", { class: "figures small" },
-      figure("largest radius", measured(norm, largest_radius)),
+      success(procedure) === "predicted" ? null : figure("largest radius", measured(norm, largest_radius)),
       figure("samples expected", range(expected.map(({ samples }) => samples))),
       figure("fewest samples", fewest_samples === null ? "–" : whole(fewest_samples)),
       figure("most samples", whole(most_samples))),
@@ -102,7 +103,7 @@ function duration({ best, expected, worst }) {
 function expectations(plan, procedure) {
   return element("table", { class: "numbers" },
     element("caption", {}, `Expected samples, ${labelOf(procedure)}`),
-    columns(["p_A of the image", "certified", "abandoned", "samples"]),
+    columns(["p_A of the image", success(procedure), "abandoned", "samples"]),
     element("tbody", {}, plan.expected.map(({ p_a, certify, abandon, samples }) => element("tr", {},
       [probability(p_a), share(certify), share(abandon), whole(samples)].map((text) => element("td", {}, text))))));
 }

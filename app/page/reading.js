@@ -16,9 +16,9 @@ function surety({ alpha, look_count }, more) {
 }
 
 // The reading of a plan, before any sample.
-export function planReading({ boundaries, p0, pooled }) {
+export function planReading({ boundaries, p0, pooled }, predicts) {
   return {
-    looks: boundaries, p0, pooled, points: [], way: [], bars: [], end: null,
+    predicts, looks: boundaries, p0, pooled, points: [], way: [], bars: [], end: null,
     note: boundaries.length === 1 ? "One look at the count, when all samples are drawn."
       : `${boundaries.length} looks at the count; between the boundaries sampling goes on.`,
   };
@@ -26,7 +26,7 @@ export function planReading({ boundaries, p0, pooled }) {
 
 // The reading of an image under way, or of its certificate. `verified` are the looks of the certificate as the server
 // computes them, null before it has answered. Without a plan, a certificate's own boundaries are shown.
-export function imageReading({ plan, certificate, verified, underWay, ended, of }) {
+export function imageReading({ plan, certificate, verified, underWay, ended, of, predicts }) {
   const pooled = plan?.pooled ?? isPooled(certificate);
   const points = looksTaken(certificate, verified, underWay);
   const trail = underWay?.trail ?? [];
@@ -38,6 +38,7 @@ export function imageReading({ plan, certificate, verified, underWay, ended, of 
     p0: plan?.p0 ?? certificate?.p_lower ?? 0.5,
     surety: certificate?.alpha === null ? "Every outcome of the noise is counted, so p_A is known."
       : plan && last?.p_interval ? surety(plan, more) : null,
+    predicts,
     pooled,
     points,
     way,

@@ -11,7 +11,7 @@ import { mismatch } from "./fields.js";
 import { imageOf, picture } from "./images.js";
 import { isEightBit } from "./noise.js";
 import { consequence, measured } from "./norms.js";
-import { outcome, provedRadius } from "./outcome.js";
+import { outcome, provedRadius, success } from "./outcome.js";
 import { perturbed } from "./perturbed.js";
 import { sizeOf, wordsOf } from "./photo.js";
 import { problemBox } from "./problem.js";
@@ -96,7 +96,8 @@ export class Single {
     parts.title.className = `title ${certificate?.decision ?? ""}`;
     const of = className && `‘${className}’`;
     const { plan, verified } = this;
-    this.chart.show(imageReading({ plan, certificate, verified, underWay, ended, of }));
+    const predicts = success(certification.summary.request.procedure) === "predicted";
+    this.chart.show(imageReading({ plan, certificate, verified, underWay, ended, of, predicts }));
     fill(parts.figures, this.figures());
     if (certificate && !this.announced) this.tell(certificate);
   }

@@ -130,7 +130,9 @@ async def cancel(id: str, service: TheService, owner: Owner) -> Response:  # noq
         if attempted and snapshot.record.status == "canceled":
             return _response(snapshot, 200, {})
         if snapshot.record.ended:
-            raise ProblemError("already_ended", f"the certification is {snapshot.record.status_at(time.time())}")
+            raise ProblemError(
+                "already_ended", f"the certification has ended as {snapshot.record.status_at(time.time())}"
+            )
         if snapshot.record.status == "canceling":
             return _response(snapshot, 202, {})
         await service.queue.cancel(snapshot.record)

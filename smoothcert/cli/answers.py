@@ -49,12 +49,12 @@ def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
     shown = table("image", "decision", "class", numbers=("radius", "p_A", "samples", "evaluations"), tight=True)
     shown.columns[1].no_wrap = True
     for name, each in zip(names, found, strict=True):
-        certified, p_a = each.decision == "certified", interval(each)
+        claimed, p_a = each.decision == "certified", interval(each)
         shown.add_row(
             plain(name),
-            "[green]certified[/]" if certified else "[yellow]abstain[/]",
-            plain((each.class_name or each.class_index) if certified else "–"),
-            radius_text(each.radius) if certified else "–",
+            f"[green]{each.outcome}[/]" if claimed else "[yellow]abstain[/]",
+            plain((each.class_name or each.class_index) if claimed else "–"),
+            radius_text(each.radius) if each.outcome == "certified" else "–",
             interval_text(p_a, 4) if p_a else "–",
             f"{each.samples:,}",
             "–" if each.evaluations is None else f"{each.evaluations:,}",

@@ -43,7 +43,7 @@ def list_(
             plain(each.ensemble),
             each.created_at.astimezone().strftime("%Y-%m-%d %H:%M"),
             f"{progress.images_done:,} of {progress.images_total:,}",
-            f"{progress.certified:,}",
+            f"{progress.certified:,}" + (" predicted" if each.request.procedure.predicts else ""),
         )
     out.print(fitting(shown))
 

@@ -131,3 +131,21 @@ def test_no_confidence_is_stated_where_every_outcome_was_counted(here: Visit) ->
     sampled = "When all samples are drawn, each end of the interval holds with 99.9 % confidence."
     assert here.page.evaluate(surety, 0.001) == sampled
     assert here.page.evaluate(surety, None) == "Every outcome of the noise is counted, so p_A is known."
+
+
+def test_the_name_of_an_area_stands_clear_of_its_boundary(here: Visit) -> None:
+    """Also where the count may fall so far that the area is thin."""
+    looks = [{"n": 32 * i, "certify_at": 32 * i, "abandon_at": 32 * i - 20} for i in range(1, 60)]
+    name, boundary = here.page.evaluate(
+        """async (looks) => {
+             const { Chart } = await import("/page/chart.js"), { planReading } = await import("/page/reading.js");
+             const chart = new Chart();
+             document.getElementById("answer").replaceChildren(chart.figure);
+             chart.show(planReading({ boundaries: looks, p0: 0.9993, pooled: true }));
+             while (!chart.drawing.querySelector(".word.certify")) await new Promise(requestAnimationFrame);
+             const box = (each) => chart.drawing.querySelector(each).getBoundingClientRect();
+             return [box(".word.certify").bottom, box(".boundary.certify").top];
+           }""",
+        looks,
+    )
+    assert name <= boundary

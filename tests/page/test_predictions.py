@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,11 @@ def test_a_prediction_is_not_called_certified_and_has_no_radius(predicting: Visi
     assert predicting.text(".title") == "Predicted"
     assert "nothing is claimed about perturbations" in predicting.text(".claim")
     assert predicting.figure("radius proved") == "none"
+    assert "The probability of a wrong class is at most" in predicting.text(".words")
+    assert "decides from 68" in predicting.text(".readout")
+    assert predicting.page.locator(".word.certify").text_content() == "decide"
+    assert "largest radius" not in predicting.text("#plan")
+    assert not re.search("certif", predicting.text("#answer").replace("smoothed classifier", ""), re.IGNORECASE)
     predicting.page.click("nav >> text=History")
     predicting.page.wait_for_selector(".batch tbody tr:nth-child(1) .decision")
     assert cells_of(predicting, 1)[1:4] == ["predicted", "light", "–"]

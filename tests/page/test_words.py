@@ -109,3 +109,19 @@ def test_a_certification_that_is_not_there_is_told_without_a_code(visit: Open, s
     opened.page.wait_for_selector(".trouble .problem")
     said = opened.text(".trouble").replace(f"cert_{'0' * 32}", "")
     assert "There is no such certification" in plain(said)
+
+
+def test_what_is_wrong_fits_a_phone_although_digests_are_long(visit: Open, service: PageService) -> None:
+    opened = visit(f"{service.address}#/verify", viewport={"width": 390, "height": 844})
+    hand_over(opened, "lie.json", CERTIFIED.model_copy(update={"digest": "0" * 64}).to_json())
+    assert "0" * 64 in opened.text(".examined")
+    assert opened.overflow() == 0
+    opened.page.click("nav >> text=Certify >> nth=0")
+    opened.ask(ensemble="trivial", radius="0.02")
+    opened.choose(LIGHT)
+    opened.certify()
+    opened.page.wait_for_selector(".claim")
+    opened.page.route("**/v1/verify", altering("digest", "0" * 64))
+    opened.page.click("text=Verify")
+    opened.page.wait_for_selector(".outcome .wrong li")
+    assert opened.overflow() == 0

@@ -20,12 +20,14 @@ def test_the_class_of_each_image_is_found(client: Client) -> None:
     one = client.predict(LIGHT, ensemble="trivial")
     several = client.predict([DARK, LIGHT], ensemble="trivial", n=100)
     assert (one.class_name, one.samples, one.alpha) == ("light", 1000, 0.001)
+    assert str(one) == "<Prediction 'light', 1,000 of 1,000 samples>"
     assert [(each.index, each.class_name, each.samples) for each in several] == [(0, "dark", 100), (1, "light", 100)]
 
 
 def test_what_cannot_be_told_apart_is_none(client: Client) -> None:
     few = client.predict(LIGHT, ensemble="trivial", n=10)
     assert (few.class_index, few.class_name) == (None, None), "ten samples decide nothing at alpha 0.001"
+    assert repr(few) == "<Prediction undecided, 10 samples>"
 
 
 def test_the_asynchronous_client_predicts_the_same(service: str) -> None:
@@ -74,3 +76,17 @@ def test_a_file_of_another_size_is_resized_and_its_certificate_says_so(
     assert certificate.provenance is not None
     assert certificate.provenance.input.resized is not None
     assert certificate.provenance.input.resized.source == (30, 20)
+
+
+def test_a_prediction_is_nowhere_called_certified(client: Client, service: str) -> None:
+    found = client.certify([DARK, LIGHT], ensemble="trivial", procedure={"name": "predict", "n": 50})
+    assert repr(found[1]).startswith("<Certificate predicted: 'light', ")
+    assert [line.split() for line in repr(found).splitlines()[2:]] == [
+        ["0", "predicted", "dark", "–", "–", "50"],
+        ["1", "predicted", "light", "–", "–", "50"],
+    ]
+    assert repr(found).startswith("2 certificates: 2 predicted")
+    newest = next(iter(client.certifications.list())).id
+    watched = smoothcert("watch", newest, url=service)
+    assert (watched.stdout.count("predicted"), watched.stdout.count("certified")) == (2, 0)
+    assert "2 predicted" in smoothcert("list", "--most", 1, url=service).stdout

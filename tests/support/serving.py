@@ -55,8 +55,8 @@ sys.exit(serve.main({name: [sys.executable, "-c", script] for name, script in js
 class Serving:
     """`python -m app.local` in a folder and a terminal session of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, python: str | Path = sys.executable) -> None:
+        self.folder, self.python = folder, python
         self.port = free_port()
         self.output = folder / "output"
         self.process: subprocess.Popen[bytes]
@@ -65,16 +65,16 @@ class Serving:
         """With stand-ins, and without the pauses that a real service makes."""
         return self._launch(["-c", DRIVER, json.dumps({"API": API, "worker": worker})], environment)
 
-    def start_for_real(self) -> Serving:
+    def start_for_real(self, **environment: str) -> Serving:
         """With the real API and a real worker."""
-        return self._launch(["-m", "app.local"], {})
+        return self._launch(["-m", "app.local"], environment)
 
     def _launch(self, arguments: list[str], environment: Mapping[str, str]) -> Serving:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("SMOOTHCERT_")}
         settings = {"PYTHONPATH": str(ROOT), "SMOOTHCERT_PORT": str(self.port), **environment}
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, *arguments],
+                [self.python, *arguments],
                 cwd=self.folder,
                 env=inherited | settings,
                 stdout=output,
