@@ -91,7 +91,7 @@ class Janitor:
         agree = abs(difference) <= CLOCKS_DIFFER_S
         if self._agreed and not agree:
             logger.warning(
-                "the clock of Redis differs from ours by %+.1f s: this process judges no worker dead", difference
+                "the clock of Redis differs from ours by %+.1f s: no worker is judged dead by this process", difference
             )
         self._agreed = agree
         return agree

@@ -242,7 +242,9 @@ class Run:
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on where an earlier run of the same image and question stopped."""
         if checkpoint.of != self._of:
-            raise CheckpointError(f"the checkpoint is of the certification {checkpoint.of}, and this one is {self._of}")
+            raise CheckpointError(
+                f"the checkpoint is of another certification, {checkpoint.of}; this one is {self._of}"
+            )
         self._evaluations, self._shapes = checkpoint.evaluations, tuple(map(astuple, checkpoint.shapes))
         starts = [part.start for part in checkpoint.parts]
         if not (starts and starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] <= checkpoint.samples):

@@ -68,7 +68,7 @@ def test_the_step_is_the_one_at_which_the_model_expects_this_noise(sigma: float)
 
 def test_what_cannot_be_denoised_in_one_step_is_refused() -> None:
     model = Knowing(torch.rand(3, 6, 6), "epsilon")
-    with pytest.raises(MemberError, match=r"knows noise of standard deviations 0\.005 to 78\.7, .* got 0\.001"):
+    with pytest.raises(MemberError, match=r"removes noise of standard deviations 0\.005 to 78\.7, .* got 0\.001"):
         DiffusionDenoiser(model, ALPHAS, Gaussian(0.001))
     with pytest.raises(MemberError, match="a diffusion model denoises Gaussian noise, got uniform"):
         DiffusionDenoiser(model, ALPHAS, Uniform(reach=0.5))

@@ -205,7 +205,7 @@ BAD = {
     "empty": (lambda model: setattr(model, "spoil", lambda *_: b""), r"answer has 0 bytes"),
     "another request": (
         lambda model: setattr(model, "spoil", lambda body, _: body.replace(b'"id": "', b'"id": "x', 1)[:-1]),
-        r"the answer is (one to the request|not JSON)",
+        r"the answer is (to the request|not JSON)",
     ),
     "refusing": (lambda model: model.statuses.append((400, {})), r"answers 400: .*not now"),
     "elsewhere": (lambda model: model.statuses.append((302, {"Location": "http://127.0.0.1:1/"})), r"answers 302"),
