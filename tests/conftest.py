@@ -21,3 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     twice = [nodeid for nodeid, times in Counter(item.nodeid for item in items).items() if times > 1]
     if twice:
         raise pytest.UsageError(f"{len(twice)} node ids are those of several tests, the first is {twice[0]}")
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Long values are named by their argument and counted: some hold random keys, which differ between processes."""
+    return argname if isinstance(val, str | bytes) and len(val) > 100 else None
