@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from app.local.embedded import EmbeddedServer
-from store import keys
+from store import keys, waiting
 from store.commands import Call
 from tests.support.pool import LONG, SEED, Pool, flat, swept, wait_until, without_times
 from tests.support.zoo import ALLOWED
-from workers.connection import AWAY, RedisConnection
+from workers.connection import RedisConnection
 from workers.holdings import Holdings
 from workers.settings import WorkerSettings
 from workers.taken import fetch
@@ -105,8 +105,10 @@ def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkey
     deleted, job = alone.submit(flat(0.9)), alone.submit(flat(0.9))
     worker = CertificationWorker(Leaving(alone.server.url), settings, holdings)
     with worker.engines:
-        found = fetch(worker.redis, [deleted, job])
+        call = waiting.take(alone.name, most=2, most_bytes=1 << 20, busy=False, share=2, held={})
+        _, names = waiting.taken(worker.redis.eval(call))
+        assert names == [deleted, job]
+        found = fetch(worker.redis, names)
         alone.redis.delete(keys.record(deleted))
-        with pytest.raises(AWAY):
-            worker._begin(found, worker.queue)
+        worker._begin(found, worker.queue)  # it has nothing to write after the answer
         assert [(work.record.id, work.prepared) for work in worker.clerk.works] == [(job, True)]

@@ -145,7 +145,7 @@ def test_one_that_mixes_rows_is_not_used(caplog: pytest.LogCaptureFixture, monke
     with caplog.at_level(logging.WARNING):
         form = prepare(tiny(0), name="m", classes=3, input_shape=SHAPE, runtime="onnxruntime")
     assert form.kind == "folded"
-    assert "beside other images" in caplog.text
+    assert "when other images are beside it" in caplog.text
 
 
 def test_a_certificate_names_the_runtime_and_is_replayed_by_it(tmp_path: Path) -> None:
