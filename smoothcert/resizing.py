@@ -35,7 +35,7 @@ class Resize(Frozen):
     image, whatever its proportions are, and `center` cuts the right number of pixels out of the centre."""
     method: Method = "bicubic"
     """The method of Pillow; `center` needs none."""
-    share: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
+    share: Annotated[float, Field(strict=True, ge=0.01, le=1)] = 1.0
     """The share of the sides of the box that `cover` keeps: 0.875 is the 224 of 256 pixels that are usual for
     ImageNet."""
     sources: Annotated[tuple[Size, ...] | None, Field(exclude_if=lambda value: value is None)] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]
         zoo=zoo,
         device=sampling.device,
         precision=sampling.precision,
-        runtime=provenance.versions.get("runtime", "torch"),
+        runtime=runtime_of(provenance.versions),
         batch=_rows(provenance),
         voting=stated.voting,
         consensus=stated.consensus,
@@ -132,6 +133,12 @@ def _ensemble(provenance: Provenance, zoo: Path, allowed_imports: frozenset[str]
     if members != stated.members:
         raise ReplayError(f"{stated.name} has the members {members} here, the certificate says {stated.members}")
     return ensemble
+
+
+def runtime_of(versions: Mapping[str, str]) -> str:
+    """What computed the members. Earlier certificates do not name it, but have its version among the others."""
+    unnamed = next((name for name in ("openvino", "compiled") if name in versions), "torch")
+    return versions.get("runtime", unnamed)
 
 
 def _beside(certificate: Certificate, ensemble: Ensemble, zoo: Path, allowed_imports: frozenset[str]) -> Ensemble:

@@ -51,6 +51,7 @@ class OnnxRuntime(nn.Module):
         network, file = copy.deepcopy(self.network).eval(), io.BytesIO()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch calls this exporter deprecated; the other one needs onnxscript
+            warnings.simplefilter("error", torch.jit.TracerWarning)  # a branch that pixels decide would be lost
             # This exporter writes into memory, too, which its annotation does not say.
             torch.onnx.export(network, (torch.zeros(shape),), file, dynamo=False)  # type: ignore[arg-type]
         return OnnxNetwork(file.getvalue())

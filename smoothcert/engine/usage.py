@@ -26,8 +26,12 @@ class Usage:
         self._at = clock()
 
     def of(self, owner: str) -> float:
-        """What the owner has had, as of the last charge: only the order of owners matters, and it does not fade."""
-        return self._seconds.get(owner, self._most)
+        """What the owner has had, as of the last charge: only the order of owners matters, and it does not fade.
+
+        An owner who comes new keeps the account with which it begins. If it followed the largest one, two busy owners
+        would always have less than all others.
+        """
+        return self._seconds.setdefault(owner, self._most)
 
     def charge(self, shares: Mapping[str, int], seconds: float) -> None:
         """Divide these seconds of the device among owners, in proportion to their shares."""

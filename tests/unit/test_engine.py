@@ -242,6 +242,17 @@ def test_many_views_give_an_owner_no_larger_part(three: Ensemble) -> None:
             each.cancel()
 
 
+def test_many_owners_who_want_all_get_equal_parts(three: Ensemble) -> None:
+    """Mutant killed: an account that was not charged yet follows the largest one, so that only two owners are served."""
+    with Engine(three, batch=32) as engine:
+        runs = [engine.submit(endless(), each, NOISE, "s", party=(f"key {i}",)) for i, each in enumerate(images(5))]
+        until(lambda: sum(each.progress.samples for each in runs) > 1000 * 32)
+        shares = [each.progress.samples for each in runs]
+        assert min(shares) > 0.5 * max(shares), shares
+        for each in runs:
+            each.cancel()
+
+
 def test_what_an_owner_has_had_is_divided_by_samples_and_fades() -> None:
     now = 100.0
     usage = Usage(clock=lambda: now)

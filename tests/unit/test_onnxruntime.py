@@ -28,6 +28,7 @@ from smoothcert.engine.onnxruntime import OnnxRuntime
 from smoothcert.extras import MissingExtraError
 from smoothcert.noise import RoundedGaussian
 from smoothcert.question import Question
+from tests.support.branching import Branching
 from tests.support.engines import NOISE, Patches
 from tests.support.engines import SHAPE as COLOUR
 from tests.support.networks import tiny
@@ -136,6 +137,15 @@ def test_a_network_that_it_cannot_export_runs_by_torch_and_the_certificate_says_
     assert not {"onnxruntime", "runtime"} & set(ensemble.arithmetic)
     assert "runs by torch: MemberError" in caplog.text
     assert "an operator that nobody knows" in caplog.text
+
+
+def test_one_whose_pixels_choose_a_branch_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    """Mutant killed: tracing keeps the branch that its example took, and no probe takes the other one."""
+    with caplog.at_level(logging.WARNING):
+        form = prepare(Branching(), name="m", classes=3, input_shape=SHAPE, runtime="onnxruntime")
+    assert form.kind == "plain"
+    bright = torch.full((4, *SHAPE), 1.5)
+    assert torch.equal(form(bright), Branching()(bright))
 
 
 def test_one_that_mixes_rows_is_not_used(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

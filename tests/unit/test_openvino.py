@@ -24,9 +24,10 @@ from smoothcert.engine.openvino import OpenVino
 from smoothcert.extras import MissingExtraError
 from smoothcert.noise import RoundedGaussian
 from smoothcert.question import Question
+from tests.support.branching import Branching
 from tests.support.networks import tiny
 from tests.support.zoo import ALLOWED, make_zoo
-from workers.replay import replay
+from workers.replay import replay, runtime_of
 
 pytest.importorskip("openvino", reason="the extra openvino is not installed")
 SHAPE = (1, 4, 4)
@@ -107,6 +108,15 @@ def test_a_network_that_it_cannot_compile_runs_by_torch_and_the_certificate_says
     assert "an operator that nobody knows" in caplog.text
 
 
+def test_one_whose_pixels_choose_a_branch_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    """Mutant killed: tracing keeps the branch that its example took, and no probe takes the other one."""
+    with caplog.at_level(logging.WARNING):
+        form = prepare(Branching(), name="m", classes=3, input_shape=SHAPE, runtime="openvino")
+    assert form.kind == "plain"
+    bright = torch.full((4, *SHAPE), 1.5)
+    assert torch.equal(form(bright), Branching()(bright))
+
+
 def test_one_that_mixes_rows_is_not_used(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant killed: a form of another runtime that is only compared with the plain one on the probe itself."""
     inner = OpenVino.forward
@@ -131,6 +141,13 @@ def test_a_certificate_names_the_runtime_and_is_replayed_by_it(tmp_path: Path) -
     assert again.remarks == ()
     assert again.certificate.provenance is not None
     assert "openvino" in again.certificate.provenance.versions
+
+
+def test_an_earlier_certificate_names_the_runtime_by_its_version_alone() -> None:
+    assert runtime_of({"torch": "2", "openvino": "2026"}) == "openvino"
+    assert runtime_of({"torch": "2", "compiled": "2"}) == "compiled"
+    assert runtime_of({"torch": "2", "onnxruntime": "1"}) == "torch"  # that of a member which is an ONNX file
+    assert runtime_of({"torch": "2", "onnxruntime": "1", "runtime": "onnxruntime"}) == "onnxruntime"
 
 
 def test_smoothed_takes_the_runtime() -> None:

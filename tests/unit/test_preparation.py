@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -55,7 +56,13 @@ def test_a_certificate_and_a_request_without_it_are_written_as_before() -> None:
         ({"box": [0, 0, 640, 321]}, "bottom <= 320"),
         ({"box": [480, 0, 480, 320]}, "left < right"),
         ({"box": [-1, 0, 480, 320]}, "greater than or equal to 0"),
-        ({"box": [0, 0, "NaN", 320]}, "finite"),
+        ({"box": [0, 0, math.nan, 320]}, "finite"),
+        ({"box": ["0", 0, 480, 320]}, "valid number"),
+        ({"box": [True, 0, 480, 320]}, "valid number"),
+        ({"box": [-0.0, 0, 480, 320]}, "0 <= left"),
+        ({"by": 'x"), which is checked ("'}, "pattern"),
+        ({"by": "a\u202eb"}, "pattern"),
+        ({"by": "a\x85b"}, "pattern"),
         ({"source": [0, 320]}, "greater than or equal to 1"),
         ({"source": [1 << 21, 320]}, "less than or equal to 1048576"),
         ({"by": ""}, "pattern"),

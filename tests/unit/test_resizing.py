@@ -80,7 +80,14 @@ def test_a_record_is_checked_by_computing_its_box_again(source: tuple[int, int])
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"fit": "fill"}, {"fit": "cover", "method": "best"}, {"fit": "cover", "share": 0.0}, {"method": "box"}]
+    "wrong",
+    [
+        {"fit": "fill"},
+        {"fit": "cover", "method": "best"},
+        {"fit": "cover", "share": 0.0},
+        {"fit": "cover", "share": 1e-300},
+        {"method": "box"},
+    ],
 )
 def test_other_ways_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
