@@ -51,7 +51,8 @@ class OnnxRuntime(nn.Module):
         network, file = copy.deepcopy(self.network).eval(), io.BytesIO()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch calls this exporter deprecated; the other one needs onnxscript
-            warnings.simplefilter("error", torch.jit.TracerWarning)  # a branch that pixels decide would be lost
+            # A branch that pixels decide would be lost. mypy does not know this public name.
+            warnings.simplefilter("error", torch.jit.TracerWarning)  # type: ignore[attr-defined]
             # This exporter writes into memory, too, which its annotation does not say.
             torch.onnx.export(network, (torch.zeros(shape),), file, dynamo=False)  # type: ignore[arg-type]
         return OnnxNetwork(file.getvalue())

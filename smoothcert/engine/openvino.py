@@ -60,7 +60,8 @@ class OpenVino(nn.Module):
         plain = copy.deepcopy(self.network).float().eval()  # the conversion replaces methods of what it is given
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it traces the network, which torch calls deprecated
-            warnings.simplefilter("error", torch.jit.TracerWarning)  # a branch that pixels decide would be lost
+            # A branch that pixels decide would be lost. mypy does not know this public name.
+            warnings.simplefilter("error", torch.jit.TracerWarning)  # type: ignore[attr-defined]
             model = openvino.convert_model(plain, example_input=torch.zeros(shape), input=[*shape])
         settings = {
             "PERFORMANCE_HINT": "LATENCY",  # one slice at a time, on all threads

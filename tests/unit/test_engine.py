@@ -243,7 +243,7 @@ def test_many_views_give_an_owner_no_larger_part(three: Ensemble) -> None:
 
 
 def test_many_owners_who_want_all_get_equal_parts(three: Ensemble) -> None:
-    """Mutant killed: an account that was not charged yet follows the largest one, so that only two owners are served."""
+    """Mutant killed: an account that was not charged yet follows the largest one, and two owners get all."""
     with Engine(three, batch=32) as engine:
         runs = [engine.submit(endless(), each, NOISE, "s", party=(f"key {i}",)) for i, each in enumerate(images(5))]
         until(lambda: sum(each.progress.samples for each in runs) > 1000 * 32)
