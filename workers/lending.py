@@ -81,6 +81,8 @@ class SharedDraw:
 
     end: int
     """Where `tail` begins: what comes before is to be counted by this worker, or is lent."""
+    draws: int
+    """The number of complete draws before this one."""
     lent: Lent | None = None
     """What another worker counts now."""
     tail: Checkpoint | None = None
@@ -92,6 +94,14 @@ class SharedDraw:
         """Take what the other worker has counted of the samples that it was lent."""
         self.end, self.lent = counted.draws[0].total, None
         self.tail = ranges.joined(ranges.reopened(counted), self.tail) if self.tail else counted
+
+    def open_in(self, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint is still within the draw.
+
+        A run that has come to the end of its part states a complete draw of too few samples, which fits no run of the
+        question.
+        """
+        return len(checkpoint.draws) <= self.draws
 
     @property
     def whole(self) -> Checkpoint | None:

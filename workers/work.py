@@ -175,7 +175,7 @@ class Work:
         handle = self.live[index].handle
         checkpoint = handle.checkpoint
         if checkpoint is not None and lent.fits(checkpoint) and not handle.future.done():
-            self.shared.setdefault(index, SharedDraw(end=lent.stop)).lent = lent
+            self.shared.setdefault(index, SharedDraw(lent.stop, lent.draws)).lent = lent
             self._go_on(index, checkpoint, until=lent.start)
 
     def receive(self, index: int, text: bytes | None) -> None:
@@ -285,9 +285,9 @@ class Work:
         found = {}
         for index, each in self.live.items():
             checkpoint, last = each.handle.checkpoint, self.saved.get(index)
-            if index in self.shared and each.handle.future.done():  # what `up_to` leaves fits no run of the question
+            if checkpoint is None or (index in self.shared and not self.shared[index].open_in(checkpoint)):
                 continue
-            if checkpoint is not None and checkpoint.samples > (last.samples if last else 0):
+            if checkpoint.samples > (last.samples if last else 0):
                 self.saved[index] = checkpoint
                 new = range(len(last.draws) if last else 0, len(checkpoint.draws))
                 found[index] = SavedCheckpoint(checkpoint.rest_json(), {n: checkpoint.draw_json(n) for n in new})

@@ -137,6 +137,18 @@ def absorb_until(work: Work, ended: list[int], true: Callable[[], bool]) -> None
     until(step)
 
 
+def test_a_part_that_has_come_to_its_end_is_not_saved_as_a_complete_draw(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, ended, lent, _ = shared(engine)
+    until(lambda: len(ended) > 1)
+    handle = work.live[0].handle
+    monkeypatch.setattr(handle.future, "done", lambda: False)  # as it is for a moment after the last checkpoint
+    assert handle.checkpoint is not None
+    assert len(handle.checkpoint.draws) > lent.draws
+    assert work.checkpoints() == {}
+
+
 @pytest.mark.parametrize("first", ["this worker", "the other worker"])
 def test_the_parts_of_two_workers_make_the_same_certificate(engine: Engine, first: str) -> None:
     work, ended, _, given = shared(engine)
