@@ -2,7 +2,7 @@
 # make serve   the whole service in this terminal: embedded Valkey, API and worker
 # make check   format, lint and types
 # make test    all of it: environment, then every test
-# make faults  every fault on purpose, and the table of what was lost; about fifteen minutes
+# make faults  every fault on purpose, and the table of what was lost; about twenty minutes
 # make lock    the packages of the images with their hashes, in deploy/lock; minutes, and it needs a network
 # make sbom    what the images are made of, in the form of CycloneDX, in dist
 # make simulate SEED=1 HISTORIES=1000 JOBS=1   simulated histories of the service, disturbed in every way
