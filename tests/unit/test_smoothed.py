@@ -274,6 +274,8 @@ def test_a_curve_comes_from_one_run(smoothed: Smoothed) -> None:
         ({"procedure": {"name": "optimal", "radii": [0.1]}}, "radii are given twice"),
         ({"radii": (0.2, 0.1)}, "radii must increase by at least"),
         ({"radii": ()}, "radii must be from 1 to 32 numbers, got 0 of them"),
+        ({"radii": (0.25, 5)}, r"radius 5 is beyond the largest provable one, 0\.\d+; no number of samples"),
+        ({"radii": (0.02, 0.9), "procedure": {"name": "optimal", "max_samples": 100}}, r"radius 0\.9 is beyond"),
     ],
 )
 def test_radii_that_cannot_be_asked_for_are_refused(smoothed: Smoothed, asked: dict[str, Any], message: str) -> None:
