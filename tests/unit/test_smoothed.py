@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -281,6 +282,18 @@ def test_a_curve_comes_from_one_run(smoothed: Smoothed) -> None:
 def test_radii_that_cannot_be_asked_for_are_refused(smoothed: Smoothed, asked: dict[str, Any], message: str) -> None:
     with pytest.raises(DomainError, match=message):
         smoothed.evaluate(loaded(), **{"radii": (0.01, 0.02), **asked})
+
+
+@pytest.mark.parametrize("labels", [torch.zeros(10, dtype=torch.long), np.zeros(10, int), [0] * 10])
+def test_labels_that_are_given_apart_from_the_images_are_told_their_place(smoothed: Smoothed, labels: Any) -> None:
+    message = r"images and labels go in one pair: evaluate\(\(images, labels\), radius=\.\.\.\)"
+    asked: Any = smoothed.evaluate
+    with pytest.raises(TypeError, match=message):
+        asked(torch.stack(images(10)), labels, radius=0.5)
+    with pytest.raises(TypeError, match=message):
+        asked(torch.stack(images(10)), labels)
+    with pytest.raises(TypeError, match=message):
+        asked(torch.stack(images(10)), labels=labels)
 
 
 def test_labels_may_be_names_of_classes() -> None:
