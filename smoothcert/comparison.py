@@ -218,9 +218,9 @@ def _asked(certificate: Certificate) -> tuple[float, ...]:
 
 def _chosen(radii: Sequence[float], old: Sequence[float], new: Sequence[float]) -> tuple[float, ...]:
     """The radii to compare at, all of which both sets were asked about; none where these are all there are."""
-    for name, asked in (("OLD", old), ("NEW", new)):
-        if asked and (others := sorted(set(radii) - set(asked))):
-            raise CertificateError(f"{name} was not asked about radius {others[0]:g}, but about {_listed(asked)}")
+    for name, own in (("OLD", old), ("NEW", new)):
+        if own and (others := sorted(set(radii) - set(own))):
+            raise CertificateError(f"{name} was not asked about radius {others[0]:g}, but about {_listed(own)}")
     if radii or not (old and new):
         return tuple(sorted(set(radii or old or new)))
     if not (common := set(old) & set(new)):

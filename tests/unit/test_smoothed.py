@@ -287,13 +287,13 @@ def test_radii_that_cannot_be_asked_for_are_refused(smoothed: Smoothed, asked: d
 @pytest.mark.parametrize("labels", [torch.zeros(10, dtype=torch.long), np.zeros(10, int), [0] * 10])
 def test_labels_that_are_given_apart_from_the_images_are_told_their_place(smoothed: Smoothed, labels: Any) -> None:
     message = r"images and labels go in one pair: evaluate\(\(images, labels\), radius=\.\.\.\)"
-    asked: Any = smoothed.evaluate
+    evaluate: Any = smoothed.evaluate
     with pytest.raises(TypeError, match=message):
-        asked(torch.stack(images(10)), labels, radius=0.5)
+        evaluate(torch.stack(images(10)), labels, radius=0.5)
     with pytest.raises(TypeError, match=message):
-        asked(torch.stack(images(10)), labels)
+        evaluate(torch.stack(images(10)), labels)
     with pytest.raises(TypeError, match=message):
-        asked(torch.stack(images(10)), labels=labels)
+        evaluate(torch.stack(images(10)), labels=labels)
 
 
 def test_labels_may_be_names_of_classes() -> None:
