@@ -3,6 +3,9 @@
 Images are paired, so what both certify, and what neither does, says nothing about the difference. At each radius there
 is an exact test (McNemar) and an exact interval (`paired`) for the difference in certified accuracy over the population
 from which the images were drawn. The intervals of all radii hold together: their levels are shares of one (Bonferroni).
+
+A run that was asked about certain radii says nothing about others: an image that it does not certify may be robust
+within a smaller radius. So the sets are compared at radii that both were asked about.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from smoothcert.certificate import Certificate
 from smoothcert.chapter import Chapter, ChapterTable
 from smoothcert.collection import Collection, about
 from smoothcert.errors import CertificateError, DomainError, require_level, require_number
@@ -24,7 +28,7 @@ from smoothcert.paired import difference_interval, mcnemar
 from smoothcert.report import Report
 from smoothcert.webpage import webpage
 
-SAME = ("noise", "radius", "alpha")
+SAME = ("noise", "alpha")
 """What both sets must have been asked alike: otherwise their radii mean different things."""
 COLUMNS = ("radius", "old, %", "new, %", "gained", "lost", "difference, points", "p-value")
 
@@ -53,7 +57,7 @@ class Comparison:
     old: Report
     new: Report
     chosen: Sequence[float] = ()
-    """The radii to compare at; those of the old report's curve where there are none."""
+    """The radii to compare at; those of the old report's curve where there are none, for sets that answer about all."""
     level: float = LEVEL
     """One minus the confidence with which all intervals hold together."""
 
@@ -74,8 +78,10 @@ class Comparison:
         return Difference(radius, old, new, gained, lost, points, mcnemar(gained, lost))
 
     @cached_property
-    def acr(self) -> Estimate:
-        """The difference in ACR, with its paired bootstrap interval."""
+    def acr(self) -> Estimate | None:
+        """The difference in ACR, with its paired bootstrap interval; None where other radii were asked for."""
+        if _asked(self.old.first) != _asked(self.new.first):
+            return None
         pairs = zip(self.old.judged, self.new.judged, strict=True)
         return Bootstrap(len(self.old.judged)).mean([new.correct_radius - old.correct_radius for old, new in pairs])
 
@@ -128,8 +134,7 @@ class Comparison:
             f"The intervals are exact, and hold together with {confidence_text(self.level)} % confidence for the "
             "population from which the images were drawn independently. The p-value is that of McNemar's exact test, "
             "at each radius on its own.",
-            f"The ACR differs by {self.acr}, by the paired bootstrap over images. Images that both certify, for "
-            f"different classes: {self.reclassified:,}.",
+            f"{self._about_acr} Images that both certify, for different classes: {self.reclassified:,}.",
         ]
         differences = ChapterTable("differences", "What changed at each radius.", COLUMNS, [*self.rows])
         changed = ChapterTable(
@@ -141,6 +146,12 @@ class Comparison:
             Chapter("compared", "What was compared", questions),
             Chapter("found", "What was found", sentences, tables),
         ]
+
+    @property
+    def _about_acr(self) -> str:
+        if self.acr is None:
+            return "The ACR is not compared, since the sets were asked about different radii."
+        return f"The ACR differs by {self.acr}, by the paired bootstrap over images."
 
     @property
     def _right(self) -> str:
@@ -168,7 +179,7 @@ class Comparison:
             "confidence": 1 - self.level,
             "margin": margin,
             "worse": [each.radius for each in self.worse(margin)],
-            "ACR": self.acr.as_json(),
+            "ACR": self.acr and self.acr.as_json(),
             "differences": differences,
         }
 
@@ -196,9 +207,31 @@ def compare(old: Collection, new: Collection, *, radii: Sequence[float] = (), le
             )
     names, judged = old.names, [*zip(*pairs, strict=True)]
     before, after = _distinct(old.name, new.name)
-    return Comparison(
-        Report(before, names, judged[0]), Report(after, names, judged[1]), tuple(sorted(set(radii))), level
-    )
+    reports = Report(before, names, judged[0]), Report(after, names, judged[1])
+    return Comparison(*reports, _chosen(radii, *(_asked(each.first) for each in reports)), level)
+
+
+def _asked(certificate: Certificate) -> tuple[float, ...]:
+    """The radii that a run was asked about; none for one that proves the largest it can, and so answers about all."""
+    return certificate.procedure.targets(certificate.target_radius)
+
+
+def _chosen(radii: Sequence[float], old: Sequence[float], new: Sequence[float]) -> tuple[float, ...]:
+    """The radii to compare at, all of which both sets were asked about; none where these are all there are."""
+    for name, own in (("OLD", old), ("NEW", new)):
+        if own and (others := sorted(set(radii) - set(own))):
+            raise CertificateError(f"{name} was not asked about radius {others[0]:g}, but about {_listed(own)}")
+    if radii or not (old and new):
+        return tuple(sorted(set(radii or old or new)))
+    if not (common := set(old) & set(new)):
+        raise CertificateError(
+            f"OLD was asked about {_listed(old)} and NEW about {_listed(new)}: they have no radius in common"
+        )
+    return tuple(sorted(common))
+
+
+def _listed(radii: Sequence[float]) -> str:
+    return " ".join(f"{radius:g}" for radius in radii)
 
 
 def _distinct(old: str, new: str) -> tuple[str, str]:

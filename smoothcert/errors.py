@@ -13,6 +13,7 @@ SmoothcertError
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import wraps
@@ -140,6 +141,8 @@ MOST_SHOWN = 60
 """The most characters of a value that an error quotes."""
 
 
+WORDS = "words"
+"""The part of an error's context that has a sentence of ours, for one whose sentence needs more than pydantic knows."""
 LIMITS = {
     "greater_than_equal": "at least",
     "less_than_equal": "at most",
@@ -159,6 +162,8 @@ TYPES = {
     "string_type": "text",
 }
 """The words for what a value must be, by pydantic's types of errors."""
+PYTHON_TYPE = re.compile(r"(tuple|list|dict|literal|nullable|function-\w+)\[.*\]$")
+"""The steps of a path that pydantic names after an alternative of a union."""
 
 
 def explain(error: ValidationError, *, whole: str = "the text", named: Callable[[str], str] = str) -> str:
@@ -169,14 +174,21 @@ def explain(error: ValidationError, *, whole: str = "the text", named: Callable[
     """
     if (count := error.error_count()) > MOST_NAMED:
         return f"{count:,} places are wrong, more than can be named"
-    paths = ((".".join(map(str, each["loc"])), worded(each)) for each in error.errors())
+    paths = ((place_of(each["loc"]), worded(each)) for each in error.errors())
     places = ((named(path) if path else whole, words) for path, words in paths)
     return "; ".join(f"{place}: {words}" if place else words for place, words in places)
+
+
+def place_of(loc: Iterable[int | str]) -> str:
+    """The place of an error as a path, without the Python types by which pydantic tells alternatives apart."""
+    return ".".join(str(step) for step in loc if not PYTHON_TYPE.match(str(step)))
 
 
 def worded(each: ErrorDetails) -> str:
     """One error that pydantic found, with the value seen; in our words if its own are hard to understand."""
     kind, context, seen = each["type"], each.get("ctx", {}), shown(each["input"])
+    if WORDS in context:
+        return str(context[WORDS])
     match kind:
         case "union_tag_invalid":
             names, tag = str(context["expected_tags"]), _tag(each)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, SchemaValidator, core_schema
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaValidator, core_schema
 
-from smoothcert.errors import DomainError
+from smoothcert.errors import MOST_NAMED, WORDS, DomainError, suggestion, worded
 
 Base = TypeVar("Base")
+FIELD_ERRORS = ("extra_forbidden", "unexpected_keyword_argument", "missing")
+"""Pydantic's types of errors about an unknown or a missing field."""
 
 
 @dataclass(eq=False)
@@ -60,8 +63,32 @@ class Kinds(Generic[Base]):
 
     def validate(self, value: Any) -> Base:
         """An object of its kind, from such an object, a mapping with a `name`, or a name alone for the defaults."""
-        chosen: Base = self.prepare().validate_python({"name": value} if isinstance(value, str) else value)
+        try:
+            chosen: Base = self.prepare().validate_python({"name": value} if isinstance(value, str) else value)
+        except ValidationError as error:
+            if error.error_count() > MOST_NAMED:  # nobody will read them
+                raise
+            found = [self._with_fields(each) for each in error.errors(include_url=False)]
+            raise ValidationError.from_exception_data(error.title, found) from None
         return chosen
+
+    def _with_fields(self, each: ErrorDetails) -> InitErrorDetails:
+        """The error; one about an unknown or a missing field of a kind with what the kind has, which pydantic omits."""
+        kind, context = each["type"], each.get("ctx", {})
+        detail = InitErrorDetails(type=kind, loc=each["loc"], input=each["input"], ctx=context)
+        if kind in FIELD_ERRORS and len(each["loc"]) == 2:
+            context = {WORDS: self._about_field(each)}
+        if WORDS in context:
+            detail["type"] = PydanticCustomError(kind, "{words}", context)  # of the same type, which readers know
+        return detail
+
+    def _about_field(self, each: ErrorDetails) -> str:
+        name, field = map(str, each["loc"])
+        known = fields_of(self._kinds[name])
+        if each["type"] == "missing":
+            return worded(each) + (f": {known[field]}" if known.get(field) else "")
+        own = [other for other in known if other != "name"]
+        return f"{worded(each)}{suggestion(field, own)}; {name} has {', '.join(own) or 'no other fields'}"
 
     def prepare(self) -> SchemaValidator:
         """Build the validator now instead of with the first value that is validated."""
@@ -85,3 +112,11 @@ class Kinds(Generic[Base]):
         if handler.mode == "serialization" or not plain:
             return union
         return {"anyOf": [union, {"type": "string", "enum": plain}]}
+
+
+def fields_of(kind: type[Any]) -> dict[str, str]:
+    """The fields that a kind is made of, each with what it means, if it says so, as a part of a sentence."""
+    if issubclass(kind, BaseModel):
+        texts = {name: each.description or "" for name, each in kind.model_fields.items()}
+        return {name: " ".join(text.split()).rstrip(".") for name, text in texts.items()}
+    return {each.name: "" for each in dataclass_fields(kind) if each.init}

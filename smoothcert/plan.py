@@ -94,8 +94,7 @@ def plan(
             if feasible
             else f"a certificate of radius {radius:g} is not worth its samples at this price; a higher price may be"
             if possible
-            else f"radius {radius:g} is beyond the largest provable one, {radius_text(largest)}; "
-            f"{remedy(procedure, needed)}"
+            else beyond(procedure, radius, largest, needed)
         ),
         largest_radius=largest,
         supremum=None if math.isinf(noise.supremum) else noise.supremum,
@@ -104,6 +103,11 @@ def plan(
         most_samples=noise.outcomes or procedure.n0 + procedure.most_samples,
         boundaries=boundaries,
     )
+
+
+def beyond(procedure: AnyProcedure, radius: float, largest: float, needed: int | None) -> str:
+    """Why a radius cannot be proved, in a sentence; `needed` is the value of `samples_needed`."""
+    return f"radius {radius:g} is beyond the largest provable one, {radius_text(largest)}; {remedy(procedure, needed)}"
 
 
 def remedy(procedure: AnyProcedure, needed: int | None) -> str:

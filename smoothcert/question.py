@@ -90,3 +90,16 @@ class Question:
     def largest_radius(self) -> float:
         """The largest radius that can ever be proved; not above zero where none can."""
         return self.procedure.largest_radius(self.noise, alpha=self.alpha)
+
+    @property
+    def reach(self) -> float:
+        """The largest radius that could be asked for; not above zero where none can be proved."""
+        return self.procedure.reach(self.noise, alpha=self.alpha)
+
+    @property
+    def beyond_reach(self) -> float | None:
+        """The least of the radii to prove that can never be proved; None if each of them can."""
+        if not (targets := self.procedure.targets(self.radius)):
+            return None
+        reach = self.reach
+        return next((target for target in targets if not 0 < reach >= target), None)

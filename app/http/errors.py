@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from smoothcert.errors import MOST_NAMED, explain, shown, worded
+from smoothcert.errors import MOST_NAMED, explain, place_of, shown, worded
 from smoothcert.problem import KINDS, FieldError, Problem, type_uri
 
 MEDIA_TYPE = "application/problem+json"
@@ -84,8 +84,8 @@ def invalid_fields(error: ValidationError | RequestValidationError, *, code: str
 
 
 def _field_error(each: ErrorDetails | Any) -> FieldError:
-    places = [str(place) for place in each["loc"] if place not in ("body", "query", "header", "path")]
-    return FieldError(field=".".join(places), message=worded(each))
+    places = [place for place in each["loc"] if place not in ("body", "query", "header", "path")]
+    return FieldError(field=place_of(places), message=worded(each))
 
 
 def problem_response(scope: Scope, error: ProblemError) -> Response:

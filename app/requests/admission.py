@@ -139,38 +139,43 @@ def require_prepared(request: CertificationRequest, *, images: int) -> None:
 
 
 def require_provable(settled: Settled) -> None:
-    """Refuse a missing radius, a radius that the procedure does not take, and one that it can never prove.
-
-    A radius is within reach if it is proved when all samples of the last look fall on one class.
-    """
+    """Refuse a missing radius, a radius that the procedure does not take, and one that it can never prove."""
     question = settled.question
     radius, procedure = question.radius, question.procedure
     if radius is not None and not procedure.targeted:
         does = "proves no radius" if procedure.predicts else "proves the largest radius it can"
         raise invalid("radius", f"must be left out, since the {procedure.name} procedure {does}; got {radius:g}")
-    targets = require_targets(settled)
-    if targets and not 0 < question.largest_radius >= targets[0]:
-        raise invalid("radius", _out_of_reach(question, targets[0]), code="radius_out_of_reach")
+    require_targets(settled)
+    require_reach(settled)
 
 
-def require_targets(settled: Settled) -> tuple[float, ...]:
-    """The radii to prove; ProblemError if the procedure needs one and has none, or if the noise cannot have it."""
+def require_targets(settled: Settled) -> None:
+    """Refuse a missing radius if the procedure needs one, and a radius that the noise cannot have."""
     question = settled.question
     try:
-        targets = question.procedure.targets(question.radius)
-        for target in targets:
+        for target in question.procedure.targets(question.radius):
             question.noise.require_radius(target)
     except DomainError as error:
         raise invalid("radius", str(error).removeprefix("radius ")) from None  # the field is named already
-    return targets
+
+
+def require_reach(settled: Settled) -> None:
+    """Refuse a radius, also one of several, that the procedure can never prove.
+
+    A radius is within reach if it is proved when all samples of the last look fall on one class.
+    """
+    question = settled.question
+    if (radius := question.beyond_reach) is not None:
+        place, has = ("radius", "is") if question.procedure.targeted else ("procedure.radii", "has")
+        raise invalid(place, f"{has} {_out_of_reach(question, radius)}", code="radius_out_of_reach")
 
 
 def _out_of_reach(question: Question, radius: float) -> str:
     procedure = question.procedure
-    largest = floor_radius(max(0.0, question.largest_radius))
+    largest = floor_radius(max(0.0, question.reach))
     needed = procedure.samples_needed(question.noise, radius, alpha=question.alpha)
     return (
-        f"is {radius:g}; the largest that can be proved with {question.noise.label}, alpha {question.alpha:g} "
+        f"{radius:g}; the largest that can be proved with {question.noise.label}, alpha {question.alpha:g} "
         f"and a last stage of {procedure.last_look:,} samples is {radius_text(largest)}; {remedy(procedure, needed)}"
     )
 

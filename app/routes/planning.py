@@ -36,6 +36,8 @@ async def create(request: Request, service: TheService) -> Response:
         most_sequential=service.settings.sequential_samples,
     )
     admission.require_targets(settled)
+    if not settled.question.procedure.targeted:  # a plan has one answer: it cannot say which of several is out of reach
+        admission.require_reach(settled)
     speed = (await service.queue.staff.roster()).speed(offer)
     members = len(offer.card.members)
     planned = await service.planner.run(lambda: _answer(settled, members=members, speed=speed))

@@ -35,6 +35,7 @@ from smoothcert.cli.options import (
     Url,
     VotingName,
     connected,
+    reading_radii,
     request_fields,
 )
 from smoothcert.cli.screen import note, table
@@ -111,7 +112,7 @@ def evaluate(
     from smoothcert.evaluation import Judged
     from smoothcert.report import Report
 
-    with connected(url, api_key) as client:
+    with reading_radii(radii), connected(url, api_key) as client:
         served = choose_ensemble(client, ensemble)
         data = dataset.read(source, labels, served.classes, apart_from=out)
         with closing(certified(client, served, data.images, fields, out / CERTIFICATES)) as found:

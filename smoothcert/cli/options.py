@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -233,12 +235,27 @@ def numbers(text: str) -> tuple[float, ...]:
         raise DomainError(f"--radii takes numbers with commas between, got {text!r}") from None
 
 
+@contextmanager
+def reading_radii(text: str | None) -> Iterator[None]:
+    """Say how --radii was read if the radii are refused: a decimal comma makes two numbers of one."""
+    from smoothcert.client.errors import InvalidRequestError
+
+    try:
+        yield
+    except InvalidRequestError as error:
+        if text is not None and "," in text and "." not in text and "radii" in error.detail:
+            radii = " and ".join(f"{radius:g}" for radius in numbers(text))
+            error.add_note(f"--radii {text} names the radii {radii}: radii are separated by commas, decimals by points")
+        raise
+
+
 def _procedure(text: str | None, given: dict[str, Any], *, radius: float | None, noise: Noise | None) -> Any:
     """The procedure that --procedure names, with the parameters that were given as options of their own."""
     from smoothcert.procedures import preferred
 
     named = preferred(radius, noise).name if text is None else text
     chosen = _parsed("procedure", named) if named.lstrip().startswith("{") else {"name": named}
+    _require_offered(chosen)
     for name in given:
         _require_parameter(name, chosen)
     return {**chosen, **given} if given else chosen if len(chosen) > 1 else named
@@ -257,6 +274,18 @@ def _parsed(option: str, text: str) -> dict[str, Any]:
     except ValueError as error:
         raise DomainError(f"--{option} {text!r} is not valid JSON: {error}") from None
     return found
+
+
+def _require_offered(chosen: dict[str, Any]) -> None:
+    """Raise DomainError for a name that no procedure of certifications has."""
+    from smoothcert.errors import DomainError, suggestion
+    from smoothcert.procedures import PROCEDURES
+
+    name = chosen.get("name")
+    if isinstance(name, str) and name not in PROCEDURES.names:
+        offered = [each for each in PROCEDURES.names if not (PROCEDURES[each].local or PROCEDURES[each].predicts)]
+        near = suggestion(name, offered)
+        raise DomainError(f"--procedure must be one of {', '.join(offered)}, got {name!r}{near}")
 
 
 def _require_parameter(name: str, chosen: dict[str, Any]) -> None:

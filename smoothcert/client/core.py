@@ -23,6 +23,7 @@ from smoothcert.client.deadline import Deadline
 from smoothcert.client.errors import (
     AlreadyEndedError,
     AnswerError,
+    CertificationFailedError,
     ClientError,
     ExpiredError,
     InvalidImageError,
@@ -232,14 +233,29 @@ class Core(Operations):
         return tuple(map(Prediction.of, (yield from certifying)))
 
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:
-        """Cancel the certifications, or let them go on; a note at the error says what became of each."""
+        """Cancel the certifications, or let them go on; a note at the error says what became of each.
+
+        After one has failed, of which the error tells, others may have ended in the same way.
+        """
+        failure = error if isinstance(error, CertificationFailedError) else None
         for number, certification in enumerate(certifications):
+            if failure and failure.certification and failure.certification.id == certification:
+                continue
             try:
-                error.add_note((yield from self._left(certification, leaving)))
+                if failure and (yield from self._has_ended(certification)):
+                    error.add_note(f"the certification {certification} has ended meanwhile")
+                else:
+                    error.add_note((yield from self._left(certification, leaving)))
             except BaseException as impatience:  # Ctrl-C again
                 for each in certifications[number:]:
                     impatience.add_note(f"the certification {each} may go on; `smoothcert watch {each}` follows it")
                 raise
+
+    def _has_ended(self, certification: str) -> Steps[bool]:
+        try:
+            return (yield from self._hasty.get(certification, deadline=Deadline(0))).status in ENDED
+        except ClientError:
+            return False
 
     def _left(self, certification: str, leaving: Leaving) -> Steps[str]:
         """A sentence about what became of the certification."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from smoothcert.engine.errors import PixelsError
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.errors import DomainError
 from smoothcert.labels import class_number
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 USUAL = {
     "ImageNet's": Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -62,6 +66,22 @@ def as_labels(labels: Any, *, images: int, classes: Sequence[str]) -> list[int]:
     if len(found) != images:
         raise DomainError(f"there are {len(found)} labels for {images} images; there must be one for each")
     return found
+
+
+def refusing_labels(evaluate: Callable[P, T]) -> Callable[P, T]:
+    """The method, which says where labels belong if they are given apart from the images."""
+
+    @wraps(evaluate)
+    def called(*positional: P.args, **named: P.kwargs) -> T:
+        second = positional[2] if len(positional) > 2 else named.get("labels")
+        if isinstance(second, Tensor | np.ndarray | Sequence) and not isinstance(second, str | bytes):
+            raise TypeError(
+                f"images and labels go in one pair: {evaluate.__name__}((images, labels), radius=...); got a second "
+                f"argument of type {type(second).__name__} in place of a radius"
+            )
+        return evaluate(*positional, **named)
+
+    return called
 
 
 def image_batches(source: Any) -> Iterator[Tensor]:

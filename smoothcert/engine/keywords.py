@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from smoothcert.errors import DomainError, explain, suggestion
 from smoothcert.noise import Noise
-from smoothcert.plan import plan
+from smoothcert.plan import beyond, plan
 from smoothcert.procedures import PROCEDURES, Optimal, Parameters, preferred
 from smoothcert.question import Question
 from smoothcert.seeds import new_seed
+from smoothcert.verdict import floor_radius
 
 
 class QuestionKeywords(TypedDict, total=False):
@@ -41,6 +42,8 @@ def question_of(
     question = Question(noise, chosen, radius, alpha, beta)
     question = question if images is None else question.shared_by(images)
     if radius is None:
+        question.require_fitting()
+        _require_reach(question)
         question.start()
     else:
         _require_provable(question, radius)
@@ -82,6 +85,13 @@ def _procedure(
         return PROCEDURES.validate(procedure)
     except ValidationError as error:
         raise DomainError(f"procedure: {explain(error, whole='')}") from None
+
+
+def _require_reach(question: Question) -> None:
+    """Refuse one of several radii that can never be proved."""
+    if (radius := question.beyond_reach) is not None:
+        needed = question.procedure.samples_needed(question.noise, radius, alpha=question.alpha)
+        raise DomainError(beyond(question.procedure, radius, floor_radius(max(0.0, question.reach)), needed))
 
 
 def _require_provable(question: Question, radius: float) -> None:

@@ -17,7 +17,15 @@ from smoothcert.certificate import Certificate
 from smoothcert.certificates import Certificates
 from smoothcert.diagnosis import Diagnosis
 from smoothcert.engine.bar import counting
-from smoothcert.engine.batches import as_float, as_images, as_labels, count_images, image_batches, labelled_batches
+from smoothcert.engine.batches import (
+    as_float,
+    as_images,
+    as_labels,
+    count_images,
+    image_batches,
+    labelled_batches,
+    refusing_labels,
+)
 from smoothcert.engine.case import Case, start
 from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.engine import Engine
@@ -161,6 +169,7 @@ class Smoothed:
             for handle in handles:
                 handle.cancel()  # does nothing to a run that has ended
 
+    @refusing_labels
     def evaluate(
         self,
         loader: Any,

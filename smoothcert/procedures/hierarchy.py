@@ -141,9 +141,17 @@ class Hierarchy(Parameters):
     n: WholeNumber = N
     """The samples that bound the probabilities."""
     levels: Literal["declared"] | Levels
-    """Superclasses, from the finest level to the coarsest; `declared` stands for those of the ensemble."""
+    """'declared' for the superclasses of the ensemble, or a list of levels, from the finest to the coarsest."""
     least_radius: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 0.0
     """A level that proves less is passed over for a coarser one."""
+
+    @field_validator("levels", mode="before")
+    @classmethod
+    def _named(cls, levels: object) -> object:
+        """Refuse what is neither in one sentence; pydantic has one for each alternative."""
+        if not isinstance(levels, list | tuple) and levels != "declared":
+            raise DomainError(f"must be 'declared' or a list of levels, got {shown(levels)}")
+        return levels
 
     @field_validator("levels")
     @classmethod

@@ -210,8 +210,11 @@ class Optimal(Parameters):
 
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:
         """The largest radius within reach; of several radii, the largest that is."""
-        reach = noise.radius(self._largest_p0(alpha))
+        reach = self.reach(noise, alpha=alpha)
         return max((each for each in self.radii or () if each <= reach), default=reach)
+
+    def reach(self, noise: Noise, *, alpha: float) -> float:
+        return noise.radius(self._largest_p0(alpha))
 
     def _largest_p0(self, alpha: float) -> float:
         """The largest p0 that is certified if every sample falls on one class."""

@@ -191,3 +191,7 @@ class Parameters(Frozen, ABC):
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:
         """The radius that is proved if every sample falls on one class: nothing larger is within reach."""
         return noise.radius(lower_bound(self.last_look, self.last_look, self.last_alpha(alpha)))
+
+    def reach(self, noise: Noise, *, alpha: float) -> float:
+        """The largest radius that could be asked for; more than `largest_radius` where only certain ones are."""
+        return self.largest_radius(noise, alpha=alpha)

@@ -91,6 +91,18 @@ def test_the_report_of_several_radii_has_a_curve_of_these(service: str, folder: 
     assert "Procedure optimal, n0 0, max_samples 2000, " in Path("report/report.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("radii", "fault", "named"),
+    [("0,5", "procedure.radii: has 5; the largest", "0 and 5"), ("0,2,0,5", "must increase", "0 and 2 and 0 and 5")],
+)
+def test_a_decimal_comma_among_radii_is_explained(
+    service: str, folder: Path, radii: str, fault: str, named: str
+) -> None:
+    done = smoothcert("evaluate", folder, "--ensemble", "trivial", "--radii", radii, "--out", "report", url=service)
+    one_sentence(done, fault)
+    assert f"--radii {radii} names the radii {named}: radii are separated by commas, decimals by points" in done.stderr
+
+
 def test_a_certification_is_reported_by_its_id(service: str, folder: Path) -> None:
     with Client(service) as client:
         client.certify([*sorted(folder.rglob("*.png"))[:3]], ensemble="trivial", radius=0.02, procedure="sequential")

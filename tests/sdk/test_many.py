@@ -111,6 +111,29 @@ def test_a_run_goes_on_where_it_was_cut(rogue: Rogue, tmp_path: Path) -> None:
     assert not rogue.seen
 
 
+@pytest.mark.parametrize("leaving", ["leave", "cancel"])
+def test_a_certification_that_has_failed_is_not_said_to_go_on(client: Client, leaving: Any) -> None:
+    """The image breaks the network, in both jobs."""
+    before = {each.id for each in client.certifications.list()}
+    made: list[str] = []
+
+    def broken() -> Iterator[Any]:
+        for _ in range(2):
+            yield np.full((3, 8, 8), 0.333)
+        made.extend(each.id for each in client.certifications.list() if each.id not in before)
+        for each in made:
+            client.certifications.wait(each)
+
+    with pytest.raises(errors.EngineFailedError) as caught:
+        list(client.certify_many(broken(), job_images=1, on_timeout=leaving, **ENDLESS))
+    assert caught.value.certification is not None
+    (other,) = set(made) - {caught.value.certification.id}
+    assert caught.value.__notes__ == [
+        "with images 0 to 0 of the data set",
+        f"the certification {other} has ended meanwhile",
+    ]
+
+
 def test_what_was_under_way_is_not_drawn_again(rogue: Rogue, client: Client, tmp_path: Path) -> None:
     """Otherwise the images that were undecided at Ctrl-C, and only those, would have a second chance."""
     out = tmp_path / "out.jsonl"

@@ -72,6 +72,21 @@ __all__ = ["nothing_is_queued"]
         ({"procedure": {"name": "adaptive", "n": 5}}, "procedure.adaptive.n", "5"),
         ({"procedure": {"name": "sequential", "max_samples": 10**8}}, "procedure.sequential.max_samples", "100000000"),
         ({"procedure": {"name": "fixed", "n": 0}}, "procedure.fixed.n", "0"),
+        (
+            {"procedure": {"name": "fixed", "nn": 1000}},
+            "procedure.fixed.nn",
+            "there is no such field, got 1000, did you mean n?; fixed has n0, n",
+        ),
+        (
+            {"procedure": "hierarchy"},
+            "procedure.hierarchy.levels",
+            "is missing: 'declared' for the superclasses of the ensemble, or a list of levels",
+        ),
+        (
+            {"procedure": {"name": "hierarchy", "levels": "declred"}},
+            "procedure.hierarchy.levels",
+            "must be 'declared' or a list of levels, got 'declred'",
+        ),
         ({"procedure": {"name": "fixed", "n": 1.5}}, "procedure.fixed.n", "1.5"),
         ({"procedure": 7}, "procedure", "7"),
         ({"voting": "loud"}, "voting", "loud"),

@@ -26,7 +26,7 @@ from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Largest, Optima
 from smoothcert.published import PlanAnswer, VerificationAnswer
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
-from tests.support.api import problem
+from tests.support.api import picture, problem, text
 from tests.support.player import ROWS, Player
 from tests.support.smoothed import NOISE, QUICK, SHAPE, images, patches
 
@@ -159,15 +159,29 @@ def refused(player: Player, **fields: Any) -> ProblemError:
     return found.value
 
 
-def test_several_radii_are_refused_where_none_can_be_proved(player: Player) -> None:
-    several = Optimal(radii=(0.1, 0.5, 3.0))
+@pytest.mark.parametrize(
+    ("radii", "samples", "beyond", "largest"),
+    [([0.25, 5], 100_000, "5", "0.95"), ([0.25, 1.5], 1000, "1.5", "0.61"), ([1.5, 3], 100_000, "1.5", "0.95")],
+)
+def test_each_of_several_radii_must_be_within_reach(
+    client: httpx2.Client, player: Player, radii: list[float], samples: int, beyond: str, largest: str
+) -> None:
+    procedure = {"name": "optimal", "radii": radii, "max_samples": samples}
+    for path, more in (("/v1/plan", {}), ("/v1/certifications", {"images": [text(picture())]})):
+        answer = client.post(path, json={"ensemble": player.ensemble, "procedure": procedure, **more})
+        detail = problem(answer, "radius_out_of_reach").detail
+        assert answer.status_code == 422
+        assert detail.startswith(f"procedure.radii: has {beyond}; the largest that can be proved with")
+        assert f"a last stage of {samples:,} samples is {largest}" in detail
+
+
+def test_several_radii_are_about_the_procedure_alone(player: Player) -> None:
+    several = Optimal(radii=(0.1, 0.5))
     accepted = settle(
         CertificationRequest(procedure=several), player.card, images=1, eight_bit=False, most_samples=10**9
     )
     require_provable(accepted)
     assert accepted.question.largest_radius == 0.5
-    beyond = refused(player, procedure=Optimal(radii=(1.5, 3.0)))
-    assert (beyond.code, "is 1.5; the largest" in beyond.detail) == ("radius_out_of_reach", True)
     both = refused(player, procedure=several, radius=0.25)
     assert "must be left out" in both.detail
     assert "needs a target radius" in refused(player, procedure=Optimal()).detail

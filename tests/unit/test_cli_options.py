@@ -54,6 +54,11 @@ def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], pr
         ),
         ({"procedure": '{"name": "fixed", "n": 5}', "n": 6}, "--n is given twice"),
         ({"radii": "0.1,0.2", "radius": 0.1}, "--radii and --radius exclude each other"),
+        (
+            {"procedure": "sequentail"},
+            "--procedure must be one of fixed, adaptive, optimal, sequential, largest, hierarchy, exact, got "
+            "'sequentail', did you mean sequential?",
+        ),
         ({"radii": ""}, "--radii takes numbers with commas between, got ''"),
         ({"radii": "0.1;0.2"}, "--radii takes numbers with commas between, got '0.1;0.2'"),
         ({"radii": "0.1,0.2", "procedure": "largest"}, "--radii is an option of --procedure optimal, got largest"),

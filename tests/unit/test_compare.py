@@ -13,11 +13,13 @@ from smoothcert.certificate import Certificate
 from smoothcert.errors import DomainError
 from smoothcert.noise import RoundedGaussian
 from smoothcert.paired import difference_interval, mcnemar
-from smoothcert.procedures import Fixed
+from smoothcert.procedures import Fixed, Optimal
 from tests.support.certificates import altered
 from tests.support.command import one_sentence, smoothcert
 from tests.support.ledgers import certified, write_ledger
 
+TARGETED = Optimal(max_samples=3000)
+CURVES = Optimal(max_samples=3000, radii=(0.1, 0.3, 0.5))
 OLD = [certified(place, p_a) for place, p_a in enumerate([0.9] * 30 + [0.45] * 10)]
 WORSE = [certified(place, p_a, ensemble="two") for place, p_a in enumerate([0.9] * 12 + [0.45] * 28)]
 SAME = [certified(place, p_a, ensemble="two") for place, p_a in enumerate([0.9] * 29 + [0.45] * 10 + [0.9])]
@@ -107,6 +109,38 @@ def test_labels_must_agree() -> None:
 def test_procedures_may_differ() -> None:
     write_ledger(Path("new.jsonl"), [certified(place, 0.9, procedure=Fixed(n=2000)) for place in range(40)])
     assert smoothcert("compare", "old.jsonl", "new.jsonl", "--radius", 0.1).returncode == 0
+
+
+CURVE = [certified(i, p_a, procedure=CURVES) for i, p_a in enumerate([0.95] * 30 + [0.45] * 10)]
+FULL = [certified(i, p_a, procedure=Fixed(n=10_000)) for i, p_a in enumerate([0.95] * 30 + [0.45] * 10)]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_sets_are_compared_at_the_radii_that_both_were_asked_about(reverse: bool) -> None:
+    """The curve was not asked about 0.35, which `fixed` proves of thirty images."""
+    write_ledger(Path("full.jsonl"), FULL, [1] * 40)
+    write_ledger(Path("curve.jsonl"), CURVE, [1] * 40)
+    names = ["curve.jsonl", "full.jsonl"] if reverse else ["full.jsonl", "curve.jsonl"]
+    done = smoothcert("compare", *names, "--json", "--report", "page.html")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [each["radius"] for each in found["differences"]] == [0.1, 0.3, 0.5]
+    assert [(each["old"], each["new"]) for each in found["differences"]] == [(75, 75), (75, 75), (0, 0)]
+    assert found["ACR"] is None
+    assert "The ACR is not compared, since the sets were asked about different radii." in Path("page.md").read_text()
+    words = f"{'OLD' if reverse else 'NEW'} was not asked about radius 0.35, but about 0.1 0.3 0.5"
+    one_sentence(smoothcert("compare", *names, "--radius", 0.35), words)
+    assert smoothcert("compare", *names, "--radius", 0.3).returncode == 0
+
+
+def test_radii_in_common_are_compared_and_without_any_there_is_a_sentence() -> None:
+    write_ledger(Path("curve.jsonl"), CURVE)
+    for name, radius in (("one", 0.3), ("other", 0.2)):
+        write_ledger(Path(f"{name}.jsonl"), [certified(i, 0.95, procedure=TARGETED, radius=radius) for i in range(40)])
+    done = smoothcert("compare", "curve.jsonl", "one.jsonl", "--json")
+    assert [each["radius"] for each in json.loads(done.stdout)["differences"]] == [0.3]
+    words = "OLD was asked about 0.1 0.3 0.5 and NEW about 0.2: they have no radius in common"
+    one_sentence(smoothcert("compare", "curve.jsonl", "other.jsonl"), words)
 
 
 # --- the mathematics

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -274,11 +275,25 @@ def test_a_curve_comes_from_one_run(smoothed: Smoothed) -> None:
         ({"procedure": {"name": "optimal", "radii": [0.1]}}, "radii are given twice"),
         ({"radii": (0.2, 0.1)}, "radii must increase by at least"),
         ({"radii": ()}, "radii must be from 1 to 32 numbers, got 0 of them"),
+        ({"radii": (0.25, 5)}, r"radius 5 is beyond the largest provable one, 0\.\d+; no number of samples"),
+        ({"radii": (0.02, 0.9), "procedure": {"name": "optimal", "max_samples": 100}}, r"radius 0\.9 is beyond"),
     ],
 )
 def test_radii_that_cannot_be_asked_for_are_refused(smoothed: Smoothed, asked: dict[str, Any], message: str) -> None:
     with pytest.raises(DomainError, match=message):
         smoothed.evaluate(loaded(), **{"radii": (0.01, 0.02), **asked})
+
+
+@pytest.mark.parametrize("labels", [torch.zeros(10, dtype=torch.long), np.zeros(10, int), [0] * 10])
+def test_labels_that_are_given_apart_from_the_images_are_told_their_place(smoothed: Smoothed, labels: Any) -> None:
+    message = r"images and labels go in one pair: evaluate\(\(images, labels\), radius=\.\.\.\)"
+    evaluate: Any = smoothed.evaluate
+    with pytest.raises(TypeError, match=message):
+        evaluate(torch.stack(images(10)), labels, radius=0.5)
+    with pytest.raises(TypeError, match=message):
+        evaluate(torch.stack(images(10)), labels)
+    with pytest.raises(TypeError, match=message):
+        evaluate(torch.stack(images(10)), labels=labels)
 
 
 def test_labels_may_be_names_of_classes() -> None:
