@@ -41,6 +41,8 @@ with ended_by_ctrl_c():
 
 GRACE_SECONDS = 10
 """Seconds that requests under way have when the process ends."""
+ENDED_BY_CTRL_C = 130
+"""The exit code of what Ctrl-C has ended, as shells state it."""
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +103,10 @@ def serve() -> int:
     except UnusableServerError as error:
         return _refuse(str(error), code=WRONG_SETTINGS)
     server = ApiServer(app, settings)
-    server.run()
+    try:
+        server.run()
+    except KeyboardInterrupt:  # uvicorn raises it again after an orderly shutdown
+        return ENDED_BY_CTRL_C
     return 0 if server.started else 1
 
 
