@@ -31,7 +31,7 @@ from typing import NoReturn, Protocol, TextIO
 
 from pydantic import ValidationError
 
-from app.keygen import keygen
+from app.keygen import make_keyring
 from app.local.embedded import EmbeddedError, EmbeddedServer
 from app.local.guard import Guarded
 from app.local.trial import Trial, shipped, trials
@@ -369,7 +369,7 @@ def write_keyring(folder: Path) -> Path:
     path = folder / "keyring"
     try:
         if not path.exists():
-            keygen(path, ["--name", f"smoothcert on {socket.gethostname()}"])
+            make_keyring(path, f"smoothcert on {socket.gethostname()}")
     except AttestationError as error:
         raise ServeError(str(error)) from error
     return path
