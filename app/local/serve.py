@@ -221,7 +221,7 @@ def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], termin
         try:
             watch([*processes, *children], settings, terminal, greeting=partial(greeting, settings))
         finally:
-            drain(children, terminal, seconds=settings.patience)
+            drain(children, terminal, settings)
 
 
 def watch(
@@ -242,18 +242,21 @@ def watch(
         time.sleep(LOOK_SECONDS)
 
 
-def drain(children: Sequence[SupervisedProcess], terminal: Terminal, *, seconds: float) -> None:
-    """Let the children finish their work, until `seconds` have passed or the next signal comes; then kill them.
+def drain(children: Sequence[SupervisedProcess], terminal: Terminal, settings: LocalSettings) -> None:
+    """Let the children finish their work, until their time is over or the next signal comes; then kill them.
 
     Further signals are ignored, since the rest takes no time.
     """
     try:
         running = [child.running for child in children if child.running and not child.running.ended]
         if running:
-            terminal.say("ending: the worker finishes its certifications; Ctrl-C again ends it at once")
+            terminal.say(
+                f"ending: the worker finishes its certifications for up to {settings.drain_s:g} s "
+                "(SMOOTHCERT_DRAIN_S); the rest goes on at the next start. Ctrl-C again ends it at once"
+            )
         for process in running:
             process.terminate()
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + settings.patience
         while time.monotonic() < deadline and not all(process.ended for process in running):
             time.sleep(0.05)
     except KeyboardInterrupt:
