@@ -31,16 +31,18 @@ class KeygenParser(ArgumentParser):
 
 def keygen(arguments: Sequence[str]) -> str:
     """Carry out the command; returns the sentence to be printed. AttestationError if that is impossible."""
-    asked = _parser().parse_args(arguments)
-    if asked.public is not None and asked.public.resolve() == asked.file.resolve():
-        raise AttestationError(f"--public {asked.public} is the keyring itself: name another file for the public keys")
-    ring = _ring(asked)
+    options = _parser().parse_args(arguments)
+    if options.public is not None and options.public.resolve() == options.file.resolve():
+        raise AttestationError(
+            f"--public {options.public} is the keyring itself: name another file for the public keys"
+        )
+    ring = _ring(options)
     key = ring.public
-    told = f"{asked.file} signs for {key.name!r} with the key {key.keyid} (public key {key.public})"
-    if asked.public is None:
-        return told
-    _publish(ring, asked.public)
-    return f"{told}; {asked.public} has the public keys"
+    sentence = f"{options.file} signs for {key.name!r} with the key {key.keyid} (public key {key.public})"
+    if options.public is None:
+        return sentence
+    _publish(ring, options.public)
+    return f"{sentence}; {options.public} has the public keys"
 
 
 def make_keyring(path: Path, name: str) -> Keyring:
@@ -76,15 +78,15 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _ring(asked: Namespace) -> Keyring:
-    """The keyring after the change that was asked for."""
-    if asked.rotate or asked.revoke:
-        ring = Keyring.read(asked.file).rotated(datetime.now(UTC), revoked=asked.revoke)
-        ring.write(asked.file)
+def _ring(options: Namespace) -> Keyring:
+    """The keyring after the change that the options name."""
+    if options.rotate or options.revoke:
+        ring = Keyring.read(options.file).rotated(datetime.now(UTC), revoked=options.revoke)
+        ring.write(options.file)
         return ring
-    if asked.public is not None and asked.name is None:
-        return Keyring.read(asked.file)
-    return make_keyring(asked.file, "smoothcert" if asked.name is None else asked.name)
+    if options.public is not None and options.name is None:
+        return Keyring.read(options.file)
+    return make_keyring(options.file, "smoothcert" if options.name is None else options.name)
 
 
 def _publish(ring: Keyring, path: Path) -> None:
