@@ -2,7 +2,7 @@
 
 python -m app                                    serves the API
 python -m app key NAME                           makes an API key
-python -m app keygen FILE                        makes the key that signs certificates; --rotate replaces it
+python -m app keygen FILE                        makes the key that signs certificates; --help says what else it does
 python -m app webhook NAME                       prints the secret that signs the webhooks of a key
 python -m app reference                          prints the HTTP reference
 """
@@ -13,7 +13,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from socket import socket
 
 from smoothcert.imports import ended_by_ctrl_c
@@ -41,6 +40,8 @@ with ended_by_ctrl_c():
 
 GRACE_SECONDS = 10
 """Seconds that requests under way have when the process ends."""
+ENDED_BY_CTRL_C = 130
+"""The exit code of what Ctrl-C has ended, as shells state it."""
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,10 @@ def serve() -> int:
     except UnusableServerError as error:
         return _refuse(str(error), code=WRONG_SETTINGS)
     server = ApiServer(app, settings)
-    server.run()
+    try:
+        server.run()
+    except KeyboardInterrupt:  # uvicorn raises it again after an orderly shutdown
+        return ENDED_BY_CTRL_C
     return 0 if server.started else 1
 
 
@@ -152,16 +156,16 @@ def main(arguments: Sequence[str]) -> int:
             return make_key(name)
         case ["webhook", name]:
             return show_webhook_secret(name)
-        case ["keygen", *options, file] if not file.startswith("--"):
+        case ["keygen", *options]:
             try:
-                print(keygen(Path(file), options))
+                print(keygen(options))
             except AttestationError as error:
                 return _refuse(str(error))
             return 0
         case ["reference"]:
             print(markdown(openapi.document(create_app(ApiSettings()))))
             return 0
-    usage = "key NAME | keygen [--name NAME | --rotate | --revoke] FILE | webhook NAME | reference"
+    usage = "key NAME | keygen [--name NAME | --rotate | --revoke] [--public PUBLIC] FILE | webhook NAME | reference"
     return _refuse(f"usage: python -m app [{usage}]") + 1
 
 

@@ -1,45 +1,96 @@
-"""The key that signs certificates: made, rotated and revoked on the command line.
+"""The key that signs certificates: made, rotated, revoked and published on the command line.
 
-    python -m app keygen FILE               makes the file; one that is there stays as it is
-    python -m app keygen --name NAME FILE   the same, and NAME is who signs
-    python -m app keygen --rotate FILE      signs with a new key; the old one vouches for what was finished before
-    python -m app keygen --revoke FILE      signs with a new key; what the old one has signed is no longer believed
+    python -m app keygen FILE                   makes the file; one that is there stays as it is
+    python -m app keygen --name NAME FILE       the same, and NAME is who signs
+    python -m app keygen --rotate FILE          signs with a new key; the old one vouches for what was finished before
+    python -m app keygen --revoke FILE          signs with a new key; what the old one has signed is no longer believed
+    python -m app keygen --public PUBLIC FILE   writes the public keys; alone, it makes no key
 
 The API processes read the file when they start.
 """
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 from smoothcert.attestation.keyring import Keyring
-from smoothcert.errors import AttestationError, shown
+from smoothcert.attestation.keys import PATH
+from smoothcert.errors import AttestationError
 
-USAGE = "usage: python -m app keygen [--name NAME | --rotate | --revoke] FILE"
+
+class KeygenParser(ArgumentParser):
+    """A parser whose refusals are errors of ours."""
+
+    def error(self, message: str) -> NoReturn:
+        raise AttestationError(f"{' '.join(self.format_usage().split())}; {message}")
 
 
-def keygen(path: Path, options: Sequence[str]) -> str:
-    """Make or replace the key in a file; returns the sentence to be printed. AttestationError if that is impossible."""
-    now = datetime.now(UTC)
-    match options:
-        case []:
-            ring = _first(path, Keyring.new("smoothcert", now))
-        case ["--name", name]:
-            ring = _first(path, Keyring.new(name, now))
-        case ["--rotate"]:
-            ring = Keyring.read(path).rotated(now)
-        case ["--revoke"]:
-            ring = Keyring.read(path).rotated(now, revoked=True)
-        case _:
-            raise AttestationError(f"{USAGE}; got {shown(' '.join(options))}")
-    ring.write(path)
+def keygen(arguments: Sequence[str]) -> str:
+    """Carry out the command; returns the sentence to be printed. AttestationError if that is impossible."""
+    options = _parser().parse_args(arguments)
+    if options.public is not None and options.public.resolve() == options.file.resolve():
+        raise AttestationError(
+            f"--public {options.public} is the keyring itself: name another file for the public keys"
+        )
+    ring = _ring(options)
     key = ring.public
-    return f"{path} signs for {key.name!r} with the key {key.keyid} (public key {key.public})"
+    sentence = f"{options.file} signs for {key.name!r} with the key {key.keyid} (public key {key.public})"
+    if options.public is None:
+        return sentence
+    _publish(ring, options.public)
+    return f"{sentence}; {options.public} has the public keys"
 
 
-def _first(path: Path, ring: Keyring) -> Keyring:
+def make_keyring(path: Path, name: str) -> Keyring:
+    """Make a key, and the file that holds it; AttestationError if there is one already."""
+    ring = Keyring.new(name, datetime.now(UTC))
     if path.exists():
-        raise AttestationError(f"{path} is there already: --rotate or --revoke replaces its key")
+        raise AttestationError(
+            f"{path} is there already: --rotate or --revoke replaces its key, --public alone writes its public keys"
+        )
+    ring.write(path)
     return ring
+
+
+def _parser() -> ArgumentParser:
+    parser = KeygenParser(
+        prog="python -m app keygen", description="Make the key that signs certificates.", allow_abbrev=False
+    )
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument("--name", help="who signs; smoothcert if left out")
+    change.add_argument(
+        "--rotate", action="store_true", help="sign with a new key; the old one vouches for what was finished before"
+    )
+    change.add_argument(
+        "--revoke", action="store_true", help="sign with a new key; what the old one signed is not believed any more"
+    )
+    parser.add_argument(
+        "--public",
+        type=Path,
+        help=f"write the public keys into this file, as a service publishes them at {PATH}, for `smoothcert verify "
+        "--key`; without other options, the keyring must be there and stays as it is",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="the keyring, which is secret")
+    return parser
+
+
+def _ring(options: Namespace) -> Keyring:
+    """The keyring after the change that the options name."""
+    if options.rotate or options.revoke:
+        ring = Keyring.read(options.file).rotated(datetime.now(UTC), revoked=options.revoke)
+        ring.write(options.file)
+        return ring
+    if options.public is not None and options.name is None:
+        return Keyring.read(options.file)
+    return make_keyring(options.file, "smoothcert" if options.name is None else options.name)
+
+
+def _publish(ring: Keyring, path: Path) -> None:
+    try:
+        path.write_text(ring.published.model_dump_json(indent=2) + "\n")
+    except OSError as error:
+        raise AttestationError(f"cannot write the public keys {path}: {error.strerror or error}") from error

@@ -58,7 +58,12 @@ class Boundaries:
     @property
     def feasible(self) -> bool:
         """Whether any count at any look certifies."""
-        return bool((self.certify <= self.looks).any())
+        return bool(self.certifying.any())
+
+    @property
+    def certifying(self) -> npt.NDArray[np.bool_]:
+        """Whether a run may end with a certificate at each look."""
+        return self.certify <= self.looks
 
     def outcome(self, p: float) -> Outcome:
         """P(certify), P(abandon) and the expected samples if each sample succeeds with probability p in [0, 1]."""

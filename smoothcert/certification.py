@@ -59,7 +59,7 @@ class ImageProgress(Wire):
 
     index: Whole
     stage: Whole
-    """0 while the class is being chosen, then the look that is being worked for, from 1."""
+    """0 while samples of their own choose the class, then the look that is being worked for, from 1."""
     samples: Whole
     """All samples counted so far."""
     class_index: Whole | None

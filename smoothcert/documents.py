@@ -51,7 +51,7 @@ class Document:
             payload = _read(self.text)
         except (ValueError, RecursionError) as error:
             if len(lines := self.text.splitlines()) < 2:
-                raise CertificateError(f"not a certificate: {_fault(error)}") from error
+                raise CertificateError(f"not a certificate: {fault(error)}") from error
             yield from self._lines(lines)
             return
         if _is_certification(payload):
@@ -74,7 +74,7 @@ class Document:
             try:
                 record = _read(line)
             except (ValueError, RecursionError) as error:
-                raise CertificateError(f"line {number}: not a certificate: {_fault(error)}") from error
+                raise CertificateError(f"line {number}: not a certificate: {fault(error)}") from error
             if isinstance(record, dict) and "run" in record and record.keys() <= RUN:
                 self._head(number, record["run"], at_head=number == first)
                 continue
@@ -101,7 +101,7 @@ def _is_certification(payload: Any) -> bool:
     )
 
 
-def _fault(error: Exception) -> str:
+def fault(error: Exception) -> str:
     """Why a text cannot be read, for people who do not know Python's codecs."""
     match error:
         case UnicodeDecodeError():

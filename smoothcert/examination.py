@@ -34,6 +34,7 @@ MOST_CLAIMS = 20
 """The number of claims that are told in words."""
 MOST_NOTES = 20
 """The number of notes; images of one file may have been resized in as many ways."""
+UNCHECKED = "The signature was not checked: that takes the public keys of the signer (`smoothcert verify --key FILE`)."
 UNSIGNED = "A digest alone does not tell who computed it."
 
 
@@ -228,7 +229,7 @@ class Examiner:
             self._unaltered(),
             self._follows(),
             tuple(dict.fromkeys(problem for _, problem in self.problems)),
-            tuple(self.notes),
+            (*((UNCHECKED,) if self.claimed else ()), *self.notes),
             tuple(self.claims),
         )
 

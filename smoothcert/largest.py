@@ -50,8 +50,14 @@ class Thresholds(Boundaries):
     ends: Integers = field(kw_only=True)
     proving: Integers = field(kw_only=True)
     """The least count at each look that proves any radius: its lower bound is above 1/2."""
+    needed: Integers = field(kw_only=True)
+    """The least count at each look that proves the radius in question; any radius unless one is named."""
     noise: Noise = field(kw_only=True)
     alpha: float = field(kw_only=True)
+
+    @property
+    def certifying(self) -> npt.NDArray[np.bool_]:
+        return self.needed <= self.ends
 
     def _pooled_outcome(self, p: float) -> Outcome:
         # `alive` is the distribution of the count over the paths that go on, as in `Boundaries`.
@@ -72,7 +78,7 @@ class Thresholds(Boundaries):
         return Outcome(min(1.0, fsum(certified)), min(1.0, fsum(abandoned)), fsum(samples), fsum(radius))
 
 
-@memo(KEPT_BYTES, lambda found: 5 * found.looks.nbytes)
+@memo(KEPT_BYTES, lambda found: 6 * found.looks.nbytes)
 def thresholds(noise: Noise, *, alpha: float, beta: float, max_samples: int, price: int) -> Thresholds:
     """The thresholds of a run for the largest radius, where a radius of 1 is worth `price` samples.
 
@@ -100,6 +106,7 @@ def thresholds(noise: Noise, *, alpha: float, beta: float, max_samples: int, pri
         np.array(abandon),
         ends=np.array(ends),
         proving=np.array(proving),
+        needed=np.array(proving),
         noise=noise,
         alpha=alpha,
     )

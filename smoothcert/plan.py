@@ -37,7 +37,10 @@ class Plan:
     It may be more than the procedure's `limit`.
     """
     fewest_samples: int | None
-    """The samples in the best case, if all fall on one class; the selection included. None if infeasible."""
+    """The fewest samples with which a run may prove the radius; the selection included. None if infeasible.
+
+    Most procedures end soonest if all samples fall on one class; `largest` then goes on for a larger radius.
+    """
     most_samples: int
     """The samples in the worst case; the selection included."""
     boundaries: Boundaries | None
@@ -119,9 +122,9 @@ def remedy(procedure: AnyProcedure, needed: int | None) -> str:
 
 
 def _fewest(boundaries: Boundaries, n0: int) -> int:
-    """The samples drawn up to the first look at which a perfect count certifies."""
+    """The samples drawn up to the first look that may certify."""
     drawn = boundaries.steps.cumsum()
-    return n0 + int(drawn[boundaries.certify <= boundaries.looks][0])
+    return n0 + int(drawn[boundaries.certifying][0])
 
 
 def last_stage(n: int, s: int, alpha: float) -> int:

@@ -20,13 +20,14 @@ def remarks(certificate: Certificate) -> Iterator[str]:
         yield remark
     if certificate.provenance is None:
         return
+    done = "examined" if certificate.decision == "abstain" else "certified"
     if (prepared := certificate.provenance.input.prepared) is not None:
         yield (
-            f"What was certified is the image that the client sent. It says that it made it of {prepared}, which is "
+            f"What was {done} is the image that the client sent. It says that it made it of {prepared}, which is "
             f"not checked. The radius is measured in the image that was sent."
         )
     if (resized := certificate.provenance.input.resized) is not None:
-        yield f"What was certified is a resized image: {resized}. The radius is measured in the resized image."
+        yield f"What was {done} is a resized image: {resized}. The radius is measured in the resized image."
     if remote := certificate.provenance.ensemble.remote:
         yield unpinned(remote, members=len(certificate.provenance.ensemble.members))
 

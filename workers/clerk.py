@@ -18,6 +18,7 @@ from dataclasses import replace
 from smoothcert.certification import Progress
 from smoothcert.engine import range as ranges
 from smoothcert.engine.checkpoint import Checkpoint
+from smoothcert.figures import counted
 from smoothcert.problem import Failure
 from store import division, shards
 from store.commands import Call
@@ -146,7 +147,7 @@ class Clerk:
         for work, (written, status) in zip(works, self.send(calls), strict=True):
             extra = {"certification_id": work.record.id}
             if written:
-                logger.info("%s, %d certificates", work.status, len(work.finished), extra=extra)
+                logger.info("%s, %s", work.status, counted(len(work.finished), "certificate"), extra=extra)
             else:  # another process has ended it, or the call was sent a second time
                 logger.warning("was %s already, the result is dropped", status or "deleted", extra=extra)
             work.end_trace(work.status if written else "lost")

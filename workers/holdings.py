@@ -18,6 +18,7 @@ from smoothcert.engine.remote.member import Remote, remotes
 from smoothcert.engine.sizing import USUAL, measured
 from smoothcert.engine.voting import RULES
 from smoothcert.errors import SmoothcertError
+from smoothcert.figures import counted
 from smoothcert.procedures import PROCEDURES
 from smoothcert.published import EnsembleCard
 from smoothcert.request import CertificationRequest, Voting
@@ -72,9 +73,9 @@ class Holdings:
                 logger.error("%s cannot be loaded and is not served: %s", name, failed[name])
             else:
                 logger.info(
-                    "holding %s: %d members on %s; the process has taken %d MB at most",
+                    "holding %s: %s on %s; the process has taken %d MB at most",
                     name,
-                    len(held[name].members),
+                    counted(len(held[name].members), "member"),
                     device,
                     peak_bytes() // MEGABYTE,
                 )

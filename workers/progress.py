@@ -13,12 +13,13 @@ from smoothcert.engine.case import Case
 def image_progress(case: Case) -> ImageProgress:
     """How far the image has come, from the draws that its checkpoint holds."""
     checkpoint = case.handle.checkpoint
+    chooses = case.question.procedure.n0 > 0
     if checkpoint is None or not checkpoint.draws:
-        samples = checkpoint.samples if checkpoint else 0
+        samples, stage = checkpoint.samples if checkpoint else 0, 0 if chooses else 1
         return ImageProgress(
-            index=case.index, stage=0, samples=samples, class_index=None, n=0, count=0, p_interval=None, looks=()
+            index=case.index, stage=stage, samples=samples, class_index=None, n=0, count=0, p_interval=None, looks=()
         )
-    if case.question.procedure.n0:
+    if chooses:
         selection, *draws = checkpoint.draws
     else:  # no samples choose the class: it is the one that leads now
         selection, draws = sum(checkpoint.draws, start=SampleCounts()), [*checkpoint.draws]

@@ -19,6 +19,7 @@ from torch import Tensor
 from models.registry import ZOO, load
 from smoothcert.attestation.envelope import Attestation, is_envelope
 from smoothcert.certificate import FORMATS, Certificate, Provenance
+from smoothcert.documents import fault
 from smoothcert.engine.case import start, versions
 from smoothcert.engine.checkpoint import Machine
 from smoothcert.engine.engine import Engine
@@ -285,5 +286,7 @@ def _read(path: Path) -> Certificate:
         text = path.read_text()
         value = json.loads(text)
         return Attestation.read(text).statement.certificate() if is_envelope(value) else Certificate.from_json(text)
-    except (OSError, ValueError, RecursionError, SmoothcertError) as error:
+    except (OSError, SmoothcertError) as error:
         raise ReplayError(f"{path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ReplayError(f"{path}: not a certificate: {fault(error)}") from error

@@ -31,7 +31,7 @@ from typing import NoReturn, Protocol, TextIO
 
 from pydantic import ValidationError
 
-from app.keygen import keygen
+from app.keygen import make_keyring
 from app.local.embedded import EmbeddedError, EmbeddedServer
 from app.local.guard import Guarded
 from app.local.trial import Trial, shipped, trials
@@ -221,7 +221,7 @@ def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], termin
         try:
             watch([*processes, *children], settings, terminal, greeting=partial(greeting, settings))
         finally:
-            drain(children, terminal, seconds=settings.patience)
+            drain(children, terminal, settings)
 
 
 def watch(
@@ -242,18 +242,21 @@ def watch(
         time.sleep(LOOK_SECONDS)
 
 
-def drain(children: Sequence[SupervisedProcess], terminal: Terminal, *, seconds: float) -> None:
-    """Let the children finish their work, until `seconds` have passed or the next signal comes; then kill them.
+def drain(children: Sequence[SupervisedProcess], terminal: Terminal, settings: LocalSettings) -> None:
+    """Let the children finish their work, until their time is over or the next signal comes; then kill them.
 
     Further signals are ignored, since the rest takes no time.
     """
     try:
         running = [child.running for child in children if child.running and not child.running.ended]
         if running:
-            terminal.say("ending: the worker finishes its certifications; Ctrl-C again ends it at once")
+            terminal.say(
+                f"ending: the worker finishes its certifications for up to {settings.drain_s:g} s "
+                "(SMOOTHCERT_DRAIN_S); the rest goes on at the next start. Ctrl-C again ends it at once"
+            )
         for process in running:
             process.terminate()
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + settings.patience
         while time.monotonic() < deadline and not all(process.ended for process in running):
             time.sleep(0.05)
     except KeyboardInterrupt:
@@ -369,7 +372,7 @@ def write_keyring(folder: Path) -> Path:
     path = folder / "keyring"
     try:
         if not path.exists():
-            keygen(path, ["--name", f"smoothcert on {socket.gethostname()}"])
+            make_keyring(path, f"smoothcert on {socket.gethostname()}")
     except AttestationError as error:
         raise ServeError(str(error)) from error
     return path

@@ -55,7 +55,7 @@ export class History {
   }
 
   row(summary) {
-    const { id, status, created_at, expires_at, request, ensemble, progress } = summary;
+    const { id, status, created_at, finished_at, expires_at, request, ensemble, progress } = summary;
     const { images_total: total, images_done: done, certified } = progress;
     const { classes } = this.ensembles.find(({ name }) => name === ensemble) ?? {};
     const images = Array.from({ length: Math.min(total, FACES) }, (_, i) => imageOf({ id, summary }, i, classes));
@@ -70,7 +70,7 @@ export class History {
           element("span", { class: "fine below", title: time(created_at) }, ago(created_at))))),
       result, answer, radius,
       element("td", { class: "long" }, ensemble, element("span", { class: "fine below" }, labelOf(request.procedure))),
-      element("td", { title: time(expires_at), "data-name": "forgotten" }, expires_at ? ago(expires_at) : "never"));
+      forgotten(finished_at, expires_at));
   }
 
   // The outcome of a single image, which the list does not have.
@@ -84,4 +84,10 @@ export class History {
     answer.textContent = index === null ? "–" : name ?? classes?.[index] ?? `class ${index}`;   // an abstention has none
     radius.textContent = String(provedRadius(certificate) ?? "–");
   }
+}
+
+// When the certification is forgotten; that of one under way depends on its end.
+function forgotten(finished_at, expires_at) {
+  const when = finished_at === null ? "–" : expires_at ? ago(expires_at) : "never";
+  return element("td", { title: finished_at === null ? "It has not ended yet." : time(expires_at), "data-name": "forgotten" }, when);
 }

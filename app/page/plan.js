@@ -48,7 +48,7 @@ export function planBox(plan, procedure, norm, take = {}) {
     element("dl", { class: "figures small" },
       success(procedure) === "predicted" ? null : figure("largest radius", measured(norm, largest_radius)),
       figure("samples expected", range(expected.map(({ samples }) => samples))),
-      figure("fewest samples", fewest_samples === null ? "–" : whole(fewest_samples)),
+      figure("fewest to prove it", fewest_samples === null ? "–" : whole(fewest_samples)),
       figure("most samples", whole(most_samples))),
     supremum === null || !feasible ? null
       : element("p", {}, `Under this noise no number of samples proves radius ${supremum}.`),

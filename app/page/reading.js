@@ -63,7 +63,7 @@ function looksTaken(certificate, verified, underWay) {
 
 function waiting(underWay, of) {
   if (of) return `The class is chosen: ${of}. Waiting for its count …`;
-  return underWay ? "Choosing the class …" : "Waiting for the first samples …";
+  return underWay?.stage === 0 ? "Choosing the class …" : "Waiting for the first samples …";
 }
 
 // One count from the beginning to the end.

@@ -12,7 +12,7 @@ export function remarks(certificate, names) {
   const joined = superclassOf(certificate);
   return [
     ...(joined ? [superclass(joined, names)] : []),
-    ...(resized ? [resizing(resized)] : []),
+    ...(resized ? [resizing(resized, certificate.decision)] : []),
     ...(remote ? [unpinned(remote, members.length)] : []),
   ];
 }
@@ -24,10 +24,11 @@ function superclass({ name, classes }, names) {
     + "than half of the noise falls into it. Which of its classes leads there is not said.";
 }
 
-function resizing({ source, box, size, method, by }) {
+function resizing({ source, box, size, method, by }, decision) {
+  const done = decision === "abstain" ? "examined" : "certified";
   const [left, top, right, bottom] = box.map((each) => Number(each.toFixed(3)));
   const how = method === null ? "cut out" : `resized to ${size[0]} x ${size[1]} by the method ${method}`;
-  return `What was certified is a resized image: the box from (${left}, ${top}) to (${right}, ${bottom}) of a source of `
+  return `What was ${done} is a resized image: the box from (${left}, ${top}) to (${right}, ${bottom}) of a source of `
     + `${source[0]} x ${source[1]} pixels, ${how} (${by}). The radius is measured in the resized image.`;
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from app.recurring import RecurringWarning
 from app.redis.changes import Changes, Watch
 from store import keys
 
@@ -34,6 +35,7 @@ class Listener:
         self.changes = Changes()
         self._redis = redis
         self._pubsub: Any = None
+        self._warning = RecurringWarning(logger)
         self._subscribed: Counter[str] = Counter()  # the requests that wait for messages of each certification
 
     @asynccontextmanager
@@ -83,7 +85,7 @@ class Listener:
             try:
                 await self._receive()
             except (RedisError, OSError) as error:
-                logger.warning("no messages from Redis: %s", error)
+                self._warning.warn(f"no messages from Redis: {error}")
             except Exception:
                 logger.exception("no messages from Redis")
             await asyncio.sleep(LOOK_SECONDS)
@@ -93,6 +95,7 @@ class Listener:
         async with self._redis.pubsub() as pubsub:
             await pubsub.subscribe(*self._common, *map(keys.changed, self._subscribed))
             self._pubsub = pubsub
+            self._warning.end()
             try:
                 while True:
                     message = await pubsub.get_message(timeout=QUIET_SECONDS)

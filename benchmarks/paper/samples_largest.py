@@ -100,7 +100,7 @@ def certify(noise: Gaussian) -> Thresholds:
     n = Fixed().n
     least = least_proving_count(n, ALPHA)
     one, proving = np.array([n]), np.array([least])
-    return Thresholds(one, proving, np.array([-1]), ends=one, proving=proving, noise=noise, alpha=ALPHA)
+    return Thresholds(one, proving, np.array([-1]), ends=one, proving=proving, needed=proving, noise=noise, alpha=ALPHA)
 
 
 def report(found: list[RadiusKept]) -> Result:

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from models.data import DATA_SETS
+from smoothcert.cli.options import number
 from smoothcert.engine.remote.endpoint import RemotePolicy
 from smoothcert.noise import NOISES, Noise, parse_noise, resolve
 
-Sigma = Annotated[float | None, typer.Option(help="short for Gaussian noise of this standard deviation")]
+Sigma = Annotated[float | None, number("short for Gaussian noise of this standard deviation")]
 NoiseText = Annotated[
     str | None,
     typer.Option(

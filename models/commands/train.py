@@ -18,6 +18,7 @@ from models.registry import ZOO, writing
 from models.training.loop import PRESETS
 from models.training.members import DENOISING, METHODS, TRAINING_PRECISIONS, Task, train_members
 from models.training.method import adjusted
+from smoothcert.cli.options import number
 from smoothcert.figures import counted
 from smoothcert.noise import Noise
 
@@ -34,8 +35,8 @@ def train(
     seeds: Annotated[str, typer.Option(help="one seed for each member, like 0,1,2")] = "0",
     sigma: Annotated[
         float | None,
-        typer.Option(
-            help=f"short for Gaussian noise of this standard deviation, in pixels of [0, 1]; 0 trains without noise  "
+        number(
+            f"short for Gaussian noise of this standard deviation, in pixels of [0, 1]; 0 trains without noise  "
             f"[default: {DEFAULT_SIGMA}]"
         ),
     ] = None,

@@ -18,9 +18,10 @@ PATH = "/.well-known/smoothcert-keys.json"
 CLOCKS = timedelta(minutes=5)
 """How far the clocks of a service, its workers and a verifier may be apart."""
 
+KEYRING = "a keyring, which is secret"
 KINDS = {
     "smoothcert/certificate": "a certificate",
-    "smoothcert/keyring": "a keyring, which is secret",
+    "smoothcert/keyring": KEYRING,
     "payloadType": "an attestation",
     "certificates": "a certification",
     "run": "a ledger of certificates",
@@ -90,7 +91,7 @@ class KeySet(Frozen):
         except ValidationError as error:
             if kind := _other_kind(text):
                 raise AttestationError(
-                    f"this is {kind}, not the public keys that a service publishes at {PATH}"
+                    f"this is {kind}, not the public keys that a service publishes at {PATH}{_way(kind)}"
                 ) from None
             detail = explain(error)
             raise AttestationError(f"not public keys as a service publishes them at {PATH}: {detail}") from error
@@ -117,6 +118,13 @@ def _other_kind(text: str | bytes) -> str | None:
             form, _, _ = str(fields.get("format")).rpartition("/")
             return next((kind for sign, kind in KINDS.items() if sign in fields or sign == form), None)
     return None
+
+
+def _way(kind: str) -> str:
+    """How public keys are made of such a file, as the end of a sentence."""
+    return (
+        "; `python -m app keygen --public FILE KEYRING` writes the public keys of a keyring" if kind == KEYRING else ""
+    )
 
 
 def _date(moment: datetime) -> str:

@@ -21,6 +21,8 @@ from smoothcert.errors import DomainError, SmoothcertError
 from smoothcert.labels import class_number
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+PLAIN = {"images": "np.stack(images)", "labels": "np.array(labels, dtype=str)"}
+"""How an array is made that holds no Python objects."""
 
 
 class DataSetError(SmoothcertError):
@@ -130,7 +132,14 @@ def _load(path: Path) -> Any:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not a file of numpy arrays"
-        raise DataSetError(f"cannot read {path}: {reason}") from error
+        raise DataSetError(f"cannot read {path}: {_of_objects(error, 'labels') or reason}") from error
+
+
+def _of_objects(error: Exception, name: str) -> str | None:
+    """What to do if an array holds Python objects, which only pickle could read; None if another thing is wrong."""
+    if "Object arrays" not in str(error):  # numpy has no error of its own for it
+        return None
+    return f"it holds Python objects, which are never read; save {PLAIN[name]} instead"
 
 
 def _array(arrays: Any, name: str, source: Path, remedy: str = "") -> Any:
@@ -140,7 +149,8 @@ def _array(arrays: Any, name: str, source: Path, remedy: str = "") -> Any:
         seen = ", ".join(arrays.files) or "none"
         raise DataSetError(f"{source} has no array {name!r}, but {seen}{remedy}") from None
     except (OSError, ValueError, BadZipFile) as error:
-        raise DataSetError(f"{source}: the array {name!r} cannot be read: {error}") from error
+        reason = _of_objects(error, name) or error
+        raise DataSetError(f"{source}: the array {name!r} cannot be read: {reason}") from error
     if not hasattr(found, "ndim"):
         raise DataSetError(f"{source}: {name!r} is not a numpy array")
     return found

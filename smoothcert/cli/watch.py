@@ -7,6 +7,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 
+from smoothcert.cli import bar
 from smoothcert.cli.answers import exit_if_abstained, print_certificates
 from smoothcert.cli.files import require_writable, write
 from smoothcert.cli.options import ApiKey, AsJson, Attest, Url, connected
@@ -53,8 +54,8 @@ def watch(
 
 
 def _follow(client: Client, certification: str) -> None:
-    """Show every event: in a live view on a terminal, elsewhere as a line for each change of the status."""
-    view = CertificationView(certification)
+    """Show every event in a live view on a terminal; elsewhere changes of the status, and the progress now and then."""
+    view, report = CertificationView(certification), bar.lines()
     with Live(console=err, transient=True) if err.is_terminal else nullcontext() as live:
         for event in client.certifications.events(certification):
             changed = view.update(event)
@@ -62,6 +63,8 @@ def _follow(client: Client, certification: str) -> None:
                 live.update(view.render())
             elif changed:
                 note(f"{certification}: {view.status}")
+            if report and event.name == "progress" and event.progress:
+                report(event.progress)
 
 
 class CertificationView:

@@ -84,7 +84,8 @@ def _name_and_parameters(text: str) -> dict[str, Any]:
     for part in rest.split(",") if rest else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not (key and equals and value):
-            raise DomainError(f"noise must be like gaussian:sigma=0.25 or a JSON object, got {shown(text)}")
+            point = "; a number has a decimal point, and a comma begins the next parameter" if key.isdecimal() else ""
+            raise DomainError(f"noise must be like gaussian:sigma=0.25 or a JSON object, got {shown(text)}{point}")
         if key in fields:
             raise DomainError(f"noise {shown(text)} has the parameter {key} twice")
         fields[key] = _number_or_text(value)

@@ -106,11 +106,13 @@ class Largest(Parameters):
     def boundaries(self, noise: Noise, radius: float, *, alpha: float, beta: float) -> Boundaries:
         """The counts that end a run or abandon it; only those that prove the radius depend on it."""
         rule = thresholds(noise, alpha=alpha, beta=beta, max_samples=self.max_samples, price=self.price)
-        needed = [
-            least_certifying(noise, radius, n, alpha) if ended else n + 1
-            for n, ended in zip(rule.looks.tolist(), (rule.ends >= rule.looks).tolist(), strict=True)
-        ]
-        return replace(rule, certify=np.array(needed))
+        needed = np.array(
+            [
+                least_certifying(noise, radius, n, alpha) if end >= 0 else n + 1
+                for n, end in zip(rule.looks.tolist(), rule.ends.tolist(), strict=True)
+            ]
+        )
+        return replace(rule, certify=np.where(rule.ends >= rule.looks, needed, rule.looks + 1), needed=needed)
 
     @property
     def most_samples(self) -> int:

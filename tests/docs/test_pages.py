@@ -26,6 +26,10 @@ PAGES = [
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)")
 
 
+WRITTEN = re.compile(r"--(?:attest|keyring|out|output|plot|public|report) ([a-z][\w.-]*)")
+"""What a command in a page writes into the folder of the clone; a name in capital letters is the reader's to choose."""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text()):
@@ -34,6 +38,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         if anchor and file.suffix == ".md":
             headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
             assert anchor[1:] in {slug(heading) for heading in headings}, f"{page.name}: {target}{anchor}"
+
+
+def test_git_ignores_what_the_examples_write() -> None:
+    written = {name for page in PAGES for name in WRITTEN.findall(page.read_text())}
+    paths = {
+        name if "." in name or "keyring" in name else f"{name}/" for name in written
+    }  # only folders have no suffix
+    assert {"plan.png", "study/", "my-keyring"} <= paths
+    command = ["git", "check-ignore", "--no-index", *sorted(paths)]
+    ignored = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert paths - {*ignored} == set()
 
 
 def slug(heading: str) -> str:

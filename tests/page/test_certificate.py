@@ -242,3 +242,19 @@ def test_a_question_whose_answer_was_lost_is_certified_once(here: Visit) -> None
     here.certify()
     here.page.wait_for_function("before => !location.hash.endsWith(before)", arg=lost[0])
     here.complaints.clear()  # Chromium tells of the connection that was cut
+
+
+@pytest.mark.parametrize(("decision", "done"), [("certified", "certified"), ("abstain", "examined")])
+def test_a_remark_about_a_resized_image_claims_no_certificate_after_an_abstention(
+    here: Visit, decision: str, done: str
+) -> None:
+    resized = {"source": [64, 32], "box": [16, 0, 48, 32], "size": [8, 8], "method": "box", "by": "Pillow 12"}
+    certificate = {
+        "decision": decision,
+        "procedure": {"name": "fixed"},
+        "provenance": {"input": {"resized": resized}, "ensemble": {"members": [""]}},
+    }
+    (remark,) = here.page.evaluate(
+        """async (certificate) => (await import("/page/remarks.js")).remarks(certificate)""", certificate
+    )
+    assert remark.startswith(f"What was {done} is a resized image")

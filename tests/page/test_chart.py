@@ -111,7 +111,7 @@ def test_stages_that_run_show_their_intervals(here: Visit, procedure: str) -> No
 
 
 def test_the_class_is_not_being_chosen_once_it_is(here: Visit) -> None:
-    reading = {"underWay": {"looks": [], "trail": []}}
+    reading = {"underWay": {"stage": 0, "looks": [], "trail": []}}
     notes = here.page.evaluate(
         """async (reading) => {
              const { imageReading } = await import("/page/reading.js");
@@ -120,6 +120,14 @@ def test_the_class_is_not_being_chosen_once_it_is(here: Visit) -> None:
         reading,
     )
     assert notes == ["Choosing the class …", "The class is chosen: ‘light’. Waiting for its count …"]
+
+
+def test_no_class_is_being_chosen_where_no_samples_do_it(here: Visit) -> None:
+    note = here.page.evaluate(
+        """async (underWay) => (await import("/page/reading.js")).imageReading({ underWay, of: null }).note""",
+        {"stage": 1, "looks": [], "trail": []},
+    )
+    assert note == "Waiting for the first samples …"
 
 
 def test_no_confidence_is_stated_where_every_outcome_was_counted(here: Visit) -> None:

@@ -74,6 +74,10 @@ def test_history_and_the_answer_have_one_word_for_a_status(here: Visit) -> None:
     here.choose(CLOSE)
     here.certify()
     here.page.wait_for_selector(".status.running")
+    running = here.page.url
+    here.page.click("nav >> text=History")
+    assert cells_of(here, 1)[-1] == "–", "only what has ended is forgotten"
+    here.page.goto(running)
     here.page.click("text=Cancel")
     here.page.wait_for_selector(".status.canceled")
     word = here.text(".status")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from smoothcert import Client, __version__
 from smoothcert.certificate import Certificate
 from smoothcert.certification import Progress
-from smoothcert.cli import bar
+from smoothcert.cli import bar, watch
 from smoothcert.noise import Gaussian, RoundedGaussian
 from smoothcert.problem import KINDS, type_uri
 from smoothcert.verification import verify
@@ -319,6 +320,28 @@ def test_watch_ends_with_the_certificates(service: str, client: Client) -> None:
     assert done.returncode == 0, done.stderr
     assert [row[:3] for row in rows(done.stdout)] == [["0", "certified", "dark"], ["1", "certified", "light"]]
     assert done.stderr.splitlines()[-1] == f"{submitted.id}: succeeded"
+
+
+def test_watch_into_a_pipe_has_a_line_of_progress_now_and_then(
+    service: str, client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bar.err, "_force_terminal", False)
+    monkeypatch.setattr(bar, "LINE_S", 0.0)
+    submitted = client.submit(DARK, **ENDLESS)
+    told = ""
+
+    def told_enough() -> bool:
+        nonlocal told
+        told += capsys.readouterr().err
+        return "0 of 1 images done, " in told
+
+    following = threading.Thread(target=watch._follow, args=(client, submitted.id))
+    following.start()
+    try:
+        eventually(told_enough)
+    finally:
+        client.certifications.cancel(submitted.id)
+        following.join()
 
 
 def test_watch_gives_the_certificates_as_json(service: str, client: Client) -> None:

@@ -161,9 +161,32 @@ def test_a_key_is_not_overwritten(keyring: Path, capsys: pytest.CaptureFixture[s
     assert keyring.read_bytes() == before
 
 
+def test_public_keys_are_written_as_a_service_publishes_them(
+    signing: Api, keyring: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, public = keyring.read_bytes(), tmp_path / "keys.json"
+    assert main(["keygen", "--public", str(public), str(keyring)]) == 0
+    assert f"{public} has the public keys" in capsys.readouterr().out
+    assert KeySet.from_json(public.read_bytes()) == published(signing)
+    assert keyring.read_bytes() == before
+    assert main(["keygen", "--public", str(keyring), str(keyring)]) == 1
+    assert keyring.read_bytes() == before, "the secret was overwritten"
+    assert main(["keygen", "--name", "an auditor", "--public", str(public), str(tmp_path / "mine")]) == 0
+    assert KeySet.from_json(public.read_bytes()) == Keyring.read(tmp_path / "mine").published
+
+
+def test_keygen_shows_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["keygen", "--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(option in shown for option in ("--name", "--rotate", "--revoke", "--public"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--public", "{folder}/keys.json", "{folder}/missing"], "cannot be read: No such file"),
         (["--rotate", "{folder}/missing"], "cannot be read: No such file"),
         (["--name", "", "{folder}/new"], "name: String should have at least 1 character"),
         (["--other", "{folder}/new"], "usage: python -m app keygen"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -292,6 +293,14 @@ def test_whoever_waits_is_let_go_when_the_service_ends(valkey: EmbeddedServer, t
         client.join(40)  # of the minute that it would wait
         assert answers[0].status_code == 202
         api.process.wait(40)
+
+
+def test_ctrl_c_ends_the_service_without_a_traceback(valkey: EmbeddedServer, tmp_path: Path) -> None:
+    with Api(valkey.url, tmp_path) as api:
+        assert api.process is not None
+        api.process.send_signal(signal.SIGINT)
+        assert api.process.wait(PATIENCE_S) == 130
+        assert "Traceback" not in api.log.read_text()
 
 
 def test_pages_of_other_origins_are_let_in_where_they_are_named(

@@ -27,7 +27,7 @@ from smoothcert.attestation.statement import CERTIFICATE, Statement
 from smoothcert.canonical import canonical_json
 from smoothcert.certificate import Certificate
 from smoothcert.errors import AttestationError, CertificateError
-from smoothcert.examination import Examination, examine
+from smoothcert.examination import UNCHECKED, Examination, examine
 from smoothcert.procedures import Fixed, Sequential
 from tests.support.attested import (
     FINISHED,
@@ -359,6 +359,14 @@ def test_a_keyring_in_the_place_of_public_keys_is_not_quoted() -> None:
     with pytest.raises(AttestationError, match="this is a keyring, which is secret, not the public keys") as error:
         KeySet.from_json(RING.model_dump_json())
     assert RING.private[:8] not in str(error.value)
+    assert "`python -m app keygen --public FILE KEYRING` writes the public keys" in str(error.value)
+
+
+def test_a_signature_that_was_not_checked_is_noted() -> None:
+    signed = sealed(CERTIFIED, RING).encode()
+    assert examine(signed).notes[0].startswith("The signature was not checked")
+    assert not any("signature" in note for note in examine(signed, RING.published).notes)
+    assert not any("signature" in note for note in examine(CERTIFIED.to_json().encode()).notes)
 
 
 def test_an_altered_certificate_without_a_signature_is_said_to_be_unsigned() -> None:
@@ -406,7 +414,7 @@ def test_without_the_extra_only_signatures_are_missing(tmp_path: Path) -> None:
         command = [sys.executable, "-c", WITHOUT, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
 
-    assert verify(file).stdout == f"consistent  {file}\n"
+    assert verify(file).stdout == f"consistent  {file}\n  note: {UNCHECKED}\n"
     done = verify("--key", key, file)
     assert done.returncode == 1
     assert (

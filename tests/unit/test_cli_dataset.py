@@ -84,7 +84,13 @@ def test_a_name_goes_before_a_number(labels: Any) -> None:
         ("real.npz", None, "image 0: the label '0.5' is not one of"),
         ("negative.npz", None, "image 1: the label '-1' is not one of"),
         ("text.npz", None, "text.npz: 'images' is not a numpy array"),
-        ("pickle.npz", None, "pickle.npz: the array 'images' cannot be read"),
+        ("pickle.npz", None, "pickle.npz: the array 'images' cannot be read: it holds Python objects"),
+        ("objects.npz", None, "which are never read; save np.array(labels, dtype=str) instead"),
+        (
+            "images.npz",
+            "objects.npy",
+            "cannot read objects.npy: it holds Python objects, which are never read; save np.",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, message: str) -> None:
@@ -103,6 +109,8 @@ def test_what_is_wrong_is_one_sentence(source: str, labels: str | None, message:
     np.savez("real.npz", images=IMAGES, labels=[0.5, 1])
     np.savez("negative.npz", images=IMAGES, labels=[0, -1])
     np.savez("pickle.npz", images=np.array([{}, {}]), labels=[0, 0])
+    np.savez("objects.npz", images=IMAGES, labels=np.array(["dark", "light"], dtype=object))
+    np.save("objects.npy", np.array(["dark", "light"], dtype=object))
     Path("cut.npz").write_bytes(Path("images.npz").read_bytes()[:300])
     np.save("single.npy", IMAGES)
     Path("single.npy").rename("single.npz")

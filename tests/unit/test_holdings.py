@@ -33,6 +33,17 @@ def test_an_ensemble_that_cannot_be_loaded_does_not_stop_the_others(
     assert f"moody cannot be loaded and is not served: {file}" in caplog.text
 
 
+def test_the_log_counts_a_single_member_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    zoo = make_zoo(tmp_path / "zoo")
+    card = zoo / "trivial" / "ensemble.toml"
+    head, first, *_ = card.read_text().split("[[members]]")
+    card.write_text(f"{head}[[members]]{first}")
+    (zoo / "trivial" / "trivial-1.safetensors").unlink()
+    with caplog.at_level(logging.INFO):
+        Holdings.load(settings(zoo, ensembles="trivial"), "cpu")
+    assert "holding trivial: 1 member on cpu; " in caplog.text
+
+
 def test_where_none_can_be_loaded_every_reason_is_told(tmp_path: Path) -> None:
     with pytest.raises(HoldingsError, match=r"no ensemble can be loaded: moody: .*; trivial: "):
         Holdings.load(settings(make_zoo(tmp_path / "zoo"), allowed_imports=""), "cpu")

@@ -148,6 +148,8 @@ def test_without_a_selection_the_class_is_the_one_that_leads_now() -> None:
     case = SimpleNamespace(index=3, question=question, handle=SimpleNamespace(checkpoint=checkpoint))
     seen = image_progress(case)  # type: ignore[arg-type]
     assert (seen.stage, seen.class_index, seen.samples, seen.n, seen.count) == (3, 1, 69, 69, 46)
+    case.handle = SimpleNamespace(checkpoint=None)
+    assert image_progress(case).stage == 1, "nothing chooses the class first"  # type: ignore[arg-type]
     assert [(look.n, look.count) for look in seen.looks] == [(32, 12), (64, 42)]
 
 

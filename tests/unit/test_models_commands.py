@@ -362,6 +362,15 @@ def test_add_takes_any_noise(tmp_path: Path) -> None:
     assert "sigma" not in table
 
 
+def test_sigma_may_have_a_decimal_comma(tmp_path: Path) -> None:
+    file = trained(tmp_path / "out", 4)
+    done = models("add", "one", file, "--sigma", "0,5", "--zoo", tmp_path / "zoo")
+    assert done.returncode == 0, done.stderr
+    assert tomllib.loads((tmp_path / "zoo" / "one" / "ensemble.toml").read_text())["sigma"] == 0.5
+    done = models("add", "two", file, "--sigma", "wide", "--zoo", tmp_path / "zoo")
+    assert (done.returncode, "'wide' is not a number" in done.stderr) == (2, True)
+
+
 def test_a_full_disk_leaves_no_half_of_an_ensemble(zoo: Path, data: Path, tmp_path: Path) -> None:
     file = trained(tmp_path / "out", 4)
     with full_disk():

@@ -45,6 +45,7 @@ def test_a_whole_number_becomes_a_float() -> None:
         ("gaussian:sigma=", "must be like gaussian:sigma=0.25"),
         ("gaussian:=1", "must be like gaussian:sigma=0.25"),
         ("gaussian:sigma=0.25,", "must be like gaussian:sigma=0.25"),
+        ("gaussian:sigma=0,25", "got 'gaussian:sigma=0,25'; a number has a decimal point, and a comma begins the next"),
         ("gaussian:sigma=1,sigma=2", "has the parameter sigma twice"),
         ("gaussian:sigma=1,name=gaussian", "has the parameter name twice"),
         ("gaussian:sigma=0", "gaussian.sigma: must be more than 0, got 0"),

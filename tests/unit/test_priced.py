@@ -267,10 +267,31 @@ def test_the_plan_of_several_radii_is_about_the_least() -> None:
 def test_the_plan_of_largest_has_its_radius_and_samples() -> None:
     planned = plan(Largest(), NOISE, 0.0)
     assert (planned.feasible, planned.largest_radius) == (True, 0.952864)
-    assert (planned.fewest_samples, planned.most_samples) == (100_100, 100_100)
+    assert (planned.fewest_samples, planned.most_samples) == (13_156, 100_100)
     found = planned.expected(0.9772)
     assert found.radius == pytest.approx(0.485221292, abs=1e-9)
     assert found.samples == pytest.approx(21116.517027 + 100, abs=1e-5)
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.25, 0.5])
+def test_largest_proves_a_radius_with_the_fewest_samples_and_with_no_fewer(radius: float) -> None:
+    procedure = Largest(max_samples=4000, price=100_000)
+    planned = plan(procedure, NOISE, radius)
+
+    def proved(rate: float) -> Verdict:
+        drawn = np.zeros(2)
+
+        def sample(n: int) -> Any:
+            counts = np.floor((drawn.sum() + n) * np.array([rate, 0.0])) - drawn * [1, 0]
+            counts[1] = n - counts[0]
+            drawn[:] += counts
+            return counts.astype(int)
+
+        return run(procedure.start(NOISE, None, alpha=0.001, beta=0.001), sample)
+
+    found = [proved(rate) for rate in np.linspace(0.5, 1.0, 2001).tolist()]
+    samples = [each.samples for each in found if each.top_class is not None and each.radius >= radius]
+    assert planned.fewest_samples == min(samples) < max(samples) <= planned.most_samples
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(2, 0.3), (5, 0.1), (12, 0.001), (40, 0.01)])
@@ -303,7 +324,7 @@ def test_expected_samples_are_what_many_runs_average(procedure: Parameters, p_a:
     planned = plan(procedure, NOISE, 0.25 if procedure.targeted else 0.0, alpha=0.05, beta=0.05)
     rng = np.random.default_rng(7)
 
-    def sample(n: int) -> np.ndarray:  # the others are spread so thin that none of them ever leads
+    def sample(n: int) -> Any:  # the others are spread so thin that none of them ever leads
         if n == procedure.n0:
             return np.array([n, *[0] * 41])
         return rng.multinomial(n, [p_a, *[(1 - p_a) / 40] * 40, 0.0])

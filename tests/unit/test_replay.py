@@ -121,6 +121,13 @@ def test_the_command_says_whether_it_is_the_same(certificate: Certificate, tmp_p
     assert (done.exit_code, "the same" in done.output) == (0, True), done.output
     with pytest.raises(ReplayError, match="missing"):
         command(str(tmp_path / "missing"), str(image), "", frozenset())
+    (tmp_path / "README.md").write_text("# Words")
+    with pytest.raises(
+        ReplayError, match=r"README.md: not a certificate: it is not JSON \(Expecting value at character 1"
+    ):
+        command(str(tmp_path / "README.md"), str(image), "", frozenset())
+    with pytest.raises(ReplayError, match="not a certificate: it is not text"):
+        command(str(image), str(image), "", frozenset())
     (tmp_path / "broken.png").write_bytes(image.read_bytes()[:40])
     with pytest.raises(ReplayError, match="broken"):
         read_image(tmp_path / "broken.png")

@@ -13,6 +13,7 @@ from smoothcert.client.fields import make_request
 from smoothcert.errors import DomainError
 from smoothcert.request import CertificationRequest
 from smoothcert.resizing import Fit, Resize, ResizeRecord
+from tests.support.attested import complete, with_every_record
 from workers.replay import _resized
 
 SOURCES = [(500, 375), (375, 500), (224, 224), (1, 1), (1000, 3), (17, 23)]
@@ -115,3 +116,11 @@ def test_the_command_takes_a_name_or_an_object(text: str) -> None:
     assert make_request(fields, CertificationRequest).resize == Resize(fit="cover")  # type: ignore[arg-type]
     with pytest.raises(DomainError, match="--resize"):
         request_fields(procedure="fixed", noise=None, resize="{cover")
+
+
+def test_of_an_abstention_nothing_is_said_to_be_certified() -> None:
+    certified, abstained = (with_every_record(complete(radius=radius)) for radius in (0.25, 0.75))
+    assert (certified.decision, abstained.decision) == ("certified", "abstain")
+    assert any("What was certified is a resized image" in remark for remark in certified.remarks)
+    assert any("What was examined is a resized image" in remark for remark in abstained.remarks)
+    assert not any("What was certified" in remark for remark in abstained.remarks)
