@@ -160,7 +160,7 @@ def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
     proved = table(
         "procedure",
         "provable",
-        numbers=("largest radius", "fewest to prove it", "most samples"),
+        numbers=("largest radius", "fewest", "most samples"),
         title="What can be proved, and with how many samples",
     )
     proved.columns[1].no_wrap = True

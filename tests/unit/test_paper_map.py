@@ -85,7 +85,7 @@ def test_the_page_follows_the_figures_of_a_study(tmp_path: Path) -> None:
     assert line.endswith("| confirmed |")
     assert "1.200 (1.100 to 1.300)" in line
     assert "study-other/report.md#equal-number" in line
-    assert "20 images with 2,000 samples" in row(page, "Tables of ensemble sizes, sigma = .25, Gaussian training")
+    assert "100 images with 2,000 samples" in row(page, "Tables of ensemble sizes, sigma = .25, Gaussian training")
     assert "not comparable: no ensemble" in row(page, "Table for l1 on CIFAR-10")
     chapters["trained"] |= {
         "ACR of macer / of the best method alone": {"value": 1.0, "low": 1.0, "high": 1.0},

@@ -301,7 +301,7 @@ def test_only_hosts_that_the_operator_allows_are_asked(hosts: list[str], allowed
 
 @pytest.fixture
 def zoo(model: ServedModel, tmp_path: Path) -> Path:
-    add("bright", [], ADDITION, zoo=tmp_path, endpoints=[model.url], remote=QUICK)
+    add("bright", [], ADDITION, zoo=tmp_path, endpoints=[model.url], remote=PATIENT)
     return tmp_path
 
 
