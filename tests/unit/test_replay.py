@@ -25,7 +25,7 @@ from smoothcert.procedures import Fixed, Sequential, Transfer
 from smoothcert.question import Question
 from tests.support.attested import MADE, keyring, sealed
 from workers.errors import ReplayError
-from workers.replay import command, read_image, replay
+from workers.replay import command, read_image, replay, runtime_of
 from workers.witness import Witness
 
 NAME = "cifar10-resnet20-gaussian-0.25"
@@ -187,3 +187,10 @@ def test_a_witness_that_cannot_sign_is_said_before_the_work(tmp_path: Path) -> N
     with pytest.raises(AttestationError, match="cannot be read"):
         Witness.of(tmp_path / "out", tmp_path / "keyring")
     assert Witness.of(None, None) is None
+
+
+def test_an_earlier_certificate_names_the_runtime_by_its_version_alone() -> None:
+    assert runtime_of({"torch": "2", "openvino": "2026"}) == "openvino"
+    assert runtime_of({"torch": "2", "compiled": "2"}) == "compiled"
+    assert runtime_of({"torch": "2", "onnxruntime": "1"}) == "torch"  # that of a member which is an ONNX file
+    assert runtime_of({"torch": "2", "onnxruntime": "1", "runtime": "onnxruntime"}) == "onnxruntime"
