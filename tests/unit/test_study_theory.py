@@ -32,10 +32,10 @@ from smoothcert.engine.study.study import analyse
 from smoothcert.engine.study.variance import reduction
 from smoothcert.engine.study.voters import Voter, best, sizes, subsets
 from smoothcert.estimate import DRAWS, Bootstrap, Estimate, share
-from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Uniform
+from smoothcert.noise import Gaussian, Noise, Replacement, Uniform
 from smoothcert.plan import plan
 from smoothcert.procedures import Adaptive, Fixed, Optimal, run
-from smoothcert.procedures.adaptive import STAGES
+from tests.support.recorded import samples_of
 
 SIGMA_P = np.array([[2.0, 0.6, 0.3, 0.5], [0.6, 1.5, 0.4, 0.2], [0.3, 0.4, 1.0, 0.1], [0.5, 0.2, 0.1, 0.8]])
 SIGMA_C = np.diag([0.3, 0.2, 0.25, 0.1]) + 0.05
@@ -292,19 +292,6 @@ def test_figures_of_means_are_resampled_together() -> None:
 # --- schedules
 
 
-def samples_of(shares: list[float], n: int = 5000, noise: Noise = NOISE) -> Samples:
-    """Samples of two members that always agree and give class 0 to these shares of the samples of each image."""
-    tapes = []
-    for p in shares:
-        logits = np.zeros((n, 2, 3), np.float32)
-        winner = np.where(np.arange(n) < round(p * n), 0, 1)
-        np.random.default_rng(0).shuffle(winner)
-        logits[np.arange(n), :, winner] = 1
-        tapes.append(Recording(np.eye(3, dtype=np.float32)[[0, 0]], logits))
-    labels = [0] * len(shares)
-    return Samples.of(About("two", "shares"), noise, labels, range(len(shares)), tapes.__getitem__)
-
-
 @pytest.mark.parametrize("radius", [0.25, 0.75])
 @pytest.mark.parametrize("stages", [paper.SCHEDULES[0], paper.SCHEDULES[8], paper.SCHEDULES[10]], ids=str)
 def test_a_schedule_does_what_its_boundaries_say(stages: tuple[int, ...], radius: float) -> None:
@@ -405,12 +392,6 @@ def test_an_image_without_finite_logits_is_left_out_of_the_theory_alone() -> Non
     assert found["size"].tables[0].rows[0][-3] == pytest.approx(0.2 * 0.6)  # between p_A = 0 and .6
 
 
-def test_the_radii_of_the_schedules_are_the_papers() -> None:
-    assert adaptive.target_radii(Gaussian(0.25)) == [0.25, 0.75]
-    assert adaptive.target_radii(Gaussian(1.0)) == [1.0, 3.0]
-    assert all(radius == int(radius) >= 1 for radius in adaptive.target_radii(Replacement(0.8, 2)))
-
-
 @pytest.mark.parametrize(("alpha", "beta"), [(0.001, 0.001), (0.1, 0.0001)])
 def test_the_first_stage_decides_with_binomial_probabilities(alpha: float, beta: float) -> None:
     p = np.array([0.5, 0.8, 0.95, 0.999])
@@ -424,71 +405,6 @@ def test_the_first_stage_decides_with_binomial_probabilities(alpha: float, beta:
         assert certify[place] == pytest.approx(mass[np.array(lower) >= p0].sum(), abs=1e-9)
         assert abandon[place] == pytest.approx(mass[np.array(upper) < p0].sum(), abs=1e-9)
     assert certify + abandon + go_on == pytest.approx(np.ones(4))
-
-
-def test_the_papers_shares_add_up_and_their_headings_are_exchanged() -> None:
-    """What stands under ASA cannot be abstentions: it adds up to no less than the certified accuracy."""
-    single = [rows for by_radius in paper.ADAPTIVE.values() for rows in by_radius.values()]
-    for rows in single:
-        assert tuple(row.stages for row in rows) == paper.SCHEDULES
-    together = [row for by_radius in paper.ADAPTIVE_ENSEMBLE.values() for row in by_radius.values()]
-    wrong = [(row, 14) for row in together] + [(row, 12) for rows in single for row in rows]
-    for row, most_wrong in wrong:
-        certified, abandoned = (sum(shares) for shares in zip(*row.shares, strict=True))
-        assert certified + abandoned == pytest.approx(100, abs=0.5)
-        assert row.accuracy - 0.5 <= certified <= row.accuracy + most_wrong
-
-
-def sample_reduction(stages: tuple[int, ...], returned: list[float]) -> float:
-    """SampleRF from the percentages of images that each stage returns."""
-    drawn = np.cumsum(stages) + 100
-    return float(100_100 / (np.array(returned) / 100 @ drawn))
-
-
-def test_the_papers_sample_reductions_follow_from_the_shares_of_its_stages() -> None:
-    """To their last digit: a wrong digit in a row, or KCR in place of SampleRF, would be seen."""
-    for by_radius in paper.ADAPTIVE_CONSENSUS.values():
-        for row in by_radius.values():
-            assert sample_reduction(STAGES, list(row.returned)) == pytest.approx(row.samples, abs=0.006)
-            assert row.samples < row.time < 2 * row.samples  # five of ten members run on KCR of the samples
-    for by_radius in paper.ADAPTIVE_ENSEMBLE.values():
-        for row in by_radius.values():
-            returned = [sum(shares) for shares in row.shares]
-            assert sample_reduction(row.stages, returned) == pytest.approx(row.reduction, abs=0.006)
-
-
-def test_the_papers_average_radii_lie_between_the_sums_of_their_accuracies() -> None:
-    """The ACR is the area under the curve, which falls: between the sums of its values at both ends of the steps."""
-    together = [row for table in (*paper.SIZES.values(), *paper.INFERENCES.values()) for row in table.values()]
-    for row in (*together, *paper.TRAINED.values(), *(r for t in paper.AGGREGATION.values() for r in t.values())):
-        radii, accuracies = np.array(list(row.accuracies)), np.array(list(row.accuracies.values())) / 100
-        steps = np.diff(radii)
-        rounding = 0.0005 * (1 + steps.sum())
-        assert (np.diff(accuracies) <= 0).all()
-        assert steps @ accuracies[1:] <= row.acr + rounding
-        assert row.acr <= steps @ accuracies[:-1] + 6 * steps[-1] * accuracies[-1] + rounding
-    assert set(paper.SIZES["consistency", Gaussian(1.0)]) == set(paper.SIZES["gaussian", Gaussian(1.0)])
-    assert max(paper.SIZES["gaussian", Gaussian(1.0)][5].accuracies) == 2.5
-
-
-def test_the_papers_rows_stand_beside_ours_at_its_radii() -> None:
-    quarter, half = (samples_of([0.6, 0.95, 1.0], n=300, noise=Gaussian(sigma)) for sigma in (0.25, 0.5))
-    (table,) = adaptive_consensus.chapter(half).tables
-    assert {row[0] for row in table.rows} == {0.5, 1.0, 1.5}
-    (theirs,) = (row for row in table.rows if str(row[1]).startswith("the paper"))
-    name = "the paper, 10 ResNet110, gaussian, K = 5"
-    assert theirs == (1.0, name, 30.2, 53.4, 31.6, 10.8, 4.2, 13.89, 77.5, 22.6)
-    assert adaptive_consensus.target_radii(Gaussian(0.5), (1.25,)) == [0.5, 1.0, 1.25, 1.5]
-    schedules, stages = adaptive.chapter(quarter).tables
-    beside = [row for row in schedules.rows if row[1] == "the paper, 10 ResNet110, gaussian"]
-    named = "100 1,000 10,000 120,000"
-    assert [(row[0], row[2], *row[3:]) for row in beside] == [(0.25, named, 70.6, 30.48), (0.75, named, 42.2, 6.16)]
-    assert len([row for row in stages.rows if row[1] == "the paper, ResNet110, gaussian"]) == 2 * len(paper.SCHEDULES)
-
-
-def test_rows_in_l2_do_not_stand_beside_figures_in_l_infinity() -> None:
-    assert paper.beside(paper.SIZES, "gaussian", GaussianLinf(0.25, 3072)) is None
-    assert paper.beside(paper.SIZES, "gaussian", RoundedGaussian(0.25)) is not None
 
 
 # --- voters
