@@ -30,8 +30,8 @@ def read(data: bytes, *, kept: re.Pattern[str], dropped: re.Pattern[str]) -> dic
         strange = sorted(name for name in found if not kept.fullmatch(name) and not dropped.fullmatch(name))
         if strange:
             raise ProgramError(
-                f"the archive has entries that are not allowed: {', '.join(strange)}; accepted are the weights and "
-                f"the code of one network"
+                f"the archive has entries that are not allowed: {', '.join(strange)}; only the weights and the "
+                f"code of one network are accepted"
             )
         return {name: archive.read(info) for name, info in found.items() if kept.fullmatch(name)}
 

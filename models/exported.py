@@ -118,8 +118,8 @@ def _vet_nodes(program: Any) -> None:
         known = re.fullmatch(r"torch\.ops\.(aten)\.(\w+)\.\w+|_operator\.(\w+)", target, re.ASCII)
         if not known or not (known[3] in SYMBOLIC or (known[2] and is_allowed(f"aten::{known[2]}"))):
             raise ProgramError(
-                f"the exported program uses the operator {target}; accepted are {OF_CLASSIFIERS}, without loops, "
-                f"branches and other subgraphs"
+                f"the exported program uses the operator {target}; only {OF_CLASSIFIERS}, are accepted, without "
+                f"loops, branches and other subgraphs"
             )
         for argument in node["inputs"]:
             if argument["name"] in ("train", "training", "dropout_p") and any(argument["arg"].values()):
@@ -137,12 +137,13 @@ def _plain(tree: Any, key: str = "") -> Any:
                 _refuse_text("name", name, "letters, digits, '_' and '.'")
             if name.startswith("as_") and name not in _ARGUMENTS:
                 raise ProgramError(
-                    f"the exported program has an argument of the kind {name}; accepted are tensors, numbers and words"
+                    f"the exported program has an argument of the kind {name}; only tensors, numbers and words are "
+                    f"accepted"
                 )
         return {name: {} if name == "metadata" else _plain(value, name) for name, value in tree.items()}
     if isinstance(tree, list):
         if key == "guards_code" and tree:
-            raise ProgramError(f"the exported program has guards, which are code: {tree}; accepted are none")
+            raise ProgramError(f"the exported program has guards, which are code: {tree}; it must have none")
         return [_plain(value, key) for value in tree]
     if isinstance(tree, str):
         _vet_text(key, tree)

@@ -63,8 +63,8 @@ def _vet_pickle(name: str, content: bytes) -> None:
             raise ProgramError(f"{name} of the TorchScript file has the opcode {opcode.name}, which torch never writes")
         if opcode.name == "GLOBAL" and not _GLOBAL.fullmatch(str(argument)):
             raise ProgramError(
-                f"{name} of the TorchScript file names {str(argument)!r}; accepted are tensors, lists and the modules "
-                f"of the file itself"
+                f"{name} of the TorchScript file names {str(argument)!r}; only tensors, lists and the modules "
+                f"of the file itself are accepted"
             )
 
 
@@ -140,7 +140,7 @@ def _refuse_eager(name: str, node: ast.AST, what: str) -> None:
     text = " ".join(ast.unparse(node).split())
     raise ProgramError(
         f"line {getattr(node, 'lineno', '?')} of {name} of the TorchScript file has {what}, which torch would execute "
-        f"while it loads the file: {text[:100]!r}; accepted is code in methods that forward calls"
+        f"while it loads the file: {text[:100]!r}; code must be in methods that forward calls"
     )
 
 
@@ -191,5 +191,6 @@ def _nodes(block: Any) -> Iterator[Any]:
 
 def _refuse(operator: str, where: str) -> None:
     raise ProgramError(
-        f"the TorchScript file uses the operator {operator} in {where}; accepted are {OF_CLASSIFIERS}, without loops"
+        f"the TorchScript file uses the operator {operator} in {where}; only {OF_CLASSIFIERS}, are accepted, without "
+        f"loops"
     )

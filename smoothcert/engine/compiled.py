@@ -33,7 +33,7 @@ class Compiled(nn.Module):
 
 
 def optimiser(device: torch.device) -> Optimiser:
-    """What makes the form; RuntimeNameError on a device that torch.compile is not used for."""
+    """The function that makes the form. RuntimeNameError on a device for which torch.compile is not used."""
     if device.type not in OPTIONS:
         raise RuntimeNameError(f"the runtime compiled computes on {' or '.join(OPTIONS)}, and the device is {device}")
 

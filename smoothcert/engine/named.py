@@ -33,6 +33,6 @@ class Named:
 
             return cls(OnnxNetwork.read(Path(name)))
         raise MemberError(
-            f"there is no model {str(name)!r}; accepted are a torch.nn.Module, hf://ORGANISATION/NAME@REVISION, "
-            f"timm/NAME@REVISION, a folder in the layout of the hub, and an .onnx file"
+            f"there is no model {str(name)!r}; a model must be a torch.nn.Module, hf://ORGANISATION/NAME@REVISION, "
+            f"timm/NAME@REVISION, a folder in the layout of the hub, or an .onnx file"
         )

@@ -1,8 +1,8 @@
-"""A member of torch that onnxruntime computes: a form that may be faster on a CPU (extra `onnx`).
+"""A torch network that onnxruntime computes. This form may be faster on a CPU; it needs the extra `onnx`.
 
-Torch writes the network as an ONNX graph for one shape of input, which suits the slices of `engine.form`. The graph is
-vetted and runs in float32, like a member that is an ONNX file. The form is examined like every other one before it is
-used.
+Torch exports the network as an ONNX graph for one input shape, which suits the slices of `engine.form`. The graph is
+vetted and runs in float32, like a member that is an ONNX file. Like every optimised form, it is compared with the plain
+network before it is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 class OnnxRuntime(nn.Module):
-    """A network [rows, C, H, W] -> [rows, classes], exported for each shape that it is given.
+    """A network [rows, C, H, W] -> [rows, classes], exported once for each input shape.
 
     Several threads may call it, since a session of onnxruntime has no state.
     """
@@ -51,15 +51,16 @@ class OnnxRuntime(nn.Module):
         network, file = copy.deepcopy(self.network).eval(), io.BytesIO()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch calls this exporter deprecated; the other one needs onnxscript
-            # A branch that pixels decide would be lost. mypy does not know this public name.
+            # A trace keeps only one side of a branch that depends on pixels. mypy does not know this public name.
             warnings.simplefilter("error", torch.jit.TracerWarning)  # type: ignore[attr-defined]
-            # This exporter writes into memory, too, which its annotation does not say.
+            # This exporter can also write into memory, although its annotation does not say so.
             torch.onnx.export(network, (torch.zeros(shape),), file, dynamo=False)  # type: ignore[arg-type]
         return OnnxNetwork(file.getvalue())
 
 
 def optimiser(device: torch.device) -> Callable[[nn.Module, torch.device, torch.dtype], tuple[nn.Module, str]]:
-    """What makes the form; RuntimeNameError on another device than the CPU, MissingImportError without the extra."""
+    """The function that makes the form. RuntimeNameError on a device other than the CPU, MissingImportError without the
+    extra."""
     if device.type != "cpu":
         raise RuntimeNameError(f"the runtime onnxruntime computes on the CPU, and the device is {device}")
     _onnxruntime()
@@ -70,7 +71,7 @@ def _made(network: nn.Module, device: torch.device, dtype: torch.dtype) -> tuple
     from smoothcert.engine.onnx.network import OnnxNetwork
 
     if any(isinstance(module, OnnxNetwork) for module in network.modules()):
-        return optimised(network, device, dtype)  # onnxruntime computes what is an ONNX file already
+        return optimised(network, device, dtype)  # onnxruntime already computes a member that is an ONNX file
     if dtype is not torch.float32:
         raise MemberError(f"the runtime onnxruntime computes in float32, and the precision is {dtype}")
     return OnnxRuntime(network), "onnxruntime"
@@ -78,6 +79,6 @@ def _made(network: nn.Module, device: torch.device, dtype: torch.dtype) -> tuple
 
 def _onnxruntime() -> Any:
     with needed_by("the runtime onnxruntime"):
-        import onnx  # noqa: F401  # torch writes files with it, and they are vetted by it
+        import onnx  # noqa: F401  # the export and the vetting use it
         import onnxruntime
     return onnxruntime

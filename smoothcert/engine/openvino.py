@@ -1,7 +1,8 @@
-"""A member compiled by OpenVINO: a form that may compute faster on a CPU (extra `openvino`).
+"""A member compiled by OpenVINO. This form may be faster on a CPU; it needs the extra `openvino`.
 
-OpenVINO compiles a network for one shape of input, which suits the slices of `engine.form`. It takes and gives float32
-and computes in the precision that it is told. The form is examined like every other one before it is used.
+OpenVINO compiles a network for one input shape, which suits the slices of `engine.form`. Inputs and outputs are
+float32, and the precision of the computation is a setting. Like every optimised form, it is compared with the plain
+network before it is used.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from smoothcert.engine.errors import RuntimeNameError
 from smoothcert.extras import needed_by
 
 PRECISION_HINTS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
-"""OpenVINO's names of the dtypes in which it computes."""
+"""OpenVINO's name for each dtype in which it can compute."""
 
 Shape = tuple[int, ...]
 
 
 class OpenVino(nn.Module):
-    """A network [rows, C, H, W] -> [rows, classes], compiled for each shape that it is given.
+    """A network [rows, C, H, W] -> [rows, classes], compiled once for each input shape.
 
     Several threads may call it.
     """
@@ -46,7 +47,7 @@ class OpenVino(nn.Module):
         return torch.from_numpy(request.get_output_tensor(0).data.copy())
 
     def _request(self, shape: Shape) -> Any:
-        """The request of this thread: it holds buffers and runs one inference at a time."""
+        """The inference request of this thread. A request holds buffers and runs one inference at a time."""
         requests = vars(self._own).setdefault("requests", {})
         if shape not in requests:
             with self._lock:
@@ -57,10 +58,10 @@ class OpenVino(nn.Module):
 
     def _compile(self, shape: Shape) -> Any:
         openvino = _openvino()
-        plain = copy.deepcopy(self.network).float().eval()  # the conversion replaces methods of what it is given
+        plain = copy.deepcopy(self.network).float().eval()  # the conversion replaces methods of its argument
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it traces the network, which torch calls deprecated
-            # A branch that pixels decide would be lost. mypy does not know this public name.
+            # A trace keeps only one side of a branch that depends on pixels. mypy does not know this public name.
             warnings.simplefilter("error", torch.jit.TracerWarning)  # type: ignore[attr-defined]
             model = openvino.convert_model(plain, example_input=torch.zeros(shape), input=[*shape])
         settings = {
@@ -73,7 +74,8 @@ class OpenVino(nn.Module):
 
 
 def optimiser(device: torch.device) -> Callable[[nn.Module, torch.device, torch.dtype], tuple[nn.Module, str]]:
-    """What makes the form; RuntimeNameError on another device than the CPU, MissingImportError without the extra."""
+    """The function that makes the form. RuntimeNameError on a device other than the CPU, MissingImportError without the
+    extra."""
     if device.type != "cpu":
         raise RuntimeNameError(f"the runtime openvino computes on the CPU, and the device is {device}")
     _openvino()
@@ -81,7 +83,7 @@ def optimiser(device: torch.device) -> Callable[[nn.Module, torch.device, torch.
 
 
 def _openvino() -> Any:
-    # Where its telemetry can be imported, OpenVINO reports every import and conversion over the network.
+    # If its telemetry package can be imported, OpenVINO reports every import and conversion over the network.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     with needed_by("the runtime openvino"):
         import openvino

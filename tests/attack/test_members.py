@@ -110,7 +110,7 @@ def test_torchscript_uses_only_the_operators_of_classifiers(tmp_path: Path, line
     keyword, _, rest = line.partition(": ")
     lines = [f"{keyword}:", f"    {rest}"] if keyword.startswith(("if", "for", "while")) else [line]
     data = saved(HARMLESS.replace("forward", "other"), forward(*(line.replace("MARK", str(mark)) for line in lines)))
-    refused("torchscript", data, rf"uses the operator {operator} in .*; accepted are the operators of image classif")
+    refused("torchscript", data, rf"uses the operator {operator} in .*; only the operators of image classif")
     assert not mark.exists()
 
 
@@ -192,7 +192,7 @@ def test_torchscript_has_no_foreign_objects(name: str) -> None:
 
 def test_torchscript_carries_no_other_files() -> None:
     data = saved(HARMLESS, _extra_files={"payload": b"anything"})
-    refused("torchscript", data, "entries that are not allowed: extra/payload; accepted are the weights")
+    refused("torchscript", data, "entries that are not allowed: extra/payload; only the weights")
 
 
 def test_a_small_archive_does_not_become_a_large_one() -> None:
@@ -282,7 +282,7 @@ def test_an_exported_program_reads_and_writes_no_file(tmp_path: Path) -> None:
     refused(
         "exported",
         in_place_of_relu("torch.ops.aten.from_file.default", *arguments),
-        r"uses the operator torch\.ops\.aten\.from_file\.default; accepted are the operators of image classifiers",
+        r"uses the operator torch\.ops\.aten\.from_file\.default; only the operators of image classifiers",
     )
     assert not mark.exists()
 
@@ -304,7 +304,7 @@ def test_an_exported_program_reads_and_writes_no_file(tmp_path: Path) -> None:
     ],
 )
 def test_an_exported_program_uses_only_the_operators_of_classifiers(target: str) -> None:
-    refused("exported", in_place_of_relu(target), f"uses the operator {re.escape(target)}; accepted are")
+    refused("exported", in_place_of_relu(target), f"uses the operator {re.escape(target)}; only")
 
 
 class Branching(nn.Module):
@@ -320,7 +320,7 @@ def test_an_exported_program_has_no_subgraphs() -> None:
 @pytest.mark.parametrize("kind", ["as_graph", "as_operator", "as_custom_obj", "as_anything"])
 def test_an_argument_of_an_exported_program_is_data(kind: str) -> None:
     data = in_place_of_relu("torch.ops.aten.relu.default", ("self", {kind: {"name": "x"}}))
-    refused("exported", data, f"an argument of the kind {kind}; accepted are tensors, numbers and words")
+    refused("exported", data, f"an argument of the kind {kind}; only tensors, numbers and words are accepted")
 
 
 def test_a_text_in_an_exported_program_is_a_word() -> None:

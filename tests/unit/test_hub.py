@@ -227,7 +227,9 @@ def test_diagnose_knows_the_normalisation_of_the_configuration(tmp_path: Path) -
 
 
 def test_a_name_of_nothing_says_what_is_accepted() -> None:
-    with pytest.raises(MemberError, match=r"no model 'resnet50'; accepted are a torch\.nn\.Module, hf://ORGANISATION"):
+    with pytest.raises(
+        MemberError, match=r"no model 'resnet50'; a model must be a torch\.nn\.Module, hf://ORGANISATION"
+    ):
         Smoothed("resnet50", NOISE)
 
 
@@ -291,7 +293,7 @@ def test_weights_in_several_files_are_put_together(tmp_path: Path) -> None:
         found = Pretrained.open(put(tmp_path, "test/shards", files)).network()(hub.normalised(X))
     assert torch.allclose(found, expected(TIMM), atol=1e-5)
     files["model.safetensors.index.json"] = as_json({"weight_map": {"a": "../../secret.safetensors"}})
-    with pytest.raises(MemberError, match=r"names \['\.\./\.\./secret\.safetensors'\]; accepted are its own parts"):
+    with pytest.raises(MemberError, match=r"names \['\.\./\.\./secret\.safetensors'\]; it must name its own parts"):
         Pretrained.open(put(tmp_path, "test/shards", files))
 
 
@@ -303,7 +305,7 @@ def test_weights_in_several_files_are_put_together(tmp_path: Path) -> None:
     [
         ("hf://microsoft/resnet-50", "has no revision, so it could be another model tomorrow"),
         ("timm/resnet18.a1_in1k", "has no revision, so it could be another model tomorrow"),
-        ("hf://microsoft/resnet-50@main", "has the revision 'main', which may move; accepted is a commit"),
+        ("hf://microsoft/resnet-50@main", "has the revision 'main', which may move; it must be a commit"),
         (f"hf://microsoft/resnet-50@{REVISION[:-1]}", "which may move"),
         (f"hf://resnet-50@{REVISION}", "does not name a model of the hub"),
         (f"hf://../../etc@{REVISION}", "does not name a model of the hub"),
@@ -321,7 +323,7 @@ def test_without_a_network_it_says_so(empty: Path, tmp_path: Path) -> None:
     with pytest.raises(MemberError) as error:
         add("x", [RESNET], Addition(noise=NOISE), zoo=tmp_path / "zoo")
     said = str(error.value)
-    assert f"{RESNET} is not in the cache {empty}, and the hub at http://127.0.0.1:9 does not give it: " in said
+    assert f"{RESNET} is not in the cache {empty}, and the hub at http://127.0.0.1:9 does not provide it: " in said
     assert "Without a network, copy the model's snapshot into the cache, or name its folder" in said
     assert not list((tmp_path / "zoo").iterdir())
 
@@ -345,7 +347,7 @@ def test_a_model_that_the_hub_does_not_have_is_named(
 ) -> None:
     with hub.serving("timm/other", {}) as (address, _):
         point_at(address, monkeypatch)
-        with pytest.raises(MemberError, match=f"and the hub at {address} does not give it"):
+        with pytest.raises(MemberError, match=f"and the hub at {address} does not provide it"):
             Pretrained.open(TIMM)
 
 
@@ -378,14 +380,14 @@ def test_code_of_a_repository_is_refused_and_not_executed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"model_type": "gpt2"}, "a gpt2 of transformers is not a classifier of images"),
-        ({"model_type": "mine"}, "has no classifier of images of the type 'mine'"),
-        ({"model_type": "timm_wrapper"}, "has no classifier of images of the type 'timm_wrapper'"),
-        ({"architectures": ["ResNetModel"]}, "'ResNetModel' is not a classifier of images; accepted for resnet is"),
-        ({"architectures": None}, "None is not a classifier of images"),
+        ({"model_type": "gpt2"}, "a gpt2 of transformers is not an image classifier"),
+        ({"model_type": "mine"}, "has no image classifier of type 'mine'"),
+        ({"model_type": "timm_wrapper"}, "has no image classifier of type 'timm_wrapper'"),
+        ({"architectures": ["ResNetModel"]}, "'ResNetModel' is not an image classifier; for resnet it must be"),
+        ({"architectures": None}, "None is not an image classifier"),
         ({"quantization_config": {"bits": 4}}, "has quantised weights"),
-        ({"backbone": "resnet50"}, "has backbone; accepted are networks without another one inside"),
-        ({"hidden_act": "evil/kernels"}, r"config.json.hidden_act has 'evil/kernels'; accepted are numbers and plain"),
+        ({"backbone": "resnet50"}, "has backbone; a network must not have another one inside"),
+        ({"hidden_act": "evil/kernels"}, r"config.json.hidden_act has 'evil/kernels'; only numbers and plain"),
         ({"deep": [[[[[[[[[[1]]]]]]]]]]}, "is nested more than 8 levels deep"),
         ({"num_channels": 0}, "says that images have the shape"),
     ],
@@ -400,7 +402,7 @@ def test_a_configuration_chooses_no_kernels(tmp_path: Path) -> None:
     kernels = {"_attn_implementation": "evil/kernels", "attn_implementation": "evil/kernels", "use_kernels": True}
     config = stated(tmp_path, hub.transformers_files(tmp_path / "w", "vit", **kernels)).config
     assert not set(kernels) & set(config)
-    with pytest.raises(MemberError, match="has _attn_implementation, which does not make a network"):
+    with pytest.raises(MemberError, match="has _attn_implementation, which does not describe a network"):
         build("transformers/ViTForImageClassification", {**config, "_attn_implementation": "x"}, {}, classes=3)
 
 
@@ -413,14 +415,14 @@ def test_an_architecture_of_timm_is_one_of_timm(tmp_path: Path, name: object) ->
 def test_arguments_of_timm_are_plain(tmp_path: Path) -> None:
     with pytest.raises(MemberError, match=r"model_args\.act_layer has 'a:b'"):
         stated(tmp_path, hub.timm_files(model_args={"act_layer": "a:b"}))
-    with pytest.raises(MemberError, match=r"timm/resnet10t cannot be made: .*unheard"):
+    with pytest.raises(MemberError, match=r"timm/resnet10t cannot be built: .*unheard"):
         Pretrained.open(put(tmp_path, "test/x", hub.timm_files(model_args={"unheard": 1}))).network()
 
 
 def test_a_configuration_that_is_larger_than_its_weights_takes_no_memory(tmp_path: Path) -> None:
     """2^20 values of width would take terabytes; the network is first made without memory."""
     files = hub.transformers_files(tmp_path / "w", "vit", hidden_size=2**20, intermediate_size=2**20)
-    with pytest.raises(MemberError, match=r"it has [\d,]{15,} parameters, and the file 7,907"):
+    with pytest.raises(MemberError, match=r"it has [\d,]{15,} parameters, and the file has 7,907"):
         Pretrained.open(put(tmp_path, "test/x", files)).network()
     wide = hub.timm_files(model_args={"channels": [2**16] * 4})
     with pytest.raises(MemberError, match=r"it has [\d,]{10,} parameters"):

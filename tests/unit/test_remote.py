@@ -218,7 +218,7 @@ BAD = {
     ),
     "integers": (
         lambda model: setattr(model, "inputs", [{"name": "x", "datatype": "INT8", "shape": [-1, 3, 8, 8]}]),
-        r"accepted are the datatypes FP16, FP32, FP64",
+        r"it must take 1 or more images of a datatype among FP16, FP32, FP64",
     ),
     "no logits": (
         lambda model: setattr(model, "outputs", [{"name": "x", "datatype": "FP32", "shape": [-1, 5]}]),

@@ -27,7 +27,7 @@ from tests.support.smoothed import NOISE, QUICK, SHAPE, Constant, images, patche
     ("options", "error", "message"),
     [
         ({"noise": 0.25}, DomainError, "noise must be a noise such as Gaussian(0.25), got 0.25"),
-        ({"models": "resnet"}, MemberError, "there is no model 'resnet'; accepted are a torch.nn.Module, hf://"),
+        ({"models": "resnet"}, MemberError, "there is no model 'resnet'; a model must be a torch.nn.Module, hf://"),
         ({"models": 7}, MemberError, "a model must be a torch.nn.Module, got int"),
         ({"models": []}, MemberError, "there are no models"),
         ({"consensus": 2}, VotingError, "consensus must be from 1 to 1, the number of members, got 2"),

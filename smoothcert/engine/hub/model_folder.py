@@ -20,7 +20,7 @@ PREPROCESSOR = "preprocessor_config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 WANTED = (CONFIG, PREPROCESSOR, WEIGHTS, INDEX, "model-*.safetensors")
-"""What is fetched: neither code nor pickles."""
+"""The files that are fetched. Code and pickles are not among them."""
 MOST_JSON = 8 * 2**20
 """The largest configuration that is read, in bytes: the names of 20,000 classes take one MB."""
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors", re.ASCII)
@@ -38,7 +38,7 @@ class ModelFolder:
 
     @classmethod
     def find(cls, reference: Reference) -> ModelFolder:
-        """The snapshot in the hub's cache, fetched from the hub unless it is there; MemberError where it cannot be."""
+        """The snapshot in the hub's cache, fetched first if it is not there; MemberError where that fails."""
         local = cls(_cache() / reference.folder, reference)
         return local if local.is_complete else cls(_fetched(reference), reference)
 
@@ -52,7 +52,7 @@ class ModelFolder:
 
     @property
     def source(self) -> str:
-        """The reference; the name of the folder where there is none."""
+        """The reference, or the name of the folder if there is no reference."""
         return self.folder.resolve().name if self.reference is None else str(self.reference)
 
     def config(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class ModelFolder:
         return self._json(PREPROCESSOR) if (self.folder / PREPROCESSOR).is_file() else None
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights, of one file or of all files that the index names."""
+        """The weights, from one file or from all files that the index names."""
         found: dict[str, Tensor] = {}
         for shard in self._shards():
             found |= self._load(shard)
@@ -79,7 +79,7 @@ class ModelFolder:
             names = sorted(set(map(str, places.values()))) if isinstance(places, dict) else []
             strange = [name for name in names if not _SHARD.fullmatch(name)]
             if strange or not names:
-                raise MemberError(f"{self.name}: {INDEX} names {strange or 'no files'}; accepted are its own parts")
+                raise MemberError(f"{self.name}: {INDEX} names {strange or 'no files'}; it must name its own parts")
             return names
         pickled = sorted(path.name for path in self.folder.glob("*") if path.suffix in _PICKLES)
         also = f"; {', '.join(pickled)} could execute code and is not read" if pickled else ""
@@ -141,7 +141,7 @@ def _fetched(reference: Reference) -> Path:
         )
     except Exception as error:  # the errors of the hub and of its connections have no common class
         raise MemberError(
-            f"{reference} is not in the cache {_cache()}, and the hub at {constants.ENDPOINT} does not give it: "
+            f"{reference} is not in the cache {_cache()}, and the hub at {constants.ENDPOINT} does not provide it: "
             f"{reason(error)}. Without a network, copy the model's snapshot into the cache, or name its folder"
         ) from error
     return Path(folder)

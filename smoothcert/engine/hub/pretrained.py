@@ -1,7 +1,7 @@
-"""A pretrained classifier: what it is called, what its repository says of it, and its tensors.
+"""A pretrained classifier: its name, what its repository says about it, and its tensors.
 
-Its architecture is `timm/NAME` or `transformers/CLASS`: the code is that of the installed library. One safetensors file
-holds all the rest, with the configuration in its header, so that the file's digest covers both.
+Its architecture is `timm/NAME` or `transformers/CLASS`, whose code is in the installed library. One safetensors file
+holds the tensors, with the configuration in its header, so that the file's digest covers both.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from smoothcert.engine.outputs import logits_of
 logger = logging.getLogger(__name__)
 
 LIBRARIES = {library.NAME: library for library in (timm_models, transformers_models)}
-"""The libraries that have the code of networks."""
+"""The modules that know how to read and build the networks of a library, by the library's name."""
 
 
 class LibraryNetwork(nn.Module):
-    """A network of a library, which returns the logits alone."""
+    """A network of a library, wrapped so that it returns only the logits."""
 
     def __init__(self, network: nn.Module, library: str) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class LibraryNetwork(nn.Module):
         return logits_of(self.network(x))
 
     def optimised(self, device: torch.device, dtype: torch.dtype) -> tuple[nn.Module, str]:
-        """The network with folded batch norms where it can be traced, and else as it is (see `engine.form`)."""
+        """A copy with folded batch norms if the network can be traced, otherwise a plain copy (see `engine.form`)."""
         try:
             network, kind = fold_batch_norm(self.network), "folded"
         except Exception as error:  # tracing fails in as many ways as there are networks
@@ -67,13 +67,13 @@ class Pretrained:
     tensors: Mapping[str, Tensor]
     source: str
     stem: str
-    """A plain name for a file of this model."""
+    """A name for a file of this model, without characters that are special in paths."""
     digests: Mapping[str, str]
     """The sha256 of each file of the repository that was read."""
 
     @classmethod
     def open(cls, name: str | Path) -> Pretrained:
-        """The classifier of this reference (see `Reference`), or in this folder in the layout of the hub."""
+        """Open the classifier that a reference names (see `Reference`), or the one in a folder in the hub's layout."""
         text = str(name)
         if isinstance(name, str) and is_reference(text):
             reference = Reference.parse(text)
@@ -87,7 +87,7 @@ class Pretrained:
             if library.recognises(config):
                 stated = library.read(snapshot, config)
                 return cls(name, stated, snapshot.tensors(), snapshot.source, stem, dict(snapshot.digests))
-        raise MemberError(f"{snapshot.name}: config.json is neither of timm (architecture) nor of transformers "
+        raise MemberError(f"{snapshot.name}: config.json is neither for timm (architecture) nor for transformers "
                           f"(model_type); it has {', '.join(sorted(config)[:10]) or 'nothing'}")  # fmt: skip
 
     @property
@@ -117,7 +117,7 @@ class Pretrained:
 
 
 def is_of_library(architecture: str) -> bool:
-    """Whether an architecture is that of a library: `timm/NAME` or `transformers/CLASS`."""
+    """Whether an architecture belongs to a library: `timm/NAME` or `transformers/CLASS`."""
     return architecture.partition("/")[0] in LIBRARIES
 
 

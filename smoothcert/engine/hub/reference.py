@@ -23,11 +23,11 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """MemberError unless this names a repository and a commit."""
+        """Parse the name of a repository at a commit; MemberError for any other text."""
         repository, at, revision = text.removeprefix(SCHEME).partition("@")
         if not _REPOSITORY.fullmatch(repository) or "--" in repository or ".." in repository:
             raise MemberError(
-                f"{text!r} does not name a model of the hub; accepted are hf://ORGANISATION/NAME@REVISION and "
+                f"{text!r} does not name a model of the hub; it must be hf://ORGANISATION/NAME@REVISION or "
                 f"timm/NAME@REVISION"
             )
         if not at:
@@ -37,7 +37,7 @@ class Reference:
             )
         if not _REVISION.fullmatch(revision):
             raise MemberError(
-                f"{text!r} has the revision {revision!r}, which may move; accepted is a commit, 40 hexadecimal digits"
+                f"{text!r} has the revision {revision!r}, which may move; it must be a commit, 40 hexadecimal digits"
             )
         return cls(repository, revision)
 
@@ -51,10 +51,10 @@ class Reference:
 
     @property
     def stem(self) -> str:
-        """A plain name of a file for this model."""
+        """A name for a file of this model, without characters that are special in paths."""
         return f"{self.repository.replace('/', '--')}-{self.revision[:8]}"
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text is meant as the name of a model on the hub."""
+    """Whether a text looks like the name of a model on the hub."""
     return text.startswith((SCHEME, TIMM))

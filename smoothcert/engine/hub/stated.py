@@ -1,4 +1,4 @@
-"""What the files of a repository say of a classifier."""
+"""What the files of a repository say about a classifier."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from smoothcert.engine.normalisation import Normalisation
 
 @dataclass(frozen=True)
 class Stated:
-    """The name of the network in its library, what its constructor needs beside, and how images are to be prepared.
+    """The name of the network in its library, the arguments of its constructor, and how images are prepared.
 
-    `classes` are names, or their number where they have none. `normalisation` is None where the repository does not
-    say how images are normalised, and of images in [0, 1] otherwise.
+    `classes` holds the names of the classes, or their number if they have no names. `normalisation` applies to images
+    in [0, 1]; it is None if the repository does not say how images are normalised.
     """
 
     name: str
@@ -26,6 +26,6 @@ class Stated:
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of classes; those that occur twice (ImageNet has two cranes) get their number."""
+    """The names of the classes; a name that occurs twice (ImageNet has two cranes) gets the number of its class."""
     counts = Counter(names)
     return tuple(name if counts[name] == 1 else f"{name} ({index})" for index, name in enumerate(names))

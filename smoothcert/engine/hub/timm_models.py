@@ -58,8 +58,9 @@ def build(name: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], c
     _require_known(name)
     arguments = plain(f"model_args of {name}", config.get("model_args") or {})
     if not isinstance(arguments, dict):
-        raise MemberError(f"model_args of timm/{name} are of type {type(arguments).__name__}, not a table")
-    # First without memory: the arguments are foreign, and the tensors say how large the network may be.
+        raise MemberError(f"model_args of timm/{name} are of type {type(arguments).__name__}; they must be a table")
+    # Build the network on the device meta first, which allocates no memory: the arguments come from a foreign file,
+    # and the tensors say how large the network may be.
     with torch.device("meta"):
         outline = _made(name, arguments, classes)
     require_classes(outline, tensors, classes)
@@ -77,18 +78,20 @@ def _made(name: str, arguments: Mapping[str, Any], classes: int) -> nn.Module:
     try:
         network: nn.Module = _timm().create_model(name, **chosen)
     except Exception as error:  # whatever a constructor raises for arguments that it does not know
-        raise MemberError(f"timm/{name} cannot be made: {reason(error)}") from error
+        raise MemberError(f"timm/{name} cannot be built: {reason(error)}") from error
     return network
 
 
 def _require_size(network: nn.Module, tensors: Mapping[str, Tensor], name: str) -> None:
     needed, there = (sum(each.numel() for each in some) for some in (network.parameters(), tensors.values()))
     if needed > there:
-        raise MemberError(f"the weights do not fit timm/{name}: it has {needed:,} parameters, and the file {there:,}")
+        raise MemberError(
+            f"the weights do not fit timm/{name}: it has {needed:,} parameters, and the file has {there:,}"
+        )
 
 
 def _require_known(name: Any) -> None:
-    """MemberError unless this is an architecture of timm: other names would be looked for elsewhere."""
+    """Raise MemberError unless timm itself has this architecture: timm would look for other names elsewhere."""
     if not isinstance(name, str) or not _ARCHITECTURE.fullmatch(name) or not _timm().is_model(name):
         raise MemberError(f"timm {_timm().__version__} has no architecture {str(name)[:100]!r}")
 

@@ -1,4 +1,4 @@
-"""Classifiers of transformers: config.json has the network, and preprocessor_config.json says how images are prepared.
+"""Classifiers of transformers: config.json describes the network, preprocessor_config.json how images are prepared.
 
 `trust_remote_code` is never set, and a configuration that asks for code of its repository is refused. So are values
 that are not plain: transformers loads attention kernels from the hub where a configuration names a repository.
@@ -29,11 +29,12 @@ _NOT_THE_NETWORK = """
     quantization_config return_dict task_specific_params torch_dtype transformers_version use_kernels
 """
 LEFT_OUT = frozenset(_NOT_THE_NETWORK.split())
-"""The keys of a configuration that do not make the network, or that choose code; so do all that begin with `_`."""
+"""The keys of a configuration that do not describe the network, or that choose code. Keys that begin with `_` are
+left out as well."""
 STEPS = frozenset({"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb"})
-"""The steps of a preprocessor that are understood; the first two are the user's."""
+"""The steps of a preprocessor that are understood. Resizing and cropping are left to the user."""
 NOT_ONE_NETWORK = frozenset({"timm_wrapper"})
-"""The kinds of models whose network is another library's."""
+"""The kinds of models whose network belongs to another library."""
 
 
 def recognises(config: Mapping[str, Any]) -> bool:
@@ -62,16 +63,16 @@ def build(name: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], c
     network_class = _class_of(kind, name)
     strange = sorted(key for key in chosen if key in LEFT_OUT or key.startswith("_"))
     if strange:
-        raise MemberError(f"config of transformers/{name} has {', '.join(strange)}, which does not make a network")
+        raise MemberError(f"config of transformers/{name} has {', '.join(strange)}, which does not describe a network")
     try:
         stated = _transformers().CONFIG_MAPPING[kind](**{**chosen, "num_labels": classes})
-        with torch.device("meta"):  # without memory: the configuration is foreign
+        with torch.device("meta"):  # allocates no memory: the configuration is foreign
             outline = network_class(stated)
         require_classes(outline, tensors, classes)
         needed = sum(each.numel() for each in outline.parameters())
         there = sum(each.numel() for each in tensors.values())
         if needed > there:
-            raise MemberError(f"the weights do not fit: it has {needed:,} parameters, and the file {there:,}")
+            raise MemberError(f"the weights do not fit: it has {needed:,} parameters, and the file has {there:,}")
         with _silent():
             network, found = network_class.from_pretrained(
                 None, config=stated, state_dict=dict(tensors), output_loading_info=True, dtype=torch.float32
@@ -79,7 +80,7 @@ def build(name: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], c
     except MemberError as error:
         raise type(error)(f"transformers/{name}: {error}") from error
     except Exception as error:  # whatever a constructor or loader raises
-        raise MemberError(f"transformers/{name} cannot be made of its configuration: {reason(error)}") from error
+        raise MemberError(f"transformers/{name} cannot be built from its configuration: {reason(error)}") from error
     wrong = {what: sorted(map(str, keys)) for what, keys in found.items() if keys}
     if wrong:
         listed = "; ".join(f"{what.replace('_', ' ')} {', '.join(keys[:5])}" for what, keys in wrong.items())
@@ -91,36 +92,36 @@ def build(name: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], c
 def _refuse_code(where: str, config: Mapping[str, Any]) -> None:
     if config.get("auto_map"):
         raise MemberError(
-            f"{where} asks for code of the repository (auto_map), which is never executed; accepted are the "
-            f"classifiers of transformers itself"
+            f"{where} asks for code of the repository (auto_map), which is never executed; only the "
+            f"classifiers of transformers itself are accepted"
         )
     if config.get("quantization_config"):
-        raise MemberError(f"{where} has quantised weights; accepted are floating-point ones")
+        raise MemberError(f"{where} has quantised weights; only floating-point weights are accepted")
     if backbones := sorted(key for key, value in config.items() if "backbone" in key and value):
-        raise MemberError(f"{where} has {', '.join(backbones)}; accepted are networks without another one inside")
+        raise MemberError(f"{where} has {', '.join(backbones)}; a network must not have another one inside")
 
 
 def _class_of(kind: Any, name: Any) -> Any:
-    """The class of a network, among the image classifiers of transformers."""
+    """The class of this name among the image classifiers of transformers; MemberError if there is none."""
     library = _transformers()
     known = library.CONFIG_MAPPING
     if not isinstance(kind, str) or kind not in known or kind in NOT_ONE_NETWORK:
-        raise MemberError(f"transformers {library.__version__} has no classifier of images of the type {kind!r}")
+        raise MemberError(f"transformers {library.__version__} has no image classifier of type {kind!r}")
     try:
         found = library.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING[known[kind]]
     except KeyError:
-        raise MemberError(f"a {kind} of transformers is not a classifier of images") from None
+        raise MemberError(f"a {kind} of transformers is not an image classifier") from None
     classes = {each.__name__: each for each in (found if isinstance(found, tuple | list) else [found])}
     if name not in classes:
-        raise MemberError(f"{name!r} is not a classifier of images; accepted for {kind} is {', '.join(classes)}")
+        raise MemberError(f"{name!r} is not an image classifier; for {kind} it must be {', '.join(classes)}")
     return classes[name]
 
 
 def _labels(where: str, config: Mapping[str, Any]) -> tuple[str, ...] | int:
-    """The names of the classes in the order of the logits; their number where the names are transformers' own."""
+    """The names of the classes in the order of the logits, or their number if transformers made the names up."""
     labels = config.get("id2label")
     if not isinstance(labels, dict):
-        return 2  # what transformers takes where nothing is said
+        return 2  # the default of transformers
     if sorted(labels) != sorted(map(str, range(len(labels)))):
         raise MemberError(f"{where}: id2label does not number its classes from 0 to {len(labels) - 1}")
     names = [str(labels[str(index)]) for index in range(len(labels))]
@@ -128,7 +129,7 @@ def _labels(where: str, config: Mapping[str, Any]) -> tuple[str, ...] | int:
 
 
 def _input_shape(where: str, config: Mapping[str, Any], prepared: Mapping[str, Any] | None) -> tuple[int, int, int]:
-    """The shape of the images that the network gets: after cropping, after resizing, or as the network says."""
+    """The shape of the images that the network takes: after cropping, after resizing, or from its own configuration."""
     steps = prepared or {}
     sizes = [
         steps.get("crop_size") if steps.get("do_center_crop") else None,
@@ -185,7 +186,7 @@ def _per_channel(value: Any, channels: int) -> tuple[float, ...]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Let transformers show neither a bar nor advice."""
+    """Keep transformers from printing progress bars and advice."""
     logs = _transformers().utils.logging
     level, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
     logs.set_verbosity_error()

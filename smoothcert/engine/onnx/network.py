@@ -1,7 +1,7 @@
 """An ONNX file as a member: a torch module whose logits onnxruntime computes.
 
-It computes in float32, on the CPU or on a CUDA device, wherever the images are. The batch dimension of the file may be
-free or fixed. Where it is fixed, a batch goes through in pieces of that size, and the last piece is padded.
+It computes in float32 on the device of the images, the CPU or a CUDA device. The batch dimension of the file may be
+free or fixed. If it is fixed, a batch is run in pieces of that size, and the last piece is padded.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ with needed_by("an ONNX member"):
 
 VERSION: str = onnxruntime.__version__
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-"""The part of onnxruntime that computes on each type of device."""
+"""The execution provider of onnxruntime for each type of device."""
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "out of memory")
-"""The words with which onnxruntime says that memory ran out; it has no error class for it."""
+"""The words in the errors of onnxruntime that report a lack of memory; there is no error class for it."""
 
 
 class OnnxNetwork(nn.Module):
-    """The classifier in an ONNX file, after vetting: images [N, C, H, W] to the logits [N, classes] of its output."""
+    """The classifier in an ONNX file, after vetting. It maps images [N, C, H, W] to logits [N, classes]."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class OnnxNetwork(nn.Module):
 
     @classmethod
     def read(cls, path: Path) -> OnnxNetwork:
-        """The network in a file, with tensors that are in other files of the same folder."""
+        """Read the network in a file, including tensors that are in other files of the same folder."""
         try:
             return cls(whole(path))
         except OSError as error:
@@ -54,7 +54,7 @@ class OnnxNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.dtype != torch.float32:
             raise MemberError(f"an ONNX member computes in float32, and the images are {x.dtype}")
-        # The trace would hold the logits of one batch as constants.
+        # A trace would contain the logits of one batch as constants.
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             raise MemberError("an ONNX member cannot be traced: onnxruntime computes it")
         session = self._session(x.device)
@@ -71,11 +71,11 @@ class OnnxNetwork(nn.Module):
         return {"onnxruntime": VERSION}
 
     def extra_repr(self) -> str:
-        """The digest of the file, which is thereby a part of `network_digest`."""
+        """The digest of the file, so that `network_digest` covers it."""
         return f"sha256={self._sha256}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies make their own sessions."""
+        """Leave out the sessions: a copy starts its own."""
         return {**vars(self), "_sessions": {}}
 
     def _run_padded(self, session: Any, images: Tensor, rows: int) -> Tensor:
@@ -102,7 +102,9 @@ class OnnxNetwork(nn.Module):
     def _run_bound(self, session: Any, images: Tensor) -> Any:
         """The logits, in host memory, of images that stay on their CUDA device."""
         index = images.device.index or 0
-        torch.cuda.current_stream(images.device).synchronize()  # onnxruntime has a stream of its own
+        torch.cuda.current_stream(
+            images.device
+        ).synchronize()  # onnxruntime uses a stream of its own, and must not read too early
         binding = session.io_binding()
         binding.bind_input(self.input, "cuda", index, "float32", list(images.shape), images.data_ptr())
         binding.bind_output(self.output, "cpu")
@@ -127,8 +129,8 @@ def _start(data: bytes, device: torch.device) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.use_deterministic_compute = True
-    options.log_severity_level = 3  # errors, which are raised as well
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads that wait leave the processor
+    options.log_severity_level = 3  # 3 stands for errors, which are also raised
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads sleep
     chosen = (provider, {"device_id": device.index or 0}) if device.type == "cuda" else provider
     try:
         session = onnxruntime.InferenceSession(data, options, providers=[chosen])
@@ -136,36 +138,38 @@ def _start(data: bytes, device: torch.device) -> Any:
         raise MemberError(f"onnxruntime cannot read the network: {reason(error)}") from error
     session.disable_fallback()
     if (first := session.get_providers()[0]) != provider:
-        raise DeviceError(f"onnxruntime would compute on {first} and not on {str(device)!r}: look at its log")
+        raise DeviceError(f"onnxruntime would compute on {first} and not on {str(device)!r}: see its log")
     return session
 
 
 def _image_input(graph: Any) -> tuple[str, int | None]:
-    """The name of the one input, and its batch dimension where that is fixed."""
+    """The name of the only input, and its batch dimension if that is fixed."""
     constants = {tensor.name for tensor in graph.initializer}  # older files list these among the inputs
     inputs = [each for each in graph.input if each.name not in constants]
     if len(inputs) != 1:
         names = ", ".join(each.name for each in inputs) or "none"
-        raise MemberError(f"the ONNX file has {len(inputs)} inputs ({names}); accepted is one, of images [N, C, H, W]")
+        raise MemberError(f"the ONNX file has {len(inputs)} inputs ({names}); it must have one, of images [N, C, H, W]")
     (images,) = inputs
     tensor = images.type.tensor_type
     if tensor.elem_type != onnx.TensorProto.FLOAT:
         kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
-        raise MemberError(f"the input {images.name!r} of the ONNX file is of {kind}; accepted is FLOAT, in [0, 1]")
+        raise MemberError(f"the input {images.name!r} of the ONNX file is of {kind}; it must be FLOAT, in [0, 1]")
     sizes = tensor.shape.dim
     if tensor.HasField("shape") and len(sizes) != 4:
-        raise MemberError(f"the input {images.name!r} of the ONNX file has {len(sizes)} dimensions, not [N, C, H, W]")
+        raise MemberError(
+            f"the input {images.name!r} of the ONNX file has {len(sizes)} dimensions; it must be [N, C, H, W]"
+        )
     fixed = sizes[0].dim_value if len(sizes) and sizes[0].HasField("dim_value") else 0
     return str(images.name), int(fixed) if fixed > 0 else None
 
 
 def _logits_output(graph: Any) -> str:
-    """The name of the output with the logits: the only one, or the one of that name."""
+    """The name of the output with the logits: the only output, or the one that is called `logits`."""
     names = [each.name for each in graph.output]
     if len(names) == 1:
         return str(names[0])
     if "logits" in names:
         return "logits"
     raise MemberError(
-        f"the ONNX file has {len(names)} outputs ({', '.join(names)}); accepted is one, or one with the name logits"
+        f"the ONNX file has {len(names)} outputs ({', '.join(names)}); it must have one, or one that is called logits"
     )

@@ -1,9 +1,9 @@
-"""What an ONNX file may contain, looked at before onnxruntime reads it.
+"""What an ONNX file may contain. Files are checked before onnxruntime reads them.
 
 An ONNX file is a program. It may use the operators of image classifiers (`OPERATORS`) on its own tensors and on the
 images. The list leaves out control flow, randomness, texts, and every operator of another domain, which is foreign
-code. Tensors may be in other files of the file's own folder; they are copied into the file when it is taken in.
-Onnxruntime then reads the message that was vetted, written anew, without metadata and unknown fields.
+code. Tensors may be in other files of the same folder; they are copied into the file when it is added. onnxruntime
+reads the vetted message, which is serialised again without metadata and unknown fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ with needed_by("an ONNX member"):
     import onnx
 
 MOST_BYTES = 2**31 - 1
-"""The most bytes of a file with all its tensors, a limit of protobuf."""
+"""The most bytes of a file with all its tensors. This is a limit of protobuf."""
 OWN_DOMAINS = ("", "ai.onnx")
 """The domains of ONNX's own operators."""
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -55,12 +55,12 @@ OPERATORS = frozenset(" ".join((LAYERS, ACTIVATIONS, POOLING, SHAPES, ARITHMETIC
 
 
 def vetted(data: bytes) -> Any:
-    """The model in the bytes of an ONNX file that has all its tensors; MemberError says what is not accepted."""
+    """Parse and check the bytes of an ONNX file that contains all its tensors; MemberError says what is refused."""
     model = _parsed(data)
     for tensor in _external_ones(model):
         raise MemberError(
-            f"the ONNX file has its tensor {tensor.name!r} in another file, {_location(tensor)!r}; accepted here is a "
-            f"file with all its tensors"
+            f"the ONNX file has its tensor {tensor.name!r} in another file, {_location(tensor)!r}; here a file must "
+            f"contain all its tensors"
         )
     model.DiscardUnknownFields()
     del model.metadata_props[:]
@@ -68,7 +68,7 @@ def vetted(data: bytes) -> Any:
 
 
 def whole(path: Path) -> bytes:
-    """The bytes of an ONNX file, with the tensors in it that it keeps in other files of its folder."""
+    """The bytes of an ONNX file, with the tensors from other files of its folder copied into it."""
     data = path.read_bytes()
     model, total = _parsed(data), len(data)
     for tensor in _external_ones(model):
@@ -87,7 +87,7 @@ def _parsed(data: bytes) -> Any:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
-    except Exception as error:  # protobuf raises its own kinds
+    except Exception as error:  # protobuf raises errors of its own
         raise MemberError(f"not an ONNX file: {reason(error)}") from error
     if not model.graph.node:
         raise MemberError("not an ONNX file: it has no graph with nodes")
@@ -95,7 +95,7 @@ def _parsed(data: bytes) -> Any:
     _vet_nodes(model.graph)
     for tensor in _tensors(model.graph):
         if tensor.data_type == onnx.TensorProto.STRING:
-            raise MemberError(f"the ONNX file has texts ({tensor.name!r}); accepted are tensors of numbers")
+            raise MemberError(f"the ONNX file has strings ({tensor.name!r}); only tensors of numbers are accepted")
     return model
 
 
@@ -104,13 +104,13 @@ def _vet_parts(model: Any) -> None:
     if model.functions:
         names = ", ".join(sorted(f"{each.domain}.{each.name}" for each in model.functions)[:5])
         raise MemberError(
-            f"the ONNX file defines functions of its own ({names}); accepted are the operators of ONNX: inline them "
-            f"with onnx.inliner.inline_local_functions"
+            f"the ONNX file defines functions of its own ({names}), and only the operators of ONNX are accepted: "
+            f"inline them with onnx.inliner.inline_local_functions"
         )
     if model.training_info:
-        raise MemberError("the ONNX file has a graph for training; accepted is the graph of a classifier")
+        raise MemberError("the ONNX file has a graph for training; only the graph of a classifier is accepted")
     if model.graph.sparse_initializer:
-        raise MemberError("the ONNX file has sparse tensors; accepted are dense ones")
+        raise MemberError("the ONNX file has sparse tensors; only dense tensors are accepted")
 
 
 def _vet_nodes(graph: Any) -> None:
@@ -119,17 +119,15 @@ def _vet_nodes(graph: Any) -> None:
         name = f"{node.domain}.{node.op_type}" if node.domain not in OWN_DOMAINS else node.op_type
         if node.domain not in OWN_DOMAINS:
             raise MemberError(
-                f"the ONNX file uses the custom operator {name}; accepted are the operators of image classifiers in "
-                f"ONNX's own domain"
+                f"the ONNX file uses the custom operator {name}; only the operators of image classifiers in ONNX's "
+                f"own domain are accepted"
             )
         if name in CONTROL_FLOW or any(each.HasField("g") or each.graphs for each in node.attribute):
-            raise MemberError(
-                f"the ONNX file uses control flow ({name}); accepted are networks that do the same for every image"
-            )
+            raise MemberError(f"the ONNX file uses control flow ({name}); a network must do the same for every image")
         if name not in OPERATORS:
             raise MemberError(
-                f"the ONNX file uses the operator {name}; accepted are the operators of image classifiers, which "
-                f"smoothcert/engine/onnx/vetting.py lists"
+                f"the ONNX file uses the operator {name}; only the operators of image classifiers are accepted, "
+                f"which smoothcert/engine/onnx/vetting.py lists"
             )
         if _trains(node, constants):
             raise MemberError(f"the ONNX file was exported in training mode: {name} is in training mode")
@@ -140,7 +138,7 @@ def _trains(node: Any, constants: dict[str, Any]) -> bool:
         return any(each.name == "training_mode" and each.i for each in node.attribute)
     if node.op_type != "Dropout" or len(node.input) < 3 or not node.input[2]:
         return False
-    mode = constants.get(node.input[2])  # what is computed may be anything
+    mode = constants.get(node.input[2])  # a mode that the graph computes counts as training
     return mode is None or bool(onnx.numpy_helper.to_array(mode).any())
 
 
@@ -164,7 +162,7 @@ def _tensors(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("sparse_tensor") or attribute.sparse_tensors:
-                raise MemberError("the ONNX file has sparse tensors; accepted are dense ones")
+                raise MemberError("the ONNX file has sparse tensors; only dense tensors are accepted")
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
@@ -177,18 +175,20 @@ def _external(tensor: Any, folder: Path) -> bytes:
     path = PurePosixPath(location)
     if not location or path.is_absolute() or ".." in path.parts or "\\" in location or "\0" in location:
         raise MemberError(
-            f"the ONNX file has its tensor {tensor.name!r} at {location!r}, outside of its folder; accepted are files "
-            f"beside it"
+            f"the ONNX file has its tensor {tensor.name!r} at {location!r}, outside of its folder; only files "
+            f"beside it are accepted"
         )
     try:
         offset, length = int(entries.get("offset", 0)), int(entries["length"]) if "length" in entries else None
     except ValueError as error:
-        raise MemberError(f"the ONNX file says of its tensor {tensor.name!r}: {error}") from error
+        raise MemberError(
+            f"the place of the tensor {tensor.name!r} in the ONNX file cannot be read: {error}"
+        ) from error
     return _part_of(folder, path, offset, length, tensor.name)
 
 
 def _part_of(folder: Path, path: PurePosixPath, offset: int, length: int | None, name: str) -> bytes:
-    """The bytes of a part of a plain file inside the folder, of which no part of the path is a link."""
+    """A part of the bytes of a plain file inside the folder. No part of its path may be a link."""
     place = folder
     for part in path.parts:
         place = place / part

@@ -37,7 +37,7 @@ class ModelAddress:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """RemoteError for anything but the URL of a model."""
+        """Parse the URL of a model; RemoteError for any other text."""
         try:
             parts = urlsplit(url)
             port, host = parts.port, (parts.netloc.rpartition(":")[0] if parts.port else parts.netloc).lower()
@@ -110,7 +110,7 @@ class RemotePolicy:
     """The most requests that an endpoint has to deal with at a time."""
 
     def require(self, address: ModelAddress) -> None:
-        """RemoteError unless the operator allows this host."""
+        """Raise RemoteError unless the operator allows this host."""
         allowed = {host.lower() for host in self.hosts}
         if not allowed & {address.host, address.place}:
             raise RemoteError(

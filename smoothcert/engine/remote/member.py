@@ -124,7 +124,7 @@ class Remote(nn.Module):
         return read_logits(self.endpoint, reply.headers, reply.body, identifier=identifier, rows=rows, classes=classes)
 
     def _compare(self, logits: Logits) -> None:
-        """RemoteError if the test image has other logits than it had before."""
+        """Raise RemoteError if the test image has other logits than before."""
         if not np.isfinite(logits).all():
             raise RemoteError(f"{self._who} gives the test image logits that are not finite")
         with self._lock:
@@ -176,7 +176,7 @@ def discover(
     """
     address = ModelAddress.of(url)
     policy.require(address)
-    policy = replace(policy, patience_s=0.0)  # who adds an endpoint sees at once that it is away
+    policy = replace(policy, patience_s=0.0)  # the user who adds an endpoint learns at once that it is away
     connections = Connections(address, policy.timeout_s)
     try:
         metadata = ModelMetadata.read(connections.exchange("GET", address.path, most=MOST_JSON).body)

@@ -51,7 +51,7 @@ class ModelMetadata:
 
     @classmethod
     def read(cls, data: bytes) -> ModelMetadata:
-        """RemoteError for an answer that is not the metadata of a model."""
+        """Parse an answer; RemoteError if it is not the metadata of a model."""
         found = read_object(data)
         try:
             return cls(str(found.get("platform") or ""), _tensors(found["inputs"]), _tensors(found["outputs"]))
@@ -73,7 +73,7 @@ class ModelMetadata:
             raise RemoteError(f"the model takes {listed}, and the images are [N, {', '.join(map(str, shape))}]")
         if found.datatype not in DATATYPES or not (found.shape[0] == -1 or found.shape[0] >= 1):
             raise RemoteError(
-                f"the model takes {listed}; accepted are the datatypes {', '.join(DATATYPES)} and 1 or more images"
+                f"the model takes {listed}; it must take 1 or more images of a datatype among {', '.join(DATATYPES)}"
             )
         return found
 
@@ -162,7 +162,9 @@ def _require_shape(tensor: dict[str, Any], rows: int, classes: int) -> None:
     if tensor.get("shape") != [rows, classes]:
         raise RemoteError(f"the logits have the shape {tensor.get('shape')}, not [{rows}, {classes}]")
     if tensor.get("datatype") not in DATATYPES:
-        raise RemoteError(f"the logits have the datatype {tensor.get('datatype')!r}; accepted: {', '.join(DATATYPES)}")
+        raise RemoteError(
+            f"the logits have the datatype {tensor.get('datatype')!r}; it must be one of {', '.join(DATATYPES)}"
+        )
 
 
 def _numbers(tensor: dict[str, Any], raw: bytes | None) -> Logits:
