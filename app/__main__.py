@@ -41,7 +41,7 @@ with ended_by_ctrl_c():
 GRACE_SECONDS = 10
 """Seconds that requests under way have when the process ends."""
 ENDED_BY_CTRL_C = 130
-"""The exit code of what Ctrl-C has ended, as shells state it."""
+"""The exit code after Ctrl-C, by the convention of shells."""
 
 logger = logging.getLogger(__name__)
 

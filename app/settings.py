@@ -97,9 +97,11 @@ class ApiSettings(RedisSettings):
     active_certifications: Count | None = None
     """Most certifications of one key that have not ended; a quarter of the queue if there are keys."""
     active_samples: Count | None = None
-    """Most samples that those may need in the worst case; twice those of one certification if there are keys."""
+    """Most samples that the certifications of one key that have not ended may need in the worst case; twice those of
+    one certification if there are keys."""
     active_mb: Count | None = None
-    """Most megabytes of images and expected certificates of those; a quarter of `waiting_mb` if there are keys."""
+    """Most megabytes of images and expected certificates of the certifications of one key that have not ended; a
+    quarter of `waiting_mb` if there are keys."""
     rate: Annotated[float, Field(ge=0)] = 100.0
     """Most requests of one key in a second, averaged over a few; 0 for any number."""
     deadline_s: Annotated[float, Field(ge=0, le=7 * 86_400)] = 86_400.0
@@ -125,7 +127,7 @@ class ApiSettings(RedisSettings):
     webhook_networks: str = ""
     """Networks such as 10.1.0.0/16 of addresses that are not public, to which webhooks may be sent all the same."""
     webhook_secret_file: Annotated[Path, secret_file("secret")] | None = None
-    """A mounted file with the secret from which the secret of each key is made that signs its webhooks."""
+    """A mounted file with a secret, from which each key's own secret for signing webhooks is made."""
     webhook_retry_s: Annotated[str, AfterValidator(_require_pauses)] = "5,300,1800,7200,18000,36000,50400"
     """Seconds between two attempts to deliver a webhook, separated by commas; after the last it is given up."""
 

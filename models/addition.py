@@ -120,7 +120,7 @@ def _renaming(paths: Mapping[Path, Path | str]) -> Iterator[None]:
 
 @contextmanager
 def _naming_classes(assumed: bool) -> Iterator[None]:
-    """Say of another number of logits that the classes were assumed, if they were, and how to name them."""
+    """Explain a wrong number of logits if the classes were assumed: the error then says how to name them."""
     try:
         yield
     except ClassCountError as error:

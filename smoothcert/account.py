@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from smoothcert.report import Report
 
 MOST_OPEN = 200
-"""The most certificates whose table is open when a page is; a longer one takes a click, and is not printed."""
+"""The most certificates whose table is open at first; a longer table opens by a click, and is not printed."""
 MOST_PICTURE_BYTES = 2_000_000
 """The most bytes of all images of a page together, as files."""
 QUANTILES = (0.1, 0.5, 0.9)
@@ -47,7 +47,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a report has beside certificates and labels."""
+    """What a report has besides certificates and labels."""
 
     examinations: Sequence[tuple[str, Examination]] = ()
     """What was found out about each file, by its name; none for certificates that come from no file."""
@@ -55,7 +55,7 @@ class Evidence:
     pictures: Sequence[bytes | None] = ()
     """The images as PNG, JPEG or WebP files, in the order of the certificates; none where they are not given."""
     problems: Sequence[str] | None = None
-    """What is wrong with each certificate, empty where nothing is; None if that was not found out yet."""
+    """What is wrong with each certificate, empty where nothing is; None if they have not been verified yet."""
 
 
 NO_EVIDENCE = Evidence()

@@ -53,7 +53,7 @@ class StageRecord(Frozen):
     """One look at the counts and its outcome: a `Stage` of the verdict."""
 
     counts: SampleCounts
-    """The samples drawn for this stage by class; `other` counts those of all classes that are not named, and of none.
+    """The samples drawn for this stage by class; `other` counts those of all other classes, and those without a class.
     Certificates of format 1 have a list of all classes, with a last entry for no class."""
     n: Count
     """The samples that the decision rests on: more than were drawn if the procedure keeps earlier ones."""

@@ -109,7 +109,8 @@ class Stall(Wire):
     since: datetime | None
     """The last sign of life of its worker; null where none is left or it has not begun."""
     until: datetime | None
-    """When the worker is taken for dead and its work goes to another, from the last checkpoint; null where it is."""
+    """When the worker is taken for dead and its work goes to another, from the last checkpoint; null where that has
+    happened."""
     workers: Whole
     """The other live workers that can go on with it. Where there is none, the work goes on when one starts."""
 

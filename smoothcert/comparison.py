@@ -1,6 +1,6 @@
 """Two sets of certificates of the same images: is the new one worse than the old one, and by how much?
 
-Images are paired, so what both certify, and what neither does, says nothing about the difference. At each radius there
+Images are paired: one that both sets certify, or neither, says nothing about the difference. At each radius there
 is an exact test (McNemar) and an exact interval (`paired`) for the difference in certified accuracy over the population
 from which the images were drawn. The intervals of all radii hold together: their levels are shares of one (Bonferroni).
 

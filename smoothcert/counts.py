@@ -38,7 +38,7 @@ class SampleCounts(Mapping[int, int]):
     pairs: tuple[tuple[int, int], ...] = ()
     """The named classes in increasing order, each with its samples, of which there are some."""
     other: int = 0
-    """The samples of all other classes, and of none."""
+    """The samples of all other classes, and those without a class."""
     classes: int | None = field(default=None, compare=False)
     """The number of all classes where the counts are written as a list."""
 

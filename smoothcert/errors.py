@@ -124,7 +124,7 @@ def refuse_unknown(named: Iterable[str], known: Iterable[str]) -> None:
 
 
 def refusing_unknown(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, which refuses unknown keywords as `refuse_unknown` does."""
+    """A decorator: the function refuses unknown keywords as `refuse_unknown` does."""
     known = [name for name in signature(function).parameters if name != "self"]
 
     @wraps(function)

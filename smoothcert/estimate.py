@@ -80,8 +80,9 @@ class Bootstrap:
     def distance(self, values: npt.ArrayLike, statistic: Callable[[Floats], float]) -> Estimate:
         """The same for a distance or a deviation, which scatter between the images can only enlarge.
 
-        The squares of distance and scatter add, and a resample has this scatter twice: its square exceeds ours by what
-        ours may exceed the true one by. The interval ends where the resamples end, and begins as far below by squares.
+        Squared distances add: observed^2 = true^2 + scatter^2. A resample adds the scatter once more, so its square
+        exceeds the observed one by about as much as the observed one exceeds the true one. The interval therefore ends
+        at the upper end of the resamples, and begins as far below the observed value, measured in squares.
         """
         found = self.of_means(values, statistic)
         high = max(found.value, found.high)

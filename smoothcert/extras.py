@@ -33,7 +33,7 @@ WITHOUT_EXTRA = {"pandas"}
 
 
 def installing(extra: str) -> str:
-    """How an extra is installed. The package is on no index: what has its name there is somebody else's."""
+    """How an extra is installed. The package is not on an index: a package of this name there is somebody else's."""
     return f"pip install '.[{extra}]' in a clone of smoothcert"
 
 

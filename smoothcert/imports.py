@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def ended_by_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C end the process at once, as it ends one that is not Python's: there is nothing to clean up yet.
+    """Let Ctrl-C end the process at once, without an exception: there is nothing to clean up yet.
 
-    A KeyboardInterrupt in an import ends in a traceback, and in one of numpy's in a thousand lines of recursion.
+    A KeyboardInterrupt during an import prints a traceback, and during the import of numpy a thousand lines of it.
     """
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # others have decided
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # another handler is installed
         yield
         return
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -151,7 +151,7 @@ class VerificationAnswer(Wire):
     consistent: bool
     problems: tuple[FieldProblem, ...]
     looks: tuple[Look, ...]
-    """One for each stage of a consistent certificate, with its interval for p_A; none of an inconsistent one."""
+    """One for each stage of a consistent certificate, with its interval for p_A; none for an inconsistent one."""
     implied: tuple[Implication, ...] = ()
     """What a consistent certificate says in the norms in which it is not stated, by geometry."""
     remainder: Remainder | None = None

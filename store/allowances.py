@@ -1,4 +1,5 @@
-"""Allowances that all API processes share: so many uses in a time, and a time to come back for each that is refused."""
+"""Allowances that all API processes share: a number of uses in a time, and for each refused client a time to come
+back."""
 
 from __future__ import annotations
 

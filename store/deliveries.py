@@ -28,7 +28,7 @@ LEASE_S = 60
 KEPT_S = 7 * 86_400
 """Seconds after which a delivery is forgotten, whatever happened to it."""
 BUSY_S = 0.25
-"""Seconds after which a delivery is looked at again whose owner has its share under way."""
+"""Seconds after which a delivery is looked at again if its owner already has its share under way."""
 
 
 @dataclass(frozen=True)

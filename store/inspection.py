@@ -27,9 +27,9 @@ CLOCKS_DIFFER_S = 2.0
 LOOKS = 3
 """The number of looks at the clock; the smallest difference counts, because a slow answer looks like one."""
 NO_SCRIPTS = ("compiling", "unknown command")
-"""What errors of servers say that can never run the scripts; others may only be busy."""
+"""Words in the errors of servers that can never run the scripts; a server with another error may only be busy."""
 NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
-"""What OpenSSL calls an answer that is not of TLS."""
+"""The reasons that OpenSSL gives for an answer that is not TLS."""
 QUESTIONS: tuple[Command, ...] = (
     ("INFO",),
     ("EVAL", f"{READING}return 1", 0),

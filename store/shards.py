@@ -36,9 +36,9 @@ OWN = frozenset(
 )
 """The fields of a record that each shard has for itself."""
 LEAST_RANGE = 8_192
-"""The samples from which on half of what is left of a draw is given to an idle worker."""
+"""The fewest samples left of a draw of which a part is lent to an idle worker (`workers.lending`)."""
 LASTING = frozenset({"places", "progress"})
-"""Those that stay when a shard has ended, because they say what it did."""
+"""The fields of a shard that stay in the record after its end, because they say what it did."""
 
 
 def job_name(certification: str, shard: str) -> str:

@@ -26,13 +26,13 @@ NAMES = re.findall(
     WAIT_REPLICAS WATCHDOG_S WEBHOOK_HOSTS WEBHOOK_NETWORKS WEBHOOK_RETRY_S WEBHOOK_SECRET_FILE WORKER_CPUS WORK_MB ZOO
     """,
 )
-"""What follows the prefix, in capitals."""
+"""The names of the variables without the prefix."""
 KUBERNETES = re.compile(r"(.+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(TCP|UDP)(_\w+)?)?)")
-"""What Kubernetes sets, of its own accord, in each container beside a service that is called smoothcert."""
+"""The variables that Kubernetes sets by itself in each container beside a service that is called smoothcert."""
 
 
 def unknown(environment: Iterable[str]) -> str:
-    """The sentence about variables that nobody reads, with the nearest name that somebody does; empty without any."""
+    """A sentence about variables that no process reads, each with the nearest known name; empty if there are none."""
     wrong = sorted(
         name
         for name in environment

@@ -91,14 +91,14 @@ class Archivist:
             self._refusals += 1
             self._note(claim, str(error), self._pause)
             call = unguarded(archival.again(claim.certification, pause=self._pause))
-        except Exception as error:  # of this one certification: the others do not wait for it
+        except Exception as error:  # it concerns this certification alone, and the others do not wait for it
             logger.exception("cannot be archived", extra=_extra(claim))
             self._note(claim, f"{claim.certification}: {type(error).__name__}: {error}", PAUSES_S[-1])
             call = unguarded(archival.again(claim.certification, pause=PAUSES_S[-1]))
         try:
             await self._queue.ask(call)
         except UnavailableError:
-            logger.warning("what the archive has is not noted, it is written again", extra=_extra(claim))
+            logger.warning("Redis does not know what the archive has, so it is written again", extra=_extra(claim))
 
     def _note(self, claim: ArchiveClaim, reason: str, pause: float) -> None:
         self.trouble = reason

@@ -22,7 +22,7 @@ RETRY_SECONDS = 10
 
 
 class ArchiveReader:
-    """What was deleted is not there, also while the archive still has it."""
+    """Reads the archive. A deleted certification is not found, even while the archive still has it."""
 
     def __init__(self, queue: Queue, archive: Archive, threads: ArchiveThreads) -> None:
         self._queue, self._archive, self._threads = queue, archive, threads

@@ -10,13 +10,14 @@ from store import keys
 from store.allowances import Allowance
 
 BURST_SECONDS = 5.0
-"""A key that was silent may send the requests of so many seconds at once."""
+"""The seconds whose requests a key that was silent may send at once."""
 LEASE = 0.1
-"""The share of a second's requests that a process takes from Redis at a time, so that most requests ask nobody."""
+"""The share of a second's requests that a process takes from Redis at a time, so that most requests need no exchange
+with it."""
 LEASE_SECONDS = 1.0
-"""Seconds after which what a process took and did not use is void."""
+"""Seconds after which the uses that a process took and did not need are void."""
 MOST_OWNERS = 100_000
-"""More than the owners of keys."""
+"""The most owners that Redis remembers: more than there are keys."""
 
 
 class RateLimit:

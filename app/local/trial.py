@@ -19,7 +19,7 @@ SAMPLE, SAMPLE_SHEET, SAMPLE_INDEX = "ship", "cifar10-test-100", 4
 LIKELY = (0.85, 0.95, 0.99, 0.999, 0.9999)
 """Values of p_A that a clear image may have; the first that proves a radius under the noise gives the radius."""
 MODES = {1: "L", 3: "RGB"}
-"""How Pillow names images of so many channels."""
+"""Pillow's mode for each number of channels."""
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class Listener:
                 self._pubsub = None
 
     def hear(self, message: Mapping[str, Any]) -> None:
-        """Wake whom a message concerns."""
+        """Wake the watches that a message concerns."""
         channel = message["channel"].decode() if message["channel"] else ""
         certification = channel.removeprefix(f"{keys.CHANGED}:")
         if message["type"] == "subscribe" and channel not in self._common:

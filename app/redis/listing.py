@@ -18,7 +18,8 @@ PAGE_LOOKS = 1000
 CHUNK = 100
 """The number of records that are read from Redis at a time."""
 TIES = 16
-"""More than the certifications that one owner creates in the same microsecond."""
+"""The entries that are read beyond CHUNK, because those of the cursor's own time come first again: more than one owner
+creates in the same microsecond."""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from store.presence import REMEMBERED, Offer, Presence, Speed
 from store.record import Record
 
 SILENT_SECONDS = 3.0
-"""Seconds without a heartbeat after which clients are told, at the earliest: with the second until the next look at the
-workers, a worker that died is told within five."""
+"""The fewest seconds without a heartbeat after which clients are told. With the second until the next look at the
+workers, clients learn within five seconds that a worker has died."""
 SILENT_BEATS = 1.5
-"""Heartbeats that must be missing, too: a worker may be set to beat less often."""
+"""The fewest heartbeats that must be missing before clients are told: a worker may be set to beat less often."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Roster:
     workers: tuple[Presence, ...]
     offers: tuple[Offer, ...]
     default: str = ""
-    """The name of the ensemble that requests get that name none, where several are served."""
+    """The name of the ensemble for requests that name none, where several are served."""
 
     @classmethod
     def of(cls, workers: Sequence[Presence], offers: Sequence[Offer], *, now: float, default: str = "") -> Roster:

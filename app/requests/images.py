@@ -257,7 +257,7 @@ def _pieces(data: bytes) -> Iterator[int]:
             offset += 12 + int.from_bytes(data[offset : offset + 4])  # length, type and checksum have 4 bytes each
     elif data.startswith(JPEG):
         offset = len(JPEG)
-        # Before the first scan: a segment is a marker and its length; a byte that is no marker counts as a piece.
+        # Before the first scan: a segment is a marker and its length; a byte that is not a marker counts as a piece.
         while offset + 4 <= len(data) and not data.startswith(SCAN, offset):
             yield offset
             marked = data[offset] == 0xFF and 0xC0 <= data[offset + 1] < 0xFF

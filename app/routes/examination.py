@@ -56,7 +56,7 @@ class Budget:
         self._paid: set[str] = set()
 
     def spend(self, certificate: Certificate) -> None:
-        """DomainError if the boundaries of this certificate would take too long."""
+        """Raise DomainError if the boundaries of this certificate would take too long."""
         question = repr(certificate.question)
         if question in self._paid:
             return

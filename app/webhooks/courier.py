@@ -30,7 +30,7 @@ LOOK_S = 0.5
 AT_A_TIME = 32
 """The number of deliveries under way at a time."""
 SHARE = 8
-"""The number of those that may have one owner: a receiver that does not answer holds up its owner alone."""
+"""The most deliveries of one owner under way: a receiver that does not answer holds up its owner alone."""
 JITTER = 0.2
 """The share of a pause by which it varies, so that what failed together is not tried again together."""
 

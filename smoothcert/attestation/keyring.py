@@ -58,7 +58,8 @@ class Keyring(Frozen):
         return self.new(self.name, now).model_copy(update={"retired": (*self.retired, old)})
 
     def write(self, path: Path) -> None:
-        """Write the file as a whole or not at all. A new one is for its owner alone; a mode that it has, it keeps."""
+        """Write the file as a whole or not at all. A new file is readable by its owner alone; an existing one keeps its
+        mode."""
         fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         try:
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -106,7 +106,7 @@ def keyid(public: str) -> str:
 
 
 def _other_kind(text: str | bytes) -> str | None:
-    """What a text is that was taken for public keys; None if it is not a file of ours.
+    """What kind of file was given in place of public keys; None if it is not one of ours.
 
     A keyring has a name here so that it is never explained field by field: the sentence would quote its secret.
     """

@@ -73,7 +73,7 @@ class Statement(Frozen):
         return canonical_json(self.model_dump(mode="json", by_alias=True)).encode()
 
     def certificate(self) -> Certificate:
-        """The certificate in it; AttestationError if it is none, or not about the subjects."""
+        """The certificate in the statement; AttestationError if there is none, or if it is not about the subjects."""
         if self.predicate_type != CERTIFICATE:
             raise AttestationError(f"the statement is of type {shown(self.predicate_type)}, wanted {CERTIFICATE!r}")
         certificate = Certificate.from_json(json.dumps(self.predicate))
@@ -82,7 +82,7 @@ class Statement(Frozen):
         return certificate
 
     def replay(self) -> ReplayRecord:
-        """The record of a replay in it; AttestationError if it is none."""
+        """The record of a replay in the statement; AttestationError if there is none."""
         try:
             return ReplayRecord.model_validate(self.predicate)
         except ValidationError as error:

@@ -1,7 +1,7 @@
 """Exit codes.
 
 0 means success: every image certified, every certificate consistent, the report written. 3 means that there was no
-error, and that the answer is not the one that was hoped for, so that a script can tell. typer gives 2 for a wrong
+error, but the answer is not the one that was hoped for; a script can tell the two apart. typer gives 2 for a wrong
 command line.
 """
 

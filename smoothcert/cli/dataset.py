@@ -38,7 +38,7 @@ class LabelledImages:
     labels: Sequence[int]
 
     def spread(self, most: int) -> LabelledImages:
-        """At most so many of the images, evenly spread over the data set, which may be sorted by class."""
+        """At most this many of the images, evenly spread over the data set, which may be sorted by class."""
         kept = min(most, len(self.labels))
         places = [len(self.labels) * i // kept for i in range(kept)]
         return LabelledImages(

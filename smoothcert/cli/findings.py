@@ -14,7 +14,7 @@ from smoothcert.noise import Noise
 USEFUL = 0.5
 """The accuracy under noise below which hardly any image can be certified: that takes a probability above one half."""
 NEARLY_ALL = 0.95
-"""The share of images with the same answer from which on an ensemble counts as constant."""
+"""The share of images with the same answer at which an ensemble counts as constant."""
 QUANTILES = (0.6915, 0.8413, 0.9332)
 """The p_A whose radii are tried: for Gaussian noise the radii of 1/2, 1 and 3/2 standard deviations."""
 EXAMINE_THE_MODEL = (

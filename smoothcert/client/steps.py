@@ -50,7 +50,7 @@ class CloseStream:
 
 @dataclass(frozen=True)
 class Sleep:
-    """Wait for so many seconds. It has no result."""
+    """Wait for this many seconds. It has no result."""
 
     seconds: float
 

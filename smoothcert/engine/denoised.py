@@ -64,7 +64,7 @@ def chained(denoiser: Identity, classifier: Identity) -> Identity:
 
         {"format": 1, "stages": [{"architecture", "sha256", "normalisation": null or {"mean", "std"}}, ...]}
 
-    It covers the normalisation of the classifier, which is not one of the images that the member takes.
+    The digest covers the normalisation of the classifier, which is applied to denoised images and not to the input.
     """
     stages = [
         {

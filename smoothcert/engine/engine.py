@@ -1,10 +1,11 @@
 """The engine: drives many procedures at once and packs what they ask for into full batches.
 
-One thread owns the device. Each step fills one batch of a fixed shape, first for the owners that have had least of
-the device lately (`engine.usage`); it runs the first members on the batch, gathers the rows that they leave undecided
+One thread owns the device. Each step fills one batch of a fixed shape, first for the owners that have had least of the
+device lately (`engine.usage`); it runs the first members on the batch, gathers the rows that they leave undecided
 across batches until they fill a slice of their own, runs the next members on those, and so on, and sends complete
-counts back to their procedures. No Python loop over samples; only class indices leave the device. On a device with a
-queue of its own, the next batch is drawn and enqueued before the classes of the last one are read (`engine.device`).
+counts back to their procedures. There is no Python loop over samples, and only class indices leave the device. On a
+device with a queue of its own, the next batch is drawn and enqueued before the classes of the last one are read
+(`engine.device`).
 
 The class of a sample depends on (ensemble, image, noise, seed, index) and, in its last bits, on the shape of the slices
 that go through a network. So counts, and with them verdicts, are the same for every packing, order, interruption and

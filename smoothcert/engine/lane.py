@@ -52,7 +52,7 @@ class Lane:
 
     @property
     def least_usage(self) -> float:
-        """What that owner of its runs has had of the device who has had least."""
+        """The least usage of the device among the owners of its runs."""
         return min((self._usage.of(owner) for owner in {run.owner for run in self._live}), default=0.0)
 
     def add(self, run: Run) -> None:

@@ -2,7 +2,8 @@
 
 The noise of a sample depends on its index alone, and the counts of a draw are those of its ranges together. So a run
 may count up to some sample, another run may count the rest of the draw, and a third goes on from both as if it had
-drawn everything itself. What was decided to be drawn is drawn: where a draw ends does not depend on who counts it.
+drawn everything itself. The procedure has asked for the whole draw before, so where the draw ends does not depend on
+which process counts it.
 """
 
 from __future__ import annotations

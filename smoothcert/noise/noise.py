@@ -84,7 +84,8 @@ class Noise(ABC):
 
     @property
     def outcomes(self) -> int | None:
-        """The number of its outcomes, if all of them can be evaluated: sample i is then outcome i. None for chance."""
+        """The number of its outcomes, if all of them can be evaluated: sample i is then outcome i. None for random
+        noise."""
         return None
 
     def proved(self, counts: Sequence[int]) -> tuple[int, float]:

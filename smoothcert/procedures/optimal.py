@@ -23,8 +23,8 @@ from smoothcert.sequential import MOST_SAMPLES, SLACK, looks_up_to
 from smoothcert.verdict import Stage, Verdict, floor_radius
 
 PRICE = 750_000
-"""The samples that one certificate is worth, by default: for no p_A is the chance to certify a radius from .05 sigma on
-more than a point below that of CertifyAdp with its defaults."""
+"""The samples that one certificate is worth, by default. For radii from .05 sigma on and at every p_A, the chance to
+certify is at most one percentage point below that of CertifyAdp with its defaults."""
 MOST_RADII = 32
 """The most radii of one run; it bounds the work of a verifier. For a curve at many radii there is `largest`."""
 MOST_BOUNDARIES = 4 * MOST_SAMPLES

@@ -26,11 +26,11 @@ class Limits:
     active: int
     """The most certifications of one owner that may wait or be under way."""
     samples: int = UNLIMITED
-    """The most samples that those may draw together, in the worst case."""
+    """The most samples that all these certifications of one owner may draw together, in the worst case."""
     bytes: int = UNLIMITED
     """The most bytes that all certifications that wait or are under way may hold."""
     owner_bytes: int = UNLIMITED
-    """The most bytes that those of one owner may hold."""
+    """The most bytes that the certifications of one owner that wait or are under way may hold."""
 
 
 def accept(record: Record, images: bytes, limits: Limits, *, idempotency: tuple[str, str] | None, high: bool) -> Call:

@@ -16,7 +16,7 @@ from store.transitions import agenda, writing
 def ended(
     record: Record, status: Status, *, now: float, ttl: int, progress: str, error: Failure | None = None
 ) -> list[Command]:
-    """The final status, what is kept and for how long, and who is to hear of it."""
+    """The final status, what is kept and for how long, and the messages about the end."""
     fields: dict[str, Argument] = {
         "status": status,
         "finished_at": now,

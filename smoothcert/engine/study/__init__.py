@@ -1,1 +1,1 @@
-"""The paper's laboratory: record the logits of an ensemble once, and compute every table and figure from them."""
+"""The paper's experiments: all tables and figures are computed from logits that are recorded once."""

@@ -1,8 +1,9 @@
 """Adaptive sampling: the paper's eleven schedules at two radii.
 
-The stages of a schedule are longer than a tape. So each image contributes what CertifyAdp does on average if its class
-A has the probability that the tape shows: the stages are independent, and their counts binomial. This is exact given
-p_A. The uncertainty of p_A itself is taken into account by a mean over its distribution (Beta, by Jeffreys).
+The stages of a schedule are longer than a tape, so they are not sampled. Instead, the result of CertifyAdp on an image
+is its expectation, given the probability p_A of class A that the tape shows. The stages are independent and their
+counts binomial, so the expectation is exact given p_A. The uncertainty of p_A itself enters as a mean over its
+posterior distribution, which is a Beta distribution under Jeffreys' prior.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from smoothcert.procedures import Adaptive
 
 Floats = npt.NDArray[np.float64]
 N = 100_000
-"""The samples of the Certify that SampleRF compares with."""
+"""The number of samples of Certify, with which SampleRF compares."""
 LEVELS = (np.arange(9) + 0.5) / 9
-"""The quantiles of the distribution of p_A over which is averaged."""
+"""The levels of the quantiles that stand for the distribution of p_A in its mean."""
 DEVIATIONS = (1.0, 3.0)
-"""The radii in units of sigma: the paper's .25 and .75 at sigma = .25. Other noises get those with the same p_A."""
+"""The target radii in units of sigma: the paper's .25 and .75 at sigma = .25. Other noises use the radii that need the
+same p_A."""
 
 
 @dataclass(frozen=True, eq=False)
 class Staged:
-    """What a schedule does on average with each of N images: shares by stage [N, stages], and samples [N]."""
+    """The expected result of a schedule for each of N images: shares by stage [N, stages], and samples [N]."""
 
     certified: Floats
     abandoned: Floats
@@ -89,18 +91,20 @@ def chapter(samples: Samples) -> Chapter:
 
 
 def target_radii(noise: Noise) -> list[float]:
-    """The radii that p_A = Phi(1) and Phi(3) prove, rounded to six decimals; whole ones, from 1 on, in l0."""
+    """The radii that p_A = Phi(1) and Phi(3) prove, rounded to six decimals; in l0, whole numbers from 1 on."""
     found = [noise.radius(float(ndtr(deviations))) for deviations in DEVIATIONS]
     return sorted({float(max(1, round(r))) if noise.whole else round(r, 6) for r in found})
 
 
 def play(samples: Samples, voter: Voter, stages: tuple[int, ...], radius: float) -> Staged:
-    """What a schedule does on average with the images, given the class counts of this voter."""
+    """The expected result of a schedule for each image, given the class counts of this voter."""
     counts = samples.counts(voter)
     successes, total = counts[:, :-1].max(1), counts.sum(1)
     p = betaincinv(successes[:, None] + 0.5, (total - successes)[:, None] + 0.5, LEVELS)  # [N, levels]
     boundaries = Adaptive(stages=stages).boundaries(samples.noise, radius, alpha=samples.alpha, beta=samples.beta)
     certify, abandon = boundaries.certify.tolist(), boundaries.abandon.tolist()
+    # `alive` is the probability that a stage is reached. Stage j certifies from `upper` on, and abandons up to `low`
+    # or, if it is the last one, at every count below `upper`.
     alive, drawn = np.ones_like(p), np.full_like(p, float(N0))
     certified, abandoned = [], []
     for j, (n, upper, low) in enumerate(zip(stages, certify, abandon, strict=True)):

@@ -17,7 +17,7 @@ from smoothcert.noise import Noise
 from smoothcert.procedures.adaptive import STAGES
 
 DEVIATIONS = (1.0, 2.0, 3.0)
-"""The radii in units of sigma: the paper's .25, .5 and .75 at sigma = .25."""
+"""The target radii in units of sigma: the paper's .25, .5 and .75 at sigma = .25."""
 COSTS = ("SampleRF", "KCR, %", "TimeRF")
 
 
@@ -66,6 +66,6 @@ def chapter(samples: Samples) -> Chapter:
 
 
 def target_radii(noise: Noise, theirs: Iterable[float]) -> list[float]:
-    """The radii that p_A = Phi(1), Phi(2) and Phi(3) prove, and those of the paper; whole ones, from 1 on, in l0."""
+    """The radii that p_A = Phi(1), Phi(2) and Phi(3) prove, and those of the paper; in l0, whole numbers from 1 on."""
     found = [noise.radius(float(ndtr(deviations))) for deviations in DEVIATIONS]
     return sorted({*theirs, *(float(max(1, round(r))) if noise.whole else round(r, 6) for r in found)})

@@ -60,7 +60,7 @@ def consensus(members: int, leading: int) -> Voter:
 
 
 def agreement(samples: Samples, voter: Voter) -> Floats:
-    """The share of samples that the first K members decide, [N]; 0 for the full vote, as in the paper."""
+    """The share of samples that the first K members decide, [N]. It is 0 for the full vote, as in the paper."""
     return np.zeros(len(samples)) if voter.consensus is None else samples.agreed(voter)
 
 

@@ -1,7 +1,7 @@
 """A whole curve of certified accuracy from one run of `optimal` with several radii, against Certify.
 
-The paper runs Certify for such a curve, or CertifyAdp once for each radius. What both procedures do on average with an
-image is exact, given the p_A that its tape shows.
+The paper runs Certify for such a curve, or CertifyAdp once for each radius. The expected results of both procedures for
+an image are exact, given the p_A that its tape shows.
 """
 
 from __future__ import annotations

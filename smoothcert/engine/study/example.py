@@ -23,7 +23,7 @@ BLOCKS = 100
 POINTS = 17
 """The values of p_A between which an expected radius is interpolated."""
 REACH = 8.0
-"""How far from the p_A that was seen they lie, in standard errors: resamples are not farther away."""
+"""The distance of the outermost of these values from the observed p_A, in standard errors: resamples are nearer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Example:
         return Estimate(value, drawn.low, drawn.high)
 
     def _near(self, place: int, n: int) -> Curve:
-        """The expected radius as a function of p_A around the one that was seen."""
+        """The expected radius as a function of p_A, around the observed p_A."""
         if (place, n) not in self._curves:
             shares = self.by_block[:, place]
             reach = REACH * float(shares.std()) / np.sqrt(len(shares))
@@ -87,5 +87,5 @@ class Example:
 
 
 def gain(radius: float, base: float) -> float:
-    """By how many percent a radius exceeds another; NaN where that is 0."""
+    """By how many percent one radius exceeds another; NaN if the other is 0."""
     return 100 * (radius / base - 1) if base else float("nan")

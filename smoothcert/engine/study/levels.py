@@ -1,4 +1,4 @@
-"""alpha and beta: what the first stage of CertifyAdp decides, for every p_A. Exact; no samples are needed."""
+"""alpha and beta: what the first stage of CertifyAdp decides, for every p_A. This is exact and needs no samples."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def chapter(samples: Samples) -> Chapter:
 
 
 def first_radius(noise: Noise) -> float:
-    """The paper's r = sigma, or what has the same p_A."""
+    """The paper's r = sigma; for other noises, the radius that needs the same p_A."""
     radius = noise.radius(float(ndtr(1.0)))
     return float(max(1, round(radius))) if noise.whole else round(radius, 6)
 
 
 def first_stage(noise: Noise, radius: float, alpha: float, beta: float, p: Floats) -> tuple[Floats, Floats, Floats]:
-    """The probabilities to certify, to abandon and to go on, for each p_A."""
+    """The probabilities that the stage certifies, abandons and goes on, for each p_A."""
     boundaries = Adaptive().boundaries(noise, radius, alpha=alpha, beta=beta)
     n, upper, low = (int(each[0]) for each in (boundaries.looks, boundaries.certify, boundaries.abandon))
     certify = at_least(upper, n, p)

@@ -1,9 +1,9 @@
-"""Tapes of logits: what every member of an ensemble answers to the samples of each image, recorded once.
+"""Tapes of logits: the outputs of every member of an ensemble for the samples of each image, recorded once.
 
-The noise of a sample is a pure function of (seed, image, sample), so a recording that is interrupted goes on where it
-stopped, and one that was long enough for an earlier study serves the next one. A tape holds float32 logits
-[1 + samples, members, classes]; its first row is the answer to the image without noise. The classes that follow from
-them are those of the engine, for every choice of members and every vote.
+The noise of a sample is a pure function of (seed, image, sample). So an interrupted recording continues where it
+stopped, and a later study can reuse the tapes of an earlier one. A tape holds float32 logits [1 + samples, members,
+classes]; its first row belongs to the image without noise. The classes that follow from the logits are those of the
+engine, for every choice of members and every vote.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Logits = npt.NDArray[np.float32]
 FORMAT = 1
 """The version of the file format."""
 SAVE_SECONDS = 10.0
-"""The time between two saves of a tape, and so the most work that a killed recording loses."""
+"""The seconds between two saves of a tape, which bound the work that a killed recording loses."""
 MOST_BYTES = 4_000_000_000
 """The most bytes that the tapes of one study take on disk by default."""
 
@@ -64,7 +64,7 @@ class LogitTapes:
         return folder_seed(self.folder)
 
     def record(self, images: Sequence[Tensor], indices: Sequence[int]) -> Iterator[int]:
-        """Record what is missing, image by image; yields the samples of each that were not on its tape before."""
+        """Record what is missing, image by image; yields the number of samples that were added to each tape."""
         self.require_room(indices)
         for image, index in zip(images, indices, strict=True):
             yield LogitTape(self, image, index).record()
@@ -78,7 +78,7 @@ class LogitTapes:
         return self.folder / f"{index:06}.logits"
 
     def bytes_of(self, samples: int) -> int:
-        """The size of the logits of so many samples, and of the image without noise."""
+        """The bytes of the logits of this many samples and of the image without noise."""
         return (1 + samples) * len(self.ensemble.members) * len(self.ensemble.classes) * 4
 
     def require_room(self, indices: Sequence[int]) -> None:
@@ -119,7 +119,7 @@ class LogitTape:
 
     @property
     def recording(self) -> Recording:
-        """The logits of the samples that the study asks for; LedgerError where some are missing."""
+        """The logits of the samples that the study needs; LedgerError if some are missing."""
         held, logits = self._load()
         if held < self.tapes.samples:
             raise LedgerError(
@@ -128,7 +128,7 @@ class LogitTape:
         return Recording(logits[0], logits[1 : 1 + self.tapes.samples])
 
     def record(self) -> int:
-        """Draw the samples that the tape lacks, and save it from time to time; returns how many there were."""
+        """Draw the samples that the tape lacks, and save it from time to time; returns their number."""
         ensemble, stop = self.tapes.ensemble, self.tapes.samples
         held, before = self._load()
         if held >= stop and len(before):
@@ -156,7 +156,7 @@ class LogitTape:
         return answers
 
     def _load(self) -> tuple[int, Logits]:
-        """The number of samples on the tape, and its logits; no rows at all before anything was recorded."""
+        """The number of samples on the tape, and its logits, which have no rows before anything was recorded."""
         held, body = self.file.read()
         ensemble = self.tapes.ensemble
         return held, np.frombuffer(body, "<f4").reshape(-1, len(ensemble.members), len(ensemble.classes))

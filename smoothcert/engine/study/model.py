@@ -6,8 +6,8 @@ members then has margins z_i = y_A - y_i with
 
     E z = D c,    Cov z = (1 + zeta_p (k - 1)) / k  D Sigma_p D'  +  (1 + zeta_c (k - 1)) / k  D Sigma_c D',
 
-where D takes the differences. zeta_c is taken to be zero, as the paper finds it. One ensemble cannot tell: a part of
-the training's effect that all of its members share is the same as another c.
+where D takes the differences. zeta_c is assumed to be zero, as the paper finds. One ensemble cannot measure it: an
+effect of the training that all of its members share cannot be told apart from another c.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from smoothcert.engine.study.moments import Moments
 
 Floats = npt.NDArray[np.float64]
 ACCURACY = 1e-3
-"""The accuracy that is asked of an orthant probability; the error is mostly a tenth of it."""
+"""The accuracy that is requested for an orthant probability; the actual error is mostly a tenth of it."""
 
 
 def variance_ratio(zeta: float, k: int) -> float:
@@ -30,13 +30,13 @@ def variance_ratio(zeta: float, k: int) -> float:
 
 
 def median_ratio(between: Floats, within: Floats) -> float:
-    """zeta as the paper has it: the median over all entries of the inter- over the intra-classifier covariance."""
+    """zeta as the paper estimates it: the median over all entries of inter- by intra-classifier covariance."""
     entries = within != 0
     return float(np.median(between[entries] / within[entries])) if entries.any() else float("nan")
 
 
 def fitted_ratio(between: Floats, within: Floats) -> float:
-    """zeta by least squares: the one with the least squared distance between zeta * within and between."""
+    """zeta by least squares: it minimises the squared distance between zeta * within and between."""
     scale = float((within * within).sum())
     return float((between * within).sum()) / scale if scale else float("nan")
 
@@ -92,7 +92,7 @@ class LogitModel:
         return total
 
     def success(self, k: int) -> float:
-        """p_1: the probability of class A if the margins are Gaussian, which is that of an orthant.
+        """p_1: the probability of class A if the margins are Gaussian. It is the probability of an orthant.
 
         Covariances may be singular: k members give a Sigma_c of rank k - 1 at most, n samples a Sigma_p of rank n - 1.
         """
@@ -119,7 +119,7 @@ class LogitModel:
         )
 
     def chebyshev(self, k: int) -> float | None:
-        """The lower bound on p_1 for every distribution; None unless the mean margins are all positive."""
+        """Chebyshev's lower bound on p_1, for any distribution; None unless all mean margins are positive."""
         if (self.mean <= 0).any():
             return None
         return max(0.0, 1.0 - float((np.diag(self.covariance(k)) / self.mean**2).sum()))

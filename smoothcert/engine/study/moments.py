@@ -1,4 +1,4 @@
-"""What the theory needs of the logits of one image: means, covariances within and between members, histograms.
+"""The moments of the logits of one image: means, covariances within and between members, histograms.
 
 As in the paper, the logits of member l are y^l = y^l_c + y^l_p: a clean component, which varies with the training, and
 the effect of the noise. With many classes only the TOP most likely ones of an image are kept.
@@ -15,7 +15,8 @@ from smoothcert.engine.study.logits import Recording
 
 Floats = npt.NDArray[np.float64]
 TOP = 10
-"""The most classes of the theory. An orthant probability in more dimensions takes too long, and they decide nothing."""
+"""The most classes that are modelled. An orthant probability in more dimensions takes too long, and the other classes
+hardly change it."""
 EDGES = np.linspace(-5, 5, 81)
 """The edges of the histograms, in standard deviations."""
 
@@ -43,7 +44,7 @@ class Moments:
 
     @property
     def runner_up(self) -> int:
-        """The place of the class with the largest mean logit besides A."""
+        """The place, among the classes that are kept, of the class with the largest mean logit besides A."""
         means = self.mean.mean(0).copy()
         means[self.majority] = -np.inf
         return int(means.argmax())
@@ -59,10 +60,12 @@ def moments(recording: Recording, majority: int) -> Moments | None:
     noisy, clean = noisy[:, :, classes], recording.clean[:, classes].astype(np.float64)
     n, k, m = noisy.shape
     mean = noisy.mean(0)
+    # One covariance matrix of all k * m logits; its block (a, b) is the covariance between members a and b.
     centred = (noisy - mean).reshape(n, k * m)
     joint = (centred.T @ centred / (n - 1)).reshape(k, m, k, m)
     blocks = joint.transpose(0, 2, 1, 3)  # [k, k, m, m]: the covariance of the logits of two members
     within = blocks[range(k), range(k)].mean(0)
+    # The sum over all pairs (a, b), less the k pairs with a = b, leaves k (k - 1) pairs of different members.
     between = (blocks.sum((0, 1)) - k * within) / (k * (k - 1)) if k > 1 else np.full((m, m), np.nan)
     place = int(np.flatnonzero(classes == majority)[0])
     return Moments(
@@ -79,7 +82,7 @@ def moments(recording: Recording, majority: int) -> Moments | None:
 
 
 def _kept(means: Floats, majority: int) -> npt.NDArray[np.int64]:
-    """All classes in their order or, where they are too many, the majority class and those with the largest means."""
+    """All classes in order or, if there are too many, the majority class and those with the largest means."""
     if len(means) <= TOP:
         return np.arange(len(means))
     order = [majority, *(index for index in np.argsort(-means).tolist() if index != majority)]

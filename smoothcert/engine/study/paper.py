@@ -1,4 +1,4 @@
-"""The paper's figures that stand beside ours: rows of its tables and numbers of its text.
+"""Figures of the paper that are shown beside ours: rows of its tables and numbers of its text.
 
 Certified accuracies are in percent. The paper certifies 500 test images with n = 100,000 and alpha = .001.
 """

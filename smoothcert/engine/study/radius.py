@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def radius_distribution(p: float, n: int, *, noise: Noise, alpha: float) -> tuple[Floats, Floats]:
-    """Different radii, from the smallest to the largest, and their probabilities; 0 stands for an abstention."""
+    """The possible radii, in increasing order, and their probabilities; 0 stands for an abstention."""
     counts = binomial(n, p)
     radii, places = np.unique(
         certified_radii(counts.start, counts.start + len(counts.mass), n, noise, alpha), return_inverse=True

@@ -1,6 +1,6 @@
 """Everything that the analyses of a study read: class counts of all voters, and the moments of all images.
 
-Both come from one pass over the tapes, image by image, so memory does not grow with the samples.
+Both are computed in one pass over the tapes, image by image, so memory does not grow with the samples.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Floats = npt.NDArray[np.float64]
 N0 = 100
 """The samples that choose the class, as in Certify."""
 EXAMPLE = 0.8
-"""The probability of class A, for one member, of the image that pictures show."""
+"""The probability of class A, for one member, that the image in the pictures should have."""
 MOST_RADII = 11
 """The most radii at which the tables have certified accuracies: up to 2.5 in steps of a quarter, as in the paper."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What is studied, in words for the report, and what decides which rows of the paper are beside ours."""
+    """What is studied, in words for the report; it also decides which rows of the paper are shown beside ours."""
 
     ensemble: str
     images: str
@@ -51,7 +51,7 @@ class About:
 
 @dataclass(frozen=True, eq=False)
 class Proofs:
-    """What Certify proves about every image: `radii` [N] for the right class (0 otherwise), and where it is right."""
+    """What Certify proves about every image: `radii` [N] for the right class (0 otherwise), and which are right."""
 
     radii: Floats
     right: npt.NDArray[np.bool_]

@@ -59,7 +59,7 @@ def chapter(samples: Samples) -> Chapter:
 
 
 def paper_cells(row: paper.PaperRow, samples: Samples) -> list[object]:
-    """The cells of a row of the paper under `quality_columns`."""
+    """The cells of `quality_columns` for a row of the paper."""
     return [row.acr, *(row.accuracies.get(radius, "") for radius in samples.radii), "", "", ""]
 
 

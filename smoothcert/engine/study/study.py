@@ -151,7 +151,7 @@ def study(
 
 
 def analyse(samples: Samples, facts: dict[str, Any] | None = None) -> Study:
-    """All chapters from samples that are recorded."""
+    """Compute all chapters from recorded samples."""
     chosen = [make for make in CHAPTERS if samples.modelled or make not in THEORY]
     about, k = samples.about, samples.members
     sentence = (
@@ -180,7 +180,7 @@ def analyse(samples: Samples, facts: dict[str, Any] | None = None) -> Study:
 
 
 def require_ready(labels: Sequence[int], images: int, alpha: float, beta: float) -> None:
-    """Refuse before anything is recorded what would fail after hours."""
+    """Refuse, before anything is recorded, a study that would fail after hours."""
     if not images:
         raise DomainError("there are no images to study")
     if len(labels) != images:

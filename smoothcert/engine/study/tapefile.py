@@ -1,7 +1,7 @@
 """The file of a tape: a line of JSON that says what was recorded, followed by the bytes.
 
-The file is replaced as a whole, so a run that is killed loses seconds. Two processes may fill one folder, best with
-different images: on the same image both do the same work, and the file of the last one to write stays.
+The file is replaced as a whole, so a killed run loses only seconds of work. Two processes may fill one folder, best
+with different images: on the same image both do the same work, and the process that writes last leaves its file.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class TapeFile:
     identity: Mapping[str, Any]
     """Everything that the recorded bytes depend on; a file with another identity is refused."""
     size: Callable[[int], int]
-    """The number of bytes of so many samples."""
+    """The number of bytes that this many samples take."""
 
     def read(self) -> tuple[int, bytes]:
-        """The number of samples and their bytes; none where there is no file. LedgerError where they are not ours."""
+        """The number of samples and their bytes; none if there is no file. LedgerError if it has another identity."""
         if not self.path.exists():
             return 0, b""
         first, _, body = self.path.read_bytes().partition(b"\n")

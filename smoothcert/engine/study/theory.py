@@ -135,7 +135,7 @@ def _limits(samples: Samples) -> list[str]:
     elif samples.noise.norm != "l2":
         found.append(
             f"The theory does not depend on the norm: the noise ({samples.noise.label}) has mean zero, and radii "
-            f"follow from p_A as this noise has it."
+            f"follow from p_A by the rule of this noise."
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Which members vote and how, and how often each class wins among the samples of a tape."""
+"""Voters: which members vote, by which rule, and how often each class wins among the samples of a tape."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from smoothcert.engine.voting import finite, lowest_argmax, vote
 
 ClassIndices = npt.NDArray[np.int64]
 MOST_SUBSETS = 20
-"""The most subsets of one size: all ten pairs of five members, and a draw where there are more."""
+"""The most subsets of one size that are evaluated: all ten pairs of five members, and a fixed draw if there are
+more."""
 SMALL = 5
-"""Ensembles up to this size are looked at in every size, larger ones in fewer."""
+"""Every ensemble size up to this one is evaluated."""
 LARGER = (10, 20, 50, 100)
+"""The sizes above SMALL that are evaluated, besides that of the whole ensemble."""
 MOST_METHODS = 5
-"""The most training methods of which all combinations are looked at."""
+"""The most training methods whose combinations are all evaluated."""
 
 
 @dataclass(frozen=True)
 class Voter:
-    """Members of an ensemble by their places in ranked order, and how they arrive at a class."""
+    """Members of an ensemble by their places in ranked order, and the rule by which they choose a class."""
 
     members: tuple[int, ...]
     voting: str = "soft"
@@ -43,7 +45,7 @@ class Voter:
         first = outputs[: self.consensus]
         sound, each = finite(first), lowest_argmax(first)
         agreed = (each == each[0]).all(0)
-        # As in `engine.poll`: a sample on which one of the first K members has no class has none, and is decided.
+        # As in `engine.poll`: a sample for which one of the first K members has no class has none, and is decided.
         decided = agreed | ~sound
         by_first = torch.where(sound & agreed, each[0], logits.shape[-1])
         return torch.where(decided, by_first, voted), int(decided.sum())
@@ -76,7 +78,7 @@ def ballots(
 
 
 def sizes(members: int) -> list[int]:
-    """The ensemble sizes that are looked at: every one up to SMALL, then some of the larger ones, and all members."""
+    """The ensemble sizes that are evaluated: every one up to SMALL, those of LARGER, and the whole ensemble."""
     return sorted({*range(1, min(members, SMALL) + 1), *(size for size in LARGER if size < members), members})
 
 
