@@ -84,14 +84,19 @@ class CurveBoundaries(Boundaries):
         for j, step in enumerate(self.steps.tolist()):
             if not any(len(paths.mass) for paths in alive):
                 break
+            # 1. Draw for all paths, and let each climb over the boundaries that its count has reached.
             samples.append(step * fsum(paths.total for paths in alive))
             climbed = self._climbed([paths.plus(step, p) for paths in alive], j)
+            # 2. Paths that have certified every radius end.
             ended[-1].append(climbed.pop().total)
+            # 3. The others give up the next radius or go on. A path that gives up keeps the a radii that it has
+            # certified.
             for a, (paths, rung) in enumerate(zip(climbed, self.rungs, strict=True)):
                 given_up = paths.lower_tail(int(rung.abandon[j]))
                 ended[a].append(given_up)
                 abandoned.append(given_up if a == 0 else 0.0)
                 alive[a] = paths.above(int(rung.abandon[j])).without_dust()
+        # 4. After the last look, the paths that are left end with what they have certified.
         for a, paths in enumerate(alive):
             ended[a].append(paths.total)
         shares = [fsum(each) for each in ended]
@@ -223,12 +228,15 @@ def abandon_boundary(p0: float, looks: list[int], certify: list[int], price: int
     later = Counts(low, np.zeros(max(0, certify[-1] - low)))  # V_J below U_J: no samples are left
     boundary, worth = [-1], 0.0
     for j in range(len(looks) - 2, -1, -1):
+        # 1. The counts low, ..., u - 1 at this look, for which V and G are computed.
         n, u = looks[j], min(certify[j], looks[j] + 1)
         low = _first_followed(p0, n, u)
         step = binomial(steps[j + 1], p0)
+        # 2. G_j: the values at the next look, for all counts that one of these can lead to, averaged over the step.
         ahead = _values(later, low + step.start, u + step.start + len(step.mass) - 1, looks[j + 1], p0, price)
         cost = steps[j + 1] * likelihood_ratio(n, low, u, p0)
         going_on = cost + np.correlate(ahead, step.mass, mode="valid")
+        # 3. L_j is the count below the first at which going on is worthwhile.
         worthwhile = np.flatnonzero(going_on < 0)  # an upper set: a larger count can imitate a smaller one
         boundary.append(low + int(worthwhile[0]) - 1 if len(worthwhile) else certify[j] - 1)
         later, worth = Counts(low, np.minimum(0.0, going_on)), -float(going_on[-1])
@@ -271,6 +279,7 @@ def leader_outcome(rule: Boundaries, p: float) -> Outcome:
     certified, abandoned, samples = [0.0], [0.0], [0.0]
     rows = zip(*(a.tolist() for a in (rule.looks, rule.steps, rule.certify, rule.abandon)), strict=True)
     for n, step, u, low in rows:
+        # The count is that of the first class; the second has n minus it, so its boundaries are mirrored at n / 2.
         samples.append(step * alive.total)
         at_look = alive.plus(step, p)
         certified.append(at_look.upper_tail(u))

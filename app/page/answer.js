@@ -100,7 +100,7 @@ export class Answer {
     if (!this.certification.stall || this.certification.ended) this.ticking = clearInterval(this.ticking);
   }
 
-  // Say that nobody works on it, and when somebody will.
+  // Say that no worker is working on it, and when one will.
   showStall() {
     const { stall, summary } = this.certification;
     const text = stalled(stall, summary.status, Date.now());

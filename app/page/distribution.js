@@ -1,5 +1,5 @@
-// The images of a batch by their p_A, as their counts estimate it: what a procedure that proves one radius, or none, leaves
-// to see.
+// The images of a batch by their p_A, as their counts estimate it. It is shown where a procedure proves one radius, or
+// none, so that there is no curve.
 
 import { element, fill, svg } from "./dom.js";
 import { HEIGHT, LEFT, Plot, RIGHT, TOP } from "./plot.js";

@@ -1,4 +1,4 @@
-// What should be known about ensembles beside their names: which could not be loaded, and which run elsewhere.
+// What should be known about ensembles besides their names: which could not be loaded, and which run elsewhere.
 
 import { byId, element, fill } from "./dom.js";
 import { whole } from "./words.js";

@@ -21,7 +21,7 @@ export class Examination {
       element("header", { class: "answer-head" }, element("div", {},
         element("h2", { class: "title", tabindex: -1 }, "Check a file"),
         element("p", { class: "quiet" },
-          "Drop a certificate file that you were handed. Nobody needs an account for this, and the file is not kept."))),
+          "Drop a certificate file that you were handed. You need no account for this, and the file is not kept."))),
       element("p", {}, element("label", {}, "Certificates ",
         element("input", { id: "certificates", type: "file", multiple: true, accept: ".json,.jsonl", change }))),
       this.results);

@@ -1,4 +1,4 @@
-// A certification under way: it is read once, then its events are; where no events arrive, it is read every second.
+// A certification under way. It is read once and then followed by its events; without events, it is read every second.
 
 import { events, get, Problem } from "./api.js";
 

@@ -20,7 +20,7 @@ export class History {
     fill(place,
       element("header", { class: "answer-head" }, element("div", {},
         element("h2", { class: "title", tabindex: -1 }, "History"),
-        element("p", { class: "quiet" }, "Your own certifications. The service forgets each of them at its time."))),
+        element("p", { class: "quiet" }, "Your own certifications. The service keeps each of them for a limited time."))),
       element("div", { class: "scroll" }, element("table", { class: "batch history" },
         columns(["image", "result", "answer", "radius", "ensemble", "forgotten"]), this.body)),
       this.foot);

@@ -1,5 +1,5 @@
-// Small pictures of the images that were sent from this tab, so that they can be recognised later. The service hands
-// no image out again, and the tab forgets them when it is closed, as it does the key.
+// Small pictures of the images that were sent from this tab, so that they can be recognised later. The service
+// does not return images, and the tab forgets the pictures when it is closed, as it does the key.
 
 const PLACE = "smoothcert.pictures";
 const MOST = 60;    // certifications

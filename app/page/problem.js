@@ -6,12 +6,12 @@ import { inWords } from "./form.js";
 // Why a certification ended without certificates, by the code of its failure.
 const FAILED = {
   worker_died: "the workers that tried it died",
-  deadline_exceeded: "it took longer than it may",
+  deadline_exceeded: "it took longer than allowed",
   ensemble_changed: "the ensemble was changed meanwhile",
   engine_failed: "the networks could not be run",
   input_lost: "the images are no longer stored",
   result_too_large: "a certificate is too large to be stored",
-  internal: "the service made an error",
+  internal: "the service had an internal error",
 };
 
 // `labelOf(path)` is the label of the input that a field of a request belongs to, or null.

@@ -15,7 +15,7 @@ import { count, number } from "./words.js";
 const DEBOUNCE = 250;     // milliseconds from the last change of the form until its plan is asked for
 const LOOK_AGAIN = 3000;  // milliseconds between two looks for an ensemble that is ready
 
-// What a procedure finds that is not asked to prove a given radius.
+// What a procedure finds if it is not asked to prove a given radius.
 const aim = ({ targeted, predicts }) => (targeted ? "" : predicts ? ": the class alone" : ": the largest radius");
 
 export class Question {

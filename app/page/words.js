@@ -79,7 +79,7 @@ export const STATUS = {
   canceled: "canceled", expired: "expired",
 };
 
-export const SAVED = "Members that were not asked: the first ones agreed (consensus), or none to come could change the vote.";
+export const SAVED = "Members that did not have to run: the first ones agreed (consensus), or no later one could change the vote.";
 
 // Evaluations that were not needed, and their share; a dash before they are known.
 export function saved({ samples, evaluations, members }) {

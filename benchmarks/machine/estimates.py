@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> Result:
                 ]
     return Result(
         name="estimates",
-        compares="the time that a plan expects for a single image with the time until its certificate is there",
+        compares="the time that a plan expects for a single image with the time until its certificate arrives",
         columns=("ensemble", "images", "expected, s", "real, s", "median ratio", "least", "largest"),
         rows=rows,
         figures=figures,

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> Result:
         raise DomainError(f"{options.images} has images of shape {found.shape}, which no shipped ensemble takes")
     return Result(
         name="exits",
-        compares="votes that end as soon as the members to come cannot change the class with votes of all members",
+        compares="votes of all members, and votes that end as soon as no further member can change the class",
         columns=("what", "this", "that", "ratio"),
         rows=rows,
         figures=figures,

@@ -261,7 +261,8 @@ class Load:
             figures=figures,
             notes=(
                 "Clients come at random moments at a fixed rate, whatever becomes of those before them. Of a hundred "
-                "76 certify, 8 cancel what they asked, 6 ask twice with one Idempotency-Key, 10 send something bad.",
+                "clients, 76 certify, 8 cancel their request, 6 send it twice with one Idempotency-Key, and 10 send "
+                "something bad.",
                 "Clients, API, server and worker share the cores.",
                 *self.wrong[:10],
             ),

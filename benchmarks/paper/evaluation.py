@@ -173,8 +173,8 @@ def tape_notes(paces: Sequence[float]) -> list[str]:
         return []
     spread = " to ".join(dict.fromkeys(f"{1000 * pace:.3g}" for pace in (min(paces), max(paces))))
     return [
-        "Settings share one pass over the samples, recorded on tapes; their counts are those of the engine, a test "
-        "compares them. They see the same noise, so they differ by less than with noise of their own. No setting has a "
+        "Settings share one pass over the samples, recorded on tapes; their counts are those of the engine, which a "
+        "test checks. They see the same noise, so they differ by less than with noise of their own. No setting has a "
         f"time of its own: the times here are computed, as evaluations x {spread} ms, which is what one evaluation "
         "took in the best of three rounds of the engine with the full vote of all members when the run began; "
         "Certify's time in TimeRF likewise."

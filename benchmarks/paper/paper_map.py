@@ -423,11 +423,11 @@ look at the results. Covariances are judged by their means over images, as the p
 images. Equal inferences are judged within reach of the fewer samples, as the paper's text has it, and not by the ACR
 alone. Members against samples (Figure 2c) are judged over all images, and not by the example."""
 NOTES = """
-Three things in the paper's tables that a reader stumbles over:
+Three things in the paper's tables may confuse a reader:
 
-- The tables of schedules and of adaptive sampling for ensembles have their headings ASA and ASC exchanged. What stands
-  under ASA adds up to the certified accuracy and the images that are certified for a wrong class, so it is the share
-  that is certified.
+- The tables of schedules and of adaptive sampling for ensembles have their headings ASA and ASC exchanged. The
+  figures under ASA add up to the certified accuracy plus the share that is certified for a wrong class, so they are the
+  shares that are certified.
 - In the table of adaptive sampling with K-consensus for consistency training, the last four rows (sigma = 1) have
   SampleRF and KCR exchanged: the shares of their stages give what stands under KCR.
 - zeta_c of one ensemble is not a measurement. About the mean of the same k members, the ratio of inter- to

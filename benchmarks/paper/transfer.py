@@ -58,6 +58,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FOLDER", required=True, help="folder for the certificates")
 
 
+def disagreement_note(disagreed: int, drawn: int) -> str:
+    """The sentence about the share of common samples on which the old and the new ensemble disagree."""
+    if not drawn:
+        return "There were no common samples, so the disagreement of the two was not measured."
+    return f"The two disagreed on {100 * disagreed / drawn:.2f} % of the common samples."
+
+
 def run(options: argparse.Namespace) -> Result:
     description = describe(options.ensemble, zoo=options.zoo)
     images = chosen_images(options.images, description)
@@ -160,6 +167,6 @@ def judge(
             "bootstrap over images.",
             f"{len(joint)} images were transferred jointly, and {sum(each is not None for each in moved) - len(joint)} "
             f"counted anew with fewer samples, as the old certificate allows; {moved.count(None)} had nothing to "
-            f"transfer. The two disagreed on {100 * disagreed / max(1, drawn):.2f} % of the common samples.",
+            f"transfer. {disagreement_note(disagreed, drawn)}",
         ],
     )

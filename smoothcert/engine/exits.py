@@ -58,11 +58,14 @@ def leaders(rule: Rule, outputs: Tensor, weights: Tensor, least_and_most: Tensor
     `weights` [k] and `least_and_most` [2, k] are those of all k members.
     """
     polled, members = len(outputs), len(weights)
+    # 1. What the members so far add up to, and the class in the lead.
     total = rule.sum(outputs, weights[:polled])
     leader = lowest_argmax(total)
+    # 2. The worst case for the leader: every member to come adds the least to it, and the most to each rival.
     worst_own = worst_rival = total
     for least, most in least_and_most[:, polled:].T:
         worst_own, worst_rival = worst_own + least, worst_rival + most
+    # 3. The leader is final if it still wins then, by the scores and the tie-break of the full vote.
     is_leader = torch.arange(total.shape[-1], device=total.device) == leader.unsqueeze(-1)
     worst = rule.scores(torch.where(is_leader, worst_own, worst_rival), members=members)
     return leader, lowest_argmax(worst) == leader

@@ -226,6 +226,7 @@ def _slice_rows(network: nn.Module, batch: int, input_shape: tuple[int, int, int
     inner = network.network if isinstance(network, Normalised) else network
     if device.type != "cpu" or getattr(inner, "whole_batches", False):
         return batch
+    # Both divisions round up: the fewest slices that hold the batch, and then the fewest rows that fill them evenly.
     slices = -(-batch // max(8, SLICE_VALUES // math.prod(input_shape)))
     return -(-batch // slices)
 

@@ -66,6 +66,7 @@ class NoisyImage:
         settled = self._settled()
         for stream, begin, end in _spans(self.streams, start, start + len(out)):
             for block, first, last, row in _pieces(begin, end - begin):
+                # The piece begins with sample begin + row, whose place in `out` is its distance from `start`.
                 at = begin - start + row
                 self.noise.apply(out[at : at + last - first], settled, self.block(block, stream)[first:last])
 
@@ -150,6 +151,7 @@ KEPT = Kept(KEPT_BYTES)
 
 def _spans(streams: Streams, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """(stream, begin, end): which samples of start, ..., stop - 1 belong to which stream."""
+    # A stream ends where the next one begins. Each is cut to the samples start, ..., stop - 1.
     ends = [*(begin for begin, _ in streams[1:]), stop]
     for (begin, stream), end in zip(streams, ends, strict=True):
         first, last = max(begin, start), min(end, stop)
@@ -159,6 +161,8 @@ def _spans(streams: Streams, start: int, stop: int) -> Iterator[tuple[int, int, 
 
 def _pieces(start: int, count: int) -> Iterator[tuple[int, int, int, int]]:
     """(block, first, last, row): the rows first..last of each block that make up `count` samples from `start` on."""
+    # `row` counts the samples handed out so far. The next one is row `first` of its block, and the piece goes on to the
+    # end of the block or of the samples, whichever comes first.
     row = 0
     while row < count:
         block, first = divmod(start + row, BLOCK)
@@ -188,6 +192,8 @@ def block_seed(key: bytes, block: int, stream: int = 0) -> int:
     through a permutation (four Feistel rounds) that is keyed by the hash of (seed, image).
     """
     number = (stream << STREAM_SHIFT | block) & 0xFFFFFFFF
+    # A Feistel round swaps the halves and mixes one into the other. It can be undone, so different numbers stay
+    # different.
     left, right = divmod(number, 1 << 16)
     for round_ in range(4):
         text = bytes([round_]) + right.to_bytes(2, "big")

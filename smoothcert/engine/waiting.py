@@ -47,7 +47,8 @@ class Pending:
 
 def count(shares: Shares, classes: ClassCounts, *, members: int, rows: int, first: bool) -> None:
     """Give every segment the classes [N] that members gave to its share of the rows; UNDECIDED ones stay open."""
-    # One count for all segments: row i of the table is segment i, its first column those that are undecided.
+    # One count for all segments. Row i of the table is segment i. UNDECIDED is -1, so `classes - UNDECIDED` puts
+    # undecided rows into column 0 and class c into column c + 1.
     width = len(shares[0][0].counts) + 1
     lengths = [share for _, share in shares]
     places = np.repeat(np.arange(0, width * len(shares), width), lengths)

@@ -114,6 +114,9 @@ class Replacement(Noise):
 
     def _levels(self, side: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
         """Sides below `kept` keep the own level; the others are shared by all levels, the own one included."""
+        # keep = numerator / denominator, so K * numerator of the K * denominator sides must give the own level, and
+        # each of the K others gets denominator - numerator. If all levels share alike, the own one gets that many as
+        # well; the rest of its sides are the first `kept` ones: K * numerator - (denominator - numerator).
         numerator, denominator = self._fraction.numerator, self._fraction.denominator
         kept = self.levels * numerator - denominator
         return np.where(side < kept, KEPT, (side - kept) // (denominator - numerator)).astype(np.int16)
@@ -167,6 +170,8 @@ def _threshold(weights: list[int], r: int, a: int, b: int, total: int) -> Fracti
     here = there = 0  # 2 * weights under x and under x' of the outcomes with S > t
     for t in range(r, -r - 1, -1):
         mirrored = 2 * weights[r - t]  # under x', S = t weighs what S = -t weighs under x
+        # The outcomes with S = t fill the set up to 1/2 under x'. Only a share of them is needed, and under x this
+        # share weighs (a / b)^t times as much.
         if there + mirrored >= total:
             share = Fraction(a, b) ** t * (total - there)
             return (here + share) / (2 * total)

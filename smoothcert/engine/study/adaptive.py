@@ -68,9 +68,9 @@ def chapter(samples: Samples) -> Chapter:
             f"p_A that the tapes show; no stage was sampled for it. ASC and ASA of a stage are the percentages of "
             f"images certified and abandoned in it; images that the last stage does not certify count as abandoned "
             f"there. SampleRF is against Certify with n = {N:,}.",
-            "The paper prints the headings ASA and ASC of its tables the other way round: what it lists under ASA adds "
-            "up to the certified accuracy, and to those that are certified for a wrong class. Its rows are shown here "
-            "with the headings exchanged.",
+            "The paper prints the headings ASA and ASC of its tables the other way round: its figures under ASA "
+            "add up to the certified accuracy plus the share that is certified for a wrong class. Its rows are shown "
+            "here with the headings exchanged.",
         ],
         [
             ChapterTable(
