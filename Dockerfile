@@ -19,7 +19,7 @@ RUN --mount=type=cache,target=/var/cache/pip pip install --require-hashes --requ
 
 FROM packages AS worker-packages
 RUN --mount=type=cache,target=/var/cache/pip pip install --require-hashes --requirement worker.txt
-# No hash can be demanded of these, since which build it is, of which index, is the choice above.
+# Their hashes cannot be required, because the arguments above choose the build and the index.
 RUN --mount=type=cache,target=/var/cache/pip pip install torch torchvision
 # Members of other libraries need extras in the worker: --build-arg EXTRAS="hub onnx". Their versions are pinned.
 ARG EXTRAS=

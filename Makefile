@@ -1,17 +1,17 @@
-# make setup   the environment in .venv, with the tools of development
+# make setup   the environment in .venv, with the development tools
 # make serve   the whole service in this terminal: embedded Valkey, API and worker
 # make check   format, lint and types
-# make test    all of it: environment, then every test
-# make faults  every fault on purpose, and the table of what was lost; about twenty minutes
-# make lock    the packages of the images with their hashes, in deploy/lock; minutes, and it needs a network
+# make test    the environment, then every test
+# make faults  causes every fault on purpose, and writes the table of what was lost; about twenty minutes
+# make lock    the packages of the images with their hashes, in deploy/lock; it takes minutes and needs a network
 # make sbom    what the images are made of, in the form of CycloneDX, in dist
 # make simulate SEED=1 HISTORIES=1000 JOBS=1   simulated histories of the service, disturbed in every way
 # make gpu     the tests and benchmarks of the engine on cuda:0, where there is one
-# make audit   known weaknesses of the pinned packages; asks the index of packages, so it needs a network
+# make audit   known vulnerabilities of the pinned packages; it asks the package index, so it needs a network
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What serving needs, and with the tools of development: `make serve` takes the first, everything else the second.
+# Two states of the environment: with what serving needs (`make serve`), and with the development tools (everything else).
 SERVING := $(VENV)/.ready
 READY := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt

@@ -6,8 +6,8 @@ little time and memory. A file that ends the child, by a crash or a limit, is re
 The child vets the file in the same way as the worker, so it adds to the vetting and does not replace it.
 
 All programs of an ensemble share one child, because importing torch takes most of its time. The digests of files that
-passed are kept in the store of smoothcert/cache.py. Who forges an entry there has the rights of the worker already, and
-gains a file without this trial, not one without vetting.
+passed are kept in the store of smoothcert/cache.py. Somebody who can forge an entry
+there already has the rights of the worker, and gains a file that skips this trial but not the vetting.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Programs of `torch.export`: vetting and reading.
 
-`torch.export.load` makes Python source of a file and executes it: names of tensors become names of variables, shape
+`torch.export.load` turns a file into Python source and executes it: names of tensors become names of variables, shape
 expressions and guards are evaluated, tree specifications import modules, metadata are looked up in torch. It also
 unpickles tensors marked `use_pickle`, opaque constants, and sample inputs that fail to load as weights. The archive is
-therefore vetted and written anew. It may have only the entries that a plain classifier needs: raw tensors, sample
+therefore vetted and written again. It may contain only the entries that a plain classifier needs: raw tensors, sample
 inputs that load as weights (so that torch never reaches its fallback), plain names, symbols as shape expressions, one
 tensor in and one out, no guards, no subgraphs, and the operators of classifiers. Metadata are left out.
 """

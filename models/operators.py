@@ -11,7 +11,7 @@ Left out on purpose:
 
 - Operators that reach out of the program: `from_file` maps a file of any name, to read or to write it; `warn` and
   `prim::Print` write to the worker's log; custom operators are unknown code.
-- Memory that nobody has written: `empty`, `empty_like`, `new_empty`, `resize_`. The logits could show what the worker
+- Uninitialised memory: `empty`, `empty_like`, `new_empty`, `resize_`. The logits could show what the worker
   had there before. `set_` and `as_strided` give a tensor another extent than its own.
 - Fused kernels that only a compiler calls: they may rely on the compiler for shapes that fit.
 - Randomness: `rand`, `bernoulli`, `multinomial`. A certificate rests on a classifier that is one function. The dropouts

@@ -1,9 +1,9 @@
 """What waits in a pool: a list for each owner, and the owners are served in turn.
 
     smoothcert:waiting:POOL:OWNER   what waits of one owner, the oldest first
-    smoothcert:turns:POOL           the owners of whom something waits, in the order of their turns
+    smoothcert:turns:POOL           the owners with something that waits, in the order of their turns
     smoothcert:urgent:POOL:OWNER    what waits of one owner and has priority
-    smoothcert:urgent-turns:POOL    the owners of whom something with priority waits; they are served before the others
+    smoothcert:urgent-turns:POOL    the owners with something of priority that waits; they are served before the others
     rq:queue:smoothcert-POOL        RQ's list of all of them
 
 The sorted sets decide what is taken. They find a certification and its place in a time that hardly grows with their

@@ -6,8 +6,9 @@
     owners/key-OWNER/ORDER-ID.json                      the entry: a summary for lists
 
 ORDER decreases with the time of creation, so that names sort with the newest in front. The entry is written last and
-removed first: what has none is not there. The sha256 is that of the object, which `smoothcert verify` reads as it is.
-The same certification always becomes the same objects, so that writing it again changes nothing.
+removed first: a certification without an entry does not count as archived. The sha256 is that of the object, which
+`smoothcert verify` reads as it is. The same certification always becomes the same objects, so that writing it again
+changes nothing.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class Smoothed:
     `classes` are names, or their number; without them the number is found by a forward pass, and certificates have no
     class names. `voting` is soft, softmax or hard. With `consensus` K, the other models are asked only where the
     first K disagree. `device` is that of the first model by default. `batch` samples run at a time, in `precision`
-    (float32, bfloat16, float16), computed by `runtime` (torch; onnxruntime or openvino,
-    which may be faster on a CPU; compiled, which may be on a GPU).
+    (float32, bfloat16, float16). `runtime` computes them: torch; onnxruntime or openvino, which may be faster on a CPU;
+    or compiled, which may be faster on a GPU.
 
     All images of one object have the same shape, that of the first. The sampling thread starts with the first call
     and ends with `close`, at the end of a `with` block, or when the object is garbage collected; a call after `close`

@@ -1,20 +1,21 @@
 """Hierarchy: where a class cannot be proved, a declared superclass may be.
 
-A level joins classes to superclasses; classes that it does not name stay alone. The classes themselves are the finest
-level, so k declared levels make L = k + 1. On each level, the base classifier f makes a coarser one, which answers the
-superclass of f's class, and that has a smoothed classifier of its own. A certificate of a superclass is about this
-one: within the radius, more than half of the noise falls into the superclass. It does not say which class of f leads
-there.
+A level groups classes into superclasses; classes that it does not name stay as they are. The classes themselves are the
+finest level, so k declared levels make L = k + 1. Each level turns the base classifier f into a coarser one, which
+answers with the superclass of f's class and has a smoothed classifier of its own. A certificate of a superclass is
+about that smoothed classifier: within the radius, more than half of the noise falls into the superclass. It does not
+say which class of f leads there.
 
 1. The n0 samples of the selection choose one set S_l of classes on each level l: the one with the most samples.
 2. n fresh samples bound P(f in S_l) from below, on each level with probability at least 1 - alpha / L.
 3. The verdict is the finest level whose bound proves `least_radius`, and any radius beyond 0.
 
 All L bounds hold together with probability at least 1 - alpha (union), so it does not matter that the same samples
-choose the level in step 3. The sets must be chosen by other samples: otherwise the luckiest of many would be.
+choose the level in step 3. The sets must be chosen by other samples: otherwise the luckiest of many sets would be
+chosen.
 
-Superclasses are numbered after the classes of every ensemble, from SUPERCLASSES on, level by level. So nobody takes
-the number of one for that of a class.
+Superclasses are numbered after the classes of every ensemble, from SUPERCLASSES on, level by level. So the
+number of a superclass cannot be mistaken for that of a class.
 """
 
 from __future__ import annotations
