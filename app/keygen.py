@@ -1,6 +1,6 @@
 """The key that signs certificates: made, rotated, revoked and published on the command line.
 
-    python -m app keygen FILE                   makes the file; one that is there stays as it is
+    python -m app keygen FILE                   makes the file; an existing one stays as it is
     python -m app keygen --name NAME FILE       the same, and NAME is who signs
     python -m app keygen --rotate FILE          signs with a new key; the old one vouches for what was finished before
     python -m app keygen --revoke FILE          signs with a new key; what the old one has signed is no longer believed
@@ -50,7 +50,7 @@ def make_keyring(path: Path, name: str) -> Keyring:
     ring = Keyring.new(name, datetime.now(UTC))
     if path.exists():
         raise AttestationError(
-            f"{path} is there already: --rotate or --revoke replaces its key, --public alone writes its public keys"
+            f"{path} exists already: --rotate or --revoke replaces its key, --public alone writes its public keys"
         )
     ring.write(path)
     return ring

@@ -40,7 +40,7 @@ START_SECONDS = 240
 MEMORY = 2 * 2**30
 """The bytes of memory that the child may take for the smallest program, beyond those of torch itself."""
 COPIES = 8
-"""The bytes of memory for each byte of a file: it is unpacked, written anew, read, frozen and run."""
+"""The bytes of memory for each byte of a file: it is unpacked, written again, read, frozen and run."""
 ROWS = 2
 """The number of images on which the child runs a network."""
 _CHILD = ["-m", "models.confinement"]

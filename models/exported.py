@@ -83,7 +83,7 @@ def read(data: bytes) -> nn.Module:
 
 
 def _vetted(data: bytes) -> dict[str, bytes]:
-    """The entries of the archive. The texts in JSON are those that were vetted, written anew."""
+    """The entries of the archive. The texts in JSON are vetted and serialised again."""
     entries = archive.read(data, kept=_KEPT, dropped=_DROPPED)
     _vet_inputs(entries["data/sample_inputs/model.pt"])
     for name in entries:

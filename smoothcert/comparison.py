@@ -217,7 +217,8 @@ def _asked(certificate: Certificate) -> tuple[float, ...]:
 
 
 def _chosen(radii: Sequence[float], old: Sequence[float], new: Sequence[float]) -> tuple[float, ...]:
-    """The radii to compare at, all of which both sets were asked about; none where these are all there are."""
+    """The radii to compare at, which both sets were asked about; none if no radius was named and both answer about
+    all."""
     for name, own in (("OLD", old), ("NEW", new)):
         if own and (others := sorted(set(radii) - set(own))):
             raise CertificateError(f"{name} was not asked about radius {others[0]:g}, but about {_listed(own)}")

@@ -36,7 +36,7 @@ class SampleCounts(Mapping[int, int]):
     """
 
     pairs: tuple[tuple[int, int], ...] = ()
-    """The named classes in increasing order, each with its samples, of which there are some."""
+    """The named classes in increasing order, each with the number of its samples, which is positive."""
     other: int = 0
     """The samples of all other classes, and those without a class."""
     classes: int | None = field(default=None, compare=False)

@@ -1,4 +1,4 @@
-"""What the radius of a certificate says in other norms. It follows by geometry; nothing is certified anew.
+"""What the radius of a certificate says in other norms. It follows by geometry; nothing is certified again.
 
 For a change delta of d values, |delta|_inf <= |delta|_2 <= |delta|_1, |delta|_1 <= sqrt(d) |delta|_2 and |delta|_2 <=
 sqrt(d) |delta|_inf. A change of k values that stay in [0, 1] has |delta|_1 <= k and |delta|_2 <= sqrt(k). An l0 radius

@@ -54,7 +54,7 @@ class Plan:
         return replace(outcome, samples=outcome.samples + self.procedure.n0)
 
     def rows(self, samples: float, rows: int) -> float:
-        """The rows that go through each network until so many samples are drawn, in slices of `rows`.
+        """The rows that go through each network until this many samples are drawn, in slices of `rows`.
 
         A look waits for its samples, so those of a single image often fill a part of a slice only.
         """

@@ -76,7 +76,7 @@ KINDS: dict[str, ProblemKind] = {
     "noise_mismatch": ProblemKind(422, "The ensemble was trained for another noise"),
     "procedure_mismatch": ProblemKind(422, "The procedure does not go with the noise"),
     "radius_out_of_reach": ProblemKind(422, "The radius can never be proved by this procedure"),
-    "too_many_samples": ProblemKind(422, "A certification may not draw so many samples"),
+    "too_many_samples": ProblemKind(422, "The certification could draw too many samples"),
     "invalid_certificate": ProblemKind(422, "The body is not a certificate"),
     "too_many_failures": ProblemKind(429, "Too many requests with a wrong key"),
     "too_many_requests": ProblemKind(429, "This key sends too many requests"),

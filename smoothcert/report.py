@@ -98,7 +98,7 @@ class Report:
 
     @cached_property
     def figures(self) -> dict[str, float]:
-        """The figures by name; KCR is there only where the ensemble ran with consensus."""
+        """The figures by name; KCR only if the ensemble ran with consensus."""
         certificates = [each.certificate for each in self.judged]
         found = {
             "images": len(self.judged),

@@ -99,7 +99,7 @@ class CertificationRequest(BaseModel):
     """A request with `high` is taken before those without; where there are keys, a key needs the right to it, and gets
     no larger share."""
     deadline_s: Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)] | None = None
-    """The certification fails if it has not ended after so many seconds; the service has a default, usually a day."""
+    """The certification fails if it has not ended after this many seconds; the service has a default, usually a day."""
     archive_images: Annotated[bool, Field(strict=True)] = False
     """Keep the images in the archive of the service, beside the certification, until that is deleted. They are never
     kept otherwise. A service without an archive refuses it."""

@@ -71,7 +71,7 @@ def written(record: Record) -> Call:
 
 
 def erased(claim: ArchiveClaim) -> Call:
-    """The archive has it no more. It is erased once more after LATE_S."""
+    """The archive has erased it. It is erased once more after LATE_S."""
     pause = 0 if claim.late else LATE_S
     return _done(claim.certification, {"erasing": True, "again": pause, "value": f"{claim.owner} late"})
 
@@ -82,7 +82,7 @@ def _done(certification: str, arguments: dict[str, Any]) -> Call:
 
 
 def dropped(certification: str) -> list[Command]:
-    """Forget an id of which Redis has no record any more."""
+    """Forget an id for which Redis no longer has a record."""
     return [("ZREM", keys.ARCHIVAL, certification)]
 
 

@@ -1,7 +1,7 @@
 """What Redis keeps of an image under way.
 
 A complete draw never changes. It has a field of its own in the hash of draws, which is written once, so the cost of a
-checkpoint does not grow with the draws before it. Everything else is small and is written anew each time.
+checkpoint does not grow with the draws before it. Everything else is small and is written again each time.
 """
 
 from __future__ import annotations

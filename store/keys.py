@@ -89,7 +89,8 @@ def owned(owner: str) -> str:
 
 
 def active(owner: str) -> str:
-    """A sorted set of the owner's certifications that have not ended, scored by when each is forgotten at last."""
+    """A sorted set of the owner's certifications that have not ended, scored by when each is forgotten at the
+    latest."""
     return f"smoothcert:active:{owner}"
 
 
@@ -104,7 +105,7 @@ def urgent(pool: str, owner: str) -> str:
 
 
 def turns(pool: str) -> str:
-    """A sorted set of the owners of whom something waits in a pool, in the order of their turns."""
+    """A sorted set of the owners with something that waits in a pool, in the order of their turns."""
     return f"smoothcert:turns:{pool}"
 
 

@@ -36,7 +36,7 @@ OWN = frozenset(
 )
 """The fields of a record that each shard has for itself."""
 LEAST_RANGE = 8_192
-"""The fewest samples left of a draw of which a part is lent to an idle worker (`workers.lending`)."""
+"""A part of a draw is lent to an idle worker only if at least this many samples are left (`workers.lending`)."""
 LASTING = frozenset({"places", "progress"})
 """The fields of a shard that stay in the record after its end, because they say what it did."""
 

@@ -2,7 +2,7 @@
 
 Certificates, progress and checkpoints go to Redis in pipelines of guarded calls. Nothing is lost while Redis is away.
 An end is sent again until it is answered; if it had been carried out after all, its guard is closed the second time.
-Progress and checkpoints are simply made anew a moment later.
+Progress and checkpoints are made again a moment later.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A draw of an image of which another worker counts samples, from the end of the draw on.
+"""A draw of an image that two workers count, the other one from the end of the draw on.
 
 This worker counts from the front. It lends the last part of what is left to an idle worker, and once that has been
 counted, the last part of what is left then, so the two meet however fast each of them is:
@@ -77,7 +77,7 @@ class Lent:
 
 @dataclass
 class SharedDraw:
-    """The draw under way of an image, of which others count a part."""
+    """The draw under way of an image, a part of which other workers count."""
 
     end: int
     """Where `tail` begins: what comes before is to be counted by this worker, or is lent."""

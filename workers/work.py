@@ -86,7 +86,7 @@ class Work:
     watch: Callable[[int], None] = lambda _: None
     """Lets the clerk know when the run of an image ends."""
     shared: dict[int, SharedDraw] = field(default_factory=dict)
-    """Images of which another worker draws a part, by their place; their runs end where that part begins."""
+    """Images for which another worker draws a part, by their place; their runs end where that part begins."""
     alone: set[int] = field(default_factory=set)
     """Images that are not shared any more, because a part was lost: they may be what killed a worker."""
     counted: Checkpoint | None = None
@@ -156,7 +156,7 @@ class Work:
         return self.prepared and not (self.suspect or self.canceled or self.failure or self.record.range)
 
     def spare_samples(self, shard: str) -> tuple[int, Lent] | None:
-        """An image of which an idle worker can draw a part, and which part; None where there is none.
+        """An image for which an idle worker can draw a part, and which part; None where there is none.
 
         One worker helps an image at a time.
         """
@@ -167,7 +167,7 @@ class Work:
 
     @property
     def awaited(self) -> list[tuple[int, Lent]]:
-        """The images of which another worker counts a part now, and which part."""
+        """The images for which another worker counts a part now, and which part."""
         return [(index, draw.lent) for index, draw in self.shared.items() if draw.lent]
 
     def lend(self, index: int, lent: Lent) -> None:

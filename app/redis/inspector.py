@@ -36,8 +36,8 @@ class Inspector:
     async def require_usable(self, address: RedisAddress, *, strict: bool) -> None:
         """UnusableServerError if the service cannot work with this server, or must not because it is strict.
 
-        A server that is away is not a reason: the API answers 503 until it is there. Only a strict API does not start
-        then, because nothing is known of the server.
+        A server that is away does not raise it: the API answers 503 until the server is back. Only a strict API does
+        not start then, because nothing is known of the server.
         """
         client = connected(address)
         try:

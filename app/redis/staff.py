@@ -1,4 +1,4 @@
-"""The roster as this process knows it: read anew when it is old, once for all requests that want it."""
+"""The roster as this process knows it: read again when it is old, once for all requests that want it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Staff:
         self._refresh: asyncio.Task[None] | None = None
 
     async def roster(self, *, fresh: bool = False) -> Roster:
-        """The workers and ensembles, not older than ROSTER_SECONDS; read anew if they must be `fresh`."""
+        """The workers and ensembles, not older than ROSTER_SECONDS; read again if they must be `fresh`."""
         if fresh or time.monotonic() - self._roster_at > ROSTER_SECONDS:
             if self._refresh is None or self._refresh.done():
                 self._refresh = asyncio.create_task(self._renew())

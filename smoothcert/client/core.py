@@ -235,7 +235,7 @@ class Core(Operations):
     def leave(self, certifications: Sequence[str], leaving: Leaving, error: BaseException) -> Steps[None]:
         """Cancel the certifications, or let them go on; a note at the error says what became of each.
 
-        After one has failed, of which the error tells, others may have ended in the same way.
+        If one of them has failed, which the error reports, others may have ended in the same way.
         """
         failure = error if isinstance(error, CertificationFailedError) else None
         for number, certification in enumerate(certifications):

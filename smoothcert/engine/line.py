@@ -13,7 +13,7 @@ class Line:
 
     With a usage, the party that has had least of the device is first. Otherwise, and among equals, parties take turns:
     one is served once before any is served twice, however many runs each has. The parties within a party take turns,
-    and at last its runs: the one that was served longest ago is first.
+    and so do its runs: the one that was served longest ago is first.
     """
 
     def __init__(self, usage: Usage | None = None) -> None:

@@ -21,7 +21,7 @@ def drawn(counts: npt.NDArray[np.integer[Any]]) -> Drawn:
 
 
 class SparseDraw(Sequence[int]):
-    """Entries of which most are zero, and only the others are kept."""
+    """Entries that are mostly zero; only the others are stored."""
 
     __slots__ = ("_length", "_occurring")
 

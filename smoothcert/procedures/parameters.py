@@ -120,7 +120,8 @@ class Parameters(Frozen, ABC):
         return None
 
     def fitted(self, classes: Sequence[str], superclasses: Sequence[Sequence[Any]]) -> Self:
-        """The procedure with what it leaves to an ensemble, of which these are classes and declared superclasses.
+        """The procedure with everything filled in that it leaves to the ensemble, which has these classes and
+        superclasses.
 
         DomainError if it does not go with the ensemble.
         """

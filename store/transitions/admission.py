@@ -89,5 +89,5 @@ def replay(idempotency: tuple[str, str]) -> Call:
 
 
 def recount(now: float) -> Call:
-    """Forget what was counted for owners of whom nothing is active."""
+    """Forget what was counted for owners without active certifications."""
     return Call(RECOUNT, (keys.BYTES, keys.SAMPLES), (now, keys.active("")))

@@ -81,7 +81,7 @@ def end_range(record: Record, execution: str, *, checkpoint: str | None = None, 
 
 
 def give_up(record: Record, execution: str, failure: Failure) -> Call:
-    """End a certification of which something is too large to be kept; its worker finds out at the next call."""
+    """End a certification because a part of it is too large to be kept; its worker finds out at the next call."""
     now, ttl = time.time(), bookkeeping.FAILURE_TTL
     ended = final.ended(record, "failed", now=now, ttl=ttl, progress=record.progress, error=failure)
     commands = [*ended, *bookkeeping.end(record.name, record.queue, execution)]

@@ -157,7 +157,7 @@ def test_a_key_is_rotated_and_revoked_on_the_command_line(
 def test_a_key_is_not_overwritten(keyring: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = keyring.read_bytes()
     assert main(["keygen", str(keyring)]) == 1
-    assert "is there already: --rotate or --revoke" in capsys.readouterr().err
+    assert "exists already: --rotate or --revoke" in capsys.readouterr().err
     assert keyring.read_bytes() == before
 
 

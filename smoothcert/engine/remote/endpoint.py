@@ -70,7 +70,7 @@ class Endpoint(Frozen):
     datatype: Literal["FP16", "FP32", "FP64"] = "FP32"
     """The datatype of the images."""
     rows: Annotated[int, Field(strict=True, ge=1, le=MOST_ROWS)] = ROWS
-    """The images of a request: at most so many, or exactly so many where `fixed`."""
+    """The number of images of a request: the most, or the exact number if `fixed`."""
     fixed: Annotated[bool, Field(strict=True)] = False
     platform: str = ""
     server: str = ""
