@@ -9,7 +9,7 @@ with P(Bin(n_j, p) >= k) < alpha. Let j* be the first look with E_j >= h_j; it d
 j needs h_j <= S_j <= E_j, so j >= j*. If j = j*, then S_j* >= h_j*. If j > j*, the run did not end at j*, so S_j* >
 E_j* >= h_j*. In both cases S_j* >= h_j* at one look that is fixed in advance, which has probability below alpha.
 
-The proof needs every count up to E_j to end the run, also where nothing is proved: to go on from low counts would leave
+The proof needs every count up to E_j to end the run, even where nothing is proved: to go on from low counts would leave
 a hole below h_j and multiply the error. And it must never end on good news, that is, on a count above one that goes on.
 """
 

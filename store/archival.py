@@ -45,7 +45,7 @@ def enter(record: Record) -> list[Command]:
 
 
 def erase(certification: str, owner: str) -> list[Command]:
-    """Let a certification be erased. What somebody has in hand keeps its lease."""
+    """Let a certification be erased. A process that has it in hand keeps its lease."""
     return [("SET", keys.erasure(certification), owner), ("ZADD", keys.ARCHIVAL, "NX", 0, certification)]
 
 

@@ -49,12 +49,12 @@ def guard(statuses: Iterable[str], execution: str, shard: str) -> tuple[str, str
 
 
 def unguarded(commands: Iterable[Command]) -> Call:
-    """Run the commands, all of them or none, also where the server's memory is full."""
+    """Run the commands, all of them or none, even where the server's memory is full."""
     return Call(UNGUARDED, (), packed(commands))
 
 
 def answered(command: Command) -> Call:
-    """Run one command, also where the server's memory is full, and return its answer."""
+    """Run one command, even where the server's memory is full, and return its answer."""
     return Call(ANSWERED, (), command)
 
 

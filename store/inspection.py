@@ -182,7 +182,7 @@ def _eviction(info: Mapping[str, Any]) -> RedisCheck:
     if policy is None:
         return _hidden("eviction", "what it does when it is full (maxmemory-policy noeviction)")
     if policy != "noeviction":
-        detail = f"A full server deletes keys (maxmemory-policy {policy}, not noeviction), also of what was accepted."
+        detail = f"A full server deletes keys, those of accepted work too (maxmemory-policy {policy}, not noeviction)."
         return _check("eviction", "warning", detail)
     return _check("eviction", "ok", "A full server deletes nothing.")
 

@@ -146,7 +146,7 @@ class Record:
 
     @classmethod
     def salvage(cls, name: str, data: Mapping[bytes, bytes]) -> Record | None:
-        """Parse the hash; None also where it is damaged, so that one record never stops the work on all others."""
+        """Parse the hash; None even if it is damaged, so that one record never stops the work on all others."""
         try:
             return cls.read(data, shards.parse_name(name)[1])
         except (ValueError, TypeError) as error:

@@ -120,12 +120,12 @@ class RedisConnection:
         return [(bool(written), status.decode()) for written, status in last]
 
     def write(self, commands: Iterable[Command]) -> None:
-        """Run commands, all of them or none, also where the server's memory is full."""
+        """Run commands, all of them or none, even where the server's memory is full."""
         if commands := list(commands):
             self.call([unguarded(commands)])
 
     def ask(self, command: Command) -> Any:
-        """The answer to one command that may write, also where the server's memory is full."""
+        """The answer to one command that may write, even where the server's memory is full."""
         return self.eval(answered(command))
 
     def eval(self, call: Call) -> Any:

@@ -7,7 +7,7 @@
     completed    a CertificationSummary, at the end; its id is `end`
 
 The order of finished certificates never changes, so the id of an event determines which certificates a client has
-received, also when the client reconnects to another process of the API.
+received, even when the client reconnects to another process of the API.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a service does for everybody, also without a key: little at a time for each address, and apart from the rest."""
+"""What a service does for everybody, even without a key: each address may ask for little, in a thread apart from the
+rest."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Guarded:
-    """A running command that does not outlive this process. `kill` must be called at the end, also if it ended itself.
+    """A running command that does not outlive this process. `kill` must be called at the end, even if it ended itself.
 
     The command runs in a session of its own, so Ctrl-C in the terminal reaches this process alone.
     """

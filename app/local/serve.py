@@ -111,7 +111,7 @@ class LocalSettings:
 
     @property
     def reachable_host(self) -> str:
-        """An address at which this machine reaches the API, also if the API listens on all addresses."""
+        """An address at which this machine reaches the API, even if the API listens on all addresses."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
 
     @property
@@ -379,7 +379,7 @@ def write_keyring(folder: Path) -> Path:
 
 
 def take_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
-    """Handle Ctrl-C and SIGTERM alike, also if a shell started this process in the background and ignores Ctrl-C."""
+    """Handle Ctrl-C and SIGTERM alike, even if a shell started this process in the background and ignores Ctrl-C."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handler)
 

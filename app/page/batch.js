@@ -86,7 +86,7 @@ export class Batch {
       figure("evaluations saved", saved({ ...progress, members: ensemble?.members }), SAVED));
   }
 
-  // A procedure that proved several radii has a curve, also if it was asked for one.
+  // A procedure that proved several radii has a curve, even if it was asked for one.
   showFigure(all, total, how) {
     const radii = new Set(all.map(provedRadius).filter((radius) => radius !== null));
     if (radii.size > 1 && this.figure instanceof Distribution) {

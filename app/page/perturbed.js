@@ -17,7 +17,7 @@ const WAYS = {
   across: (v, level) => (level < LEVELS / 2 ? LEVELS : 0),
 };
 
-// Write the change into the pixels of a canvas, which has four values for each of them, also where the image has one.
+// Write the change into the pixels of a canvas, which has four values for each of them, even where the image has one.
 function change(data, { values, step, way, channels }) {
   const colours = channels === 1 ? 3 : 1;
   for (const v of values) {

@@ -111,7 +111,7 @@ class Queue:
     async def _certificates(self, record: Record, texts: list[bytes | None]) -> dict[int, str]:
         """The finished certificates by the index of their image; `texts` are those of the first ones.
 
-        They are read in pieces, because Redis serves nobody else meanwhile.
+        They are read in pieces, because Redis serves no other client meanwhile.
         """
         while len(texts) < record.images:
             largest = max((len(text) for text in texts if text), default=PIECE_BYTES // LARGEST_PIECE)

@@ -31,11 +31,11 @@ class Staff:
         if fresh or time.monotonic() - self._roster_at > ROSTER_SECONDS:
             if self._refresh is None or self._refresh.done():
                 self._refresh = asyncio.create_task(self._renew())
-            await asyncio.shield(self._refresh)  # one read serves all requests that wait for it, also if it fails
+            await asyncio.shield(self._refresh)  # one read serves all requests that wait for it, even if it fails
         return self._roster
 
     async def offer(self, name: str | None) -> Offer:
-        """The ensemble that a request names, also if it was announced a moment ago; ProblemError if there is none."""
+        """The ensemble that a request names, even if it was announced a moment ago; ProblemError if there is none."""
         roster = await self.roster()
         try:
             return roster.offer(name)

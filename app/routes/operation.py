@@ -48,7 +48,7 @@ async def _archive(service: Service) -> ArchiveState | None:
 
 @router.get("/metrics", operation_id="metrics", dependencies=[AUTHORISED])
 async def prometheus(service: TheService) -> Response:
-    """Metrics for Prometheus, also while Redis does not answer."""
+    """Metrics for Prometheus, even while Redis does not answer."""
     try:
         statistics = await service.queue.statistics()
     except UnavailableError:

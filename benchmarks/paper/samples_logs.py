@@ -65,7 +65,7 @@ def check_alpha(path: Path, largest: float, sigma: float, alpha: float) -> None:
 
 
 def reach(sigma: float, alpha: float) -> float:
-    """The largest radius that a log may have: what N samples prove, also where three digits round it up."""
+    """The largest radius that a log may have: what N samples prove, even where three digits round it up."""
     proved = Gaussian(sigma).radius(lower_bound(N, N, alpha))
     return max(proved, float(f"{proved:.3g}"))
 

@@ -257,7 +257,7 @@ def optimiser_of(runtime: str, device: torch.device) -> Optimiser:
 
             return onnxruntime.optimiser(device)
         case "openvino":
-            from smoothcert.engine import openvino  # its extra is imported where somebody asks for it
+            from smoothcert.engine import openvino  # its extra is imported only if this runtime is chosen
 
             return openvino.optimiser(device)
         case "compiled":

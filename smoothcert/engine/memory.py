@@ -14,7 +14,7 @@ except ImportError:  # Windows
 
 CPU_BYTES = 20 << 20
 """The most bytes of a batch on a CPU: 32 images of 3 x 224 x 224. More would not be faster, because a network gets its
-rows in slices of a few, and it would take so long that nobody sees the work move."""
+rows in slices of a few, and it would take so long that no progress shows."""
 DEVICE_BYTES = 1 << 30
 """The most bytes of a batch on another device; the layers of a network take many times as much."""
 LEAST = 8

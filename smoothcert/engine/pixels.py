@@ -16,7 +16,8 @@ GREYS = torch.arange(256, dtype=torch.float32) / 255
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """An image [C, H, W] as it is certified: bytes, or float32 in [0, 1], on the CPU in memory that nobody else writes.
+    """An image [C, H, W] as it is certified: bytes, or float32 in [0, 1], on the CPU in memory that no other code
+    writes.
 
     Bytes take a quarter of the memory, and a worker holds thousands of images.
     """

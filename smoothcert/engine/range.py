@@ -34,7 +34,7 @@ def up_to(checkpoint: Checkpoint, start: int) -> Procedure:
 def tail_of(checkpoint: Checkpoint, start: int) -> Checkpoint:
     """Where a run of `counting(start, stop - start)` begins to count the samples from `start` on.
 
-    All samples before are one draw, whose counts nobody reads.
+    All samples before are one draw, whose counts are not read.
     """
     skipped = SampleCounts(((0, start),))
     return Checkpoint(checkpoint.of, (skipped,), SampleCounts(), 0, (), checkpoint.parts)

@@ -26,7 +26,7 @@ from smoothcert.verdict import Verdict
 
 ClassCounts = npt.NDArray[np.int64]
 Spans = tuple[tuple[int, int, int, int | None], ...]
-"""The fields of shapes, which are made when somebody reads them."""
+"""The fields of a `Shape`, which is made only when the checkpoint is read."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ class Successor(Ensemble):
         return replace(found, classes=torch.where(decided, self._agreed(batch, found.classes), UNDECIDED))
 
     def _agreed(self, batch: Tensor, classes: Tensor) -> Tensor:
-        """The classes where the older ensemble gives the same; no class elsewhere, also where it gives none."""
+        """The classes where the older ensemble gives the same; and no class elsewhere, which includes samples to which
+        it gives none."""
         return torch.where(self.predecessor.classify(batch).classes == classes, classes, len(self.classes))
 
     def resized(self, batch: int) -> Successor:

@@ -56,7 +56,7 @@ def _certify_largest(noise: Noise, n0: int, alpha: float, rule: Thresholds) -> P
     for n, step, end, abandon_at in rows:
         counts = yield from draw_more(step, selection)
         count += counts[c_a]
-        if count <= end:  # every count up to `end` ends the run, also one that proves nothing
+        if count <= end:  # every count up to `end` ends the run, even one that proves nothing
             break
         if count <= abandon_at:
             history.append(Stage(counts, n, count, "abandoned", abandon_at=abandon_at))

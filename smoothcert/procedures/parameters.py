@@ -186,7 +186,7 @@ class Parameters(Frozen, ABC):
         return alpha / self.look_count
 
     def samples_needed(self, noise: Noise, radius: float, *, alpha: float) -> int | None:
-        """The least size of the last look that can prove the radius, also beyond `limit`; None if no size can."""
+        """The least size of the last look that can prove the radius, even beyond `limit`; None if no size can."""
         return fewest_to_prove(noise.probability(radius), self.last_alpha(alpha))
 
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:

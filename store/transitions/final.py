@@ -65,7 +65,7 @@ def _disbanding() -> tuple[str, str]:
 
 
 def _freed(record: Record, kept: int) -> list[Command]:
-    """What nobody needs any more once a certification has ended; images that the archive lacks wait for it."""
+    """Delete what is not needed after the end of a certification; images that the archive lacks wait for it."""
     gone = [keys.checkpoints, keys.draws, keys.ranges]
     if not record.archives_images:
         return [("UNLINK", *(key(record.id) for key in (keys.images, *gone)))]

@@ -74,7 +74,7 @@ class Endpoint(Frozen):
     fixed: Annotated[bool, Field(strict=True)] = False
     platform: str = ""
     server: str = ""
-    """What the endpoint said of itself when it was added; nobody has checked it."""
+    """What the endpoint said of itself when it was added. This is not checked."""
     answer: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] | None = None
     """The logits that it gave for the test image when it was added (see `Remote`)."""
 
