@@ -1,8 +1,9 @@
 """The paper's own way to certify an ensemble, in transcription, against our engine: adaptive stages and K-consensus.
 
 The transcription follows the paper's algorithms as a script runs them: one image after the other, eager networks, fresh
-samples in every stage, and the members that a consensus makes unnecessary are left out sample by sample. Both sides
-have the same weights, images, noise, stages, alpha, beta and K; the noise is drawn anew.
+samples in every stage, and the members that a consensus makes unnecessary are left out sample by sample. It runs in a
+process of its own, as a script does. Both sides have the same weights, images, noise, stages, alpha, beta and K; the
+noise is drawn anew.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+from benchmarks.machine.script import script
 from benchmarks.progress import bar
 from benchmarks.result import Figure, Result
 from models.data import load_images
@@ -56,6 +58,7 @@ class Toll:
 def run(options: argparse.Namespace) -> Result:
     ensemble = load(ENSEMBLE, device=options.device).with_(consensus=K)
     pixels = torch.from_numpy(load_images(ZOO / "cifar10-test-100.json").pixels[: options.images])
+    networks = [member.network.eval() for member in ensemble.members]
     stages = tuple(int(n) for n in options.stages.split(","))
     ours: dict[str, AnyProcedure] = {
         "adaptive": Adaptive(n0=N0, stages=stages),
@@ -65,7 +68,8 @@ def run(options: argparse.Namespace) -> Result:
     rows: list[tuple[object, ...]] = []
     figures: list[Figure] = []
     for radius in (float(text) for text in options.radius.split(",")):
-        theirs = transcribed(ensemble, pixels, radius, stages)
+        with script() as process:
+            theirs = process.submit(transcribed, networks, pixels.to(ensemble.device), radius, stages).result()
         rows.append((radius, "the paper's loop", round(theirs.seconds, 1), 1, *_means(theirs), _certified(theirs), ""))
         gains = {}
         for name, procedure in ours.items():
@@ -131,16 +135,13 @@ def through_engine(ensemble: Ensemble, pixels: Tensor, question: Question) -> To
 
 
 @torch.no_grad()
-def transcribed(ensemble: Ensemble, pixels: Tensor, radius: float, stages: Sequence[int]) -> Toll:
+def transcribed(members: Sequence[nn.Module], pixels: Tensor, radius: float, stages: Sequence[int]) -> Toll:
     """CertifyAdp of every image with K-consensus, as the paper's algorithms say it."""
-    members = [member.network.eval() for member in ensemble.members]
     tally = Toll()
-    generator = torch.Generator(ensemble.device).manual_seed(0)
+    generator = torch.Generator(pixels.device).manual_seed(0)
     began = time.perf_counter()
     with bar() as progress:
-        for image in progress.track(
-            pixels.to(ensemble.device).float() / 255, description=f"the paper's loop, r = {radius}"
-        ):
+        for image in progress.track(pixels.float() / 255, description=f"the paper's loop, r = {radius}"):
             sample = _sampler(members, image, tally, generator)
             tally.classes.append(_certify_adaptive(sample, radius, stages))
     tally.seconds = time.perf_counter() - began
