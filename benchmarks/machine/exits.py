@@ -41,8 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--images",
         type=Path,
-        help="other images than the shipped 100: the folder of a data set, of which the hold-out is taken, or a file; "
-        "only the ensemble that takes such images is measured",
+        nargs="+",
+        default=(),
+        help="other images than the shipped 100: folders of data sets, of which the hold-outs are taken, or files; "
+        "only the ensembles that take such images are measured",
     )
     parser.add_argument("--batch", type=int, default=256, help="samples of a batch")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch; processor time is counted")
@@ -52,11 +54,12 @@ def run(options: argparse.Namespace) -> Result:
     torch.set_num_threads(options.threads)
     rows: list[Row] = []
     figures: list[Figure] = []
-    given = chosen_images(options.images) if options.images else None
+    given = [chosen_images(path) for path in options.images]
     for name, sheet in ENSEMBLES.items():
         ensemble = load(name, batch=options.batch)
-        found = given or load_images(ZOO / f"{sheet}.json")
-        if found.shape != ensemble.input_shape:
+        known = given or [load_images(ZOO / f"{sheet}.json")]
+        found = next((each for each in known if each.shape == ensemble.input_shape), None)
+        if found is None:
             continue
         images = list(torch.from_numpy(found.pixels))
         console.print(f"measuring {name} on {len(images)} images ...", style="dim")
@@ -65,7 +68,8 @@ def run(options: argparse.Namespace) -> Result:
             rows += more_rows
             figures += more_figures
     if not rows:
-        raise DomainError(f"{options.images} has images of shape {found.shape}, which no shipped ensemble takes")
+        seen = ", ".join(str(each.shape) for each in given)
+        raise DomainError(f"the images have the shape {seen}, which no shipped ensemble takes")
     return Result(
         name="exits",
         compares="votes of all members, and votes that end as soon as no further member can change the class",
@@ -89,8 +93,8 @@ def chosen_images(path: Path) -> Images:
     return found.pick(data_set(path).holdout.places(len(found))) if path.is_dir() else found
 
 
-def _described(given: Images | None) -> str:
-    return "of the shipped sheets" if given is None else f"{len(given)} images of {given.name}"
+def _described(given: Sequence[Images]) -> str:
+    return " and ".join(f"{len(each):,} images of {each.name}" for each in given) or "of the shipped sheets"
 
 
 @dataclass(frozen=True)

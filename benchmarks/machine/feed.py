@@ -5,29 +5,23 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Sequence
-from unittest import mock
+from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from benchmarks.machine.hosttime import BATCH, IMAGES, SHAPE, drive, host_seconds, host_seconds_of, null_ensemble
 from benchmarks.result import Figure, Result
 from smoothcert.engine.device import ClassIndices, Device, device_of
-from smoothcert.engine.engine import Engine
-from smoothcert.engine.ensemble import Ensemble, assemble
-from smoothcert.engine.run import Run
 from smoothcert.engine.sampling import NoisyImage
 from smoothcert.noise import Gaussian, Noise, RoundedGaussian
-from smoothcert.procedures import Procedure
-from smoothcert.procedures.protocol import draw
-from smoothcert.verdict import Verdict
 
-IMAGES, BATCH = 64, 1024
-SHAPE = (1, 2, 5)
-"""The shape of the images: ten values, so that a network that does nothing takes no time."""
 CIFAR = (3, 32, 32)
 ROUNDS = 5
 """The rounds of a measurement; the best counts, since other work only adds time."""
+HERE = Path(__file__).parents[2]
+BEFORE, GAIN = "267e33b", 3.0
+"""The last commit that waited for each batch before it filled the next, and the times less that the host is to take."""
 FORWARD_S = 0.02
 """The seconds that a forward pass takes on the stub of a device."""
 
@@ -35,22 +29,21 @@ FORWARD_S = 0.02
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batches", type=int, default=400, help="batches of each round")
     parser.add_argument("--device", default="cpu", help="cpu, cuda:0, ...")
+    parser.add_argument("--before", type=Path, metavar="TREE", help=f"also an earlier tree, such as that of {BEFORE}")
 
 
 def run(options: argparse.Namespace) -> Result:
     torch.set_num_threads(1)
-    ensemble = assemble(
-        [Null()], classes=tuple("0123456789"), input_shape=SHAPE, batch=BATCH, device=options.device, name="null"
-    )
-    with mock.patch.object(Run, "sample", _nothing):
-        host = min(drive(ensemble, None, options.batches)[0] for _ in range(ROUNDS))
+    ensemble = null_ensemble(options.device)
+    host = min(host_seconds(ensemble, options.batches) for _ in range(ROUNDS))
     stub = Stub(device_of(ensemble.device))
     noise_ms = {
         noise: 1000 * noise_seconds(noise, ensemble.device) for noise in (Gaussian(0.25), RoundedGaussian(0.25))
     }
     batches = options.batches // 8
-    _, wall, done = drive(ensemble, stub, batches)
+    _, wall, done = drive(ensemble, batches, device=stub)
     overlap = done * FORWARD_S / wall
+    earlier = compared(options.before, options.batches) if options.before else None
     return Result(
         name="feed",
         compares=f"the engine's own time with a network that does nothing; batches of {BATCH} from {IMAGES} images",
@@ -69,11 +62,20 @@ def run(options: argparse.Namespace) -> Result:
                 )
                 for noise, taken in noise_ms.items()
             ),
+            *(
+                (f"microseconds of the processor for a batch, {which}, in a process of its own", round(1e6 * seconds))
+                for which, seconds in zip(("before", "now"), earlier or (), strict=False)
+            ),
         ],
         figures=[
             Figure("milliseconds for a batch of 1,024, noise apart", 1000 * host, at_most=1.0),
             Figure("synchronisations for a batch", stub.synchronisations / done, at_most=1.0),
             Figure("share of the time in which the device works", overlap, at_least=0.9),
+            *(
+                [Figure("host time for a batch, before / now", earlier[0] / earlier[1], at_least=GAIN)]
+                if earlier
+                else []
+            ),
         ],
         notes=(
             f"Every image asks for {BATCH // IMAGES} samples at a time. The stub works on its own clock, as a GPU.",
@@ -83,13 +85,6 @@ def run(options: argparse.Namespace) -> Result:
             "batch faster than the host draws its noise waits for the noise.",
         ),
     )
-
-
-class Null(nn.Module):
-    """Takes the ten values of an image for logits."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.flatten(1)
 
 
 class Stub:
@@ -119,6 +114,13 @@ class StubTransfer:
         return self._classes
 
 
+def compared(before: Path, batches: int) -> tuple[float, float]:
+    """The seconds of the processor for a batch of an earlier tree and of this one, which take turns."""
+    rounds = [[host_seconds_of(tree, batches) for tree in (before, HERE)] for _ in range(ROUNDS)]
+    earlier, now = map(min, zip(*rounds, strict=True))
+    return earlier, now
+
+
 def noise_seconds(noise: Noise, device: torch.device) -> float:
     """The seconds of the processor for the noise of a batch of CIFAR images."""
     image = torch.randint(0, 256, CIFAR, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -129,29 +131,3 @@ def noise_seconds(noise: Noise, device: torch.device) -> float:
         noisy.sample(out, turn * BATCH)
         taken.append(time.process_time() - began)
     return min(taken[1:])
-
-
-def drive(ensemble: Ensemble, device: Device | None, batches: int) -> tuple[float, float, int]:
-    """The seconds of the processor for a batch, the seconds on the clock, and the number of batches."""
-    images = [torch.rand(SHAPE) for _ in range(2 * IMAGES)]
-
-    def asking() -> Procedure:
-        counts: Sequence[int] = ()
-        for _ in range(batches):
-            counts = yield from draw(BATCH // IMAGES)
-        return Verdict(None, 0.0, None, batches, "exhausted", (), counts)
-
-    several = 1 if device is None else 2  # with a queue, one half of the images waits for counts
-    with Engine(ensemble, batch=BATCH, device=device) as engine:
-        began, clock = time.process_time(), time.perf_counter()
-        noise = Gaussian(0.25)
-        chosen = enumerate(images[: several * IMAGES])
-        handles = [engine.submit(asking(), image, noise, "s", index=i) for i, image in chosen]
-        for handle in handles:
-            handle.result()
-        done = engine.workload.batches
-        return (time.process_time() - began) / done, time.perf_counter() - clock, done
-
-
-def _nothing(run: Run, out: Tensor, start: int) -> None:
-    """Stands for the noise, which is measured apart."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -106,7 +106,7 @@ class Engine:
         self._lanes: dict[tuple[object, ...], Lane] = {}
         self._turns: deque[Lane] = deque()  # the one served longest ago first
         self._usage = Usage()
-        self._shares: Counter[str] = Counter()  # the evaluations of each owner in the turn under way
+        self._shares: dict[str, int] = {}  # the evaluations of each owner in the turn under way
         self._buffers: dict[tuple[int, ...], deque[Tensor]] = {}
         self._device = device or device_of(ensemble.device)
         self._flights: deque[Flight] = deque()
@@ -277,10 +277,11 @@ class Engine:
 
     def _begin(self, lane: Lane, segments: list[Segment]) -> None:
         """Draw the segments' samples and enqueue the first members on them."""
-        shares = tuple((segment, len(segment)) for segment in segments)
+        lengths = list(map(len, segments))
+        shares = tuple(zip(segments, lengths, strict=True))
         buffers = self._buffers_of(lane)
-        images = buffers[0][: sum(share for _, share in shares)]
-        for (segment, _), own in zip(shares, torch.split(images, [share for _, share in shares]), strict=True):
+        images = buffers[0][: sum(lengths)]
+        for segment, own in zip(segments, torch.split(images, lengths), strict=True):
             segment.run.sample(own, segment.start)
         members = lane.ensemble.stages[0]
         self.workload.first(rows=len(images), padded=lane.padded(len(images)), capacity=lane.batch, members=members)
@@ -304,7 +305,8 @@ class Engine:
     def _charge(self, shares: Shares, members: int) -> None:
         """Note whose samples these members evaluate."""
         for segment, share in shares:
-            self._shares[segment.run.owner] += members * share
+            owner = segment.run.owner
+            self._shares[owner] = self._shares.get(owner, 0) + members * share
 
     def _enqueue(self, flight: Flight) -> None:
         """Let a batch fly; those before it come back while the device works on it."""

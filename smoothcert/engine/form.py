@@ -1,8 +1,8 @@
 """The form in which a member is run.
 
 Batch norm is folded into the convolutions. Sums and ReLUs overwrite their input where no other node reads it. Tensors
-are channels-last. On the CPU a batch goes through the network in slices: small slices avoid the page faults that large
-tensors cause at every layer (with an allocator that never returns memory they gain nothing).
+are channels-last. On the CPU a batch goes through the network in slices: what a layer frees is small enough to be kept
+for the next one (`engine.allocator`).
 
 Every slice has the same shape, and the last one is padded. So a kernel that is chosen by batch size cannot change a
 class, and the result of a row depends neither on the batch that it came in nor on its place there. (Torch's
@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from smoothcert.engine import arithmetic
+from smoothcert.engine import allocator, arithmetic
 from smoothcert.engine import precision as precisions
 from smoothcert.engine.errors import ClassCountError, MemberError, RuntimeNameError, reason
 from smoothcert.engine.normalisation import Normalise, Normalised
@@ -118,6 +118,8 @@ def prepare(
     dtype = precisions.require(precision, device)
     where = torch.device(device)
     arithmetic.settle(where)
+    if where.type == "cpu":
+        allocator.settle()
     shape = (_slice_rows(network, batch, input_shape, where), *input_shape)
     own = network if dtype is torch.float32 else copy.deepcopy(network)
     plain = Form(own.to(where, dtype), "plain", shape, where, dtype)

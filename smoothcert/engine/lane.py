@@ -68,10 +68,11 @@ class Lane:
             run = self._hungry.popleft()
             if run.ended:  # it was canceled
                 continue
-            segment = run.take(min(space, run.wanted))
-            segments.append(segment)
-            space -= len(segment)
-            if run.wanted:
+            wanted = run.wanted
+            count = min(space, wanted)
+            segments.append(run.take(count))
+            space -= count
+            if count < wanted:
                 self._hungry.append(run)
         return segments
 

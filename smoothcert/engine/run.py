@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import astuple, dataclass, field, replace
@@ -90,7 +89,7 @@ class Handle:
     def __init__(self) -> None:
         self._future: Future[Sampled] = Future()
         self._future.set_running_or_notify_cancel()  # it ends by `cancel` below, never by the future's own
-        self._canceled = threading.Event()
+        self.canceled = False
         self._standing: Standing | None = None
 
     def result(self, timeout: float | None = None) -> Sampled:
@@ -114,11 +113,7 @@ class Handle:
 
     def cancel(self) -> None:
         """End the run before the next batch."""
-        self._canceled.set()
-
-    @property
-    def canceled(self) -> bool:
-        return self._canceled.is_set()
+        self.canceled = True
 
 
 @dataclass(eq=False, slots=True)
@@ -173,7 +168,10 @@ class Run:
     ) -> None:
         self.handle = Handle()
         self.party = party
-        self._ended = False
+        self.owner = party[0] if party else ""
+        """The outermost of its parties; empty where it has none."""
+        self.ended = False
+        """Whether there is a verdict, or an error in its place."""
         self._procedure = procedure
         self._noisy = NoisyImage(noise, pixels.stored.to(ensemble.device), seed, index, streams)
         self._machine = Machine.of(ensemble)
@@ -193,16 +191,6 @@ class Run:
     def wanted(self) -> int:
         """Samples that the procedure wants and that are in no batch yet."""
         return self._begun + self._wanted - self._dispatched
-
-    @property
-    def ended(self) -> bool:
-        """Whether there is a verdict, or an error in its place."""
-        return self._ended
-
-    @property
-    def owner(self) -> str:
-        """The outermost of its parties; empty where it has none."""
-        return self.party[0] if self.party else ""
 
     def sample(self, out: Tensor, start: int) -> None:
         """Write the noisy images of the samples from `start` on into the rows of `out`."""
@@ -235,8 +223,8 @@ class Run:
 
     def fail(self, error: BaseException) -> None:
         """End without a verdict."""
-        if not self._ended:
-            self._ended = True
+        if not self.ended:
+            self.ended = True
             self.handle.future.set_exception(error)
 
     def resume(self, checkpoint: Checkpoint) -> None:
@@ -314,7 +302,7 @@ class Run:
             self._publish()
         except StopIteration as end:
             self._publish()
-            self._ended = True
+            self.ended = True
             self.handle.future.set_result(self._sampled(end.value))
         except BaseException as error:  # whatever a procedure raises belongs to its own caller, even SystemExit
             self.fail(error)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as front
-from benchmarks.machine import exits, runtimes
+from benchmarks.machine import exits, paper_loop, runtimes
 from benchmarks.paper import samples, samples_curves, samples_largest, samples_logs, samples_optimal
 from benchmarks.paper.samples_logs import LoggedImage, Population
 from benchmarks.result import Figure, Result
@@ -259,3 +259,10 @@ def test_the_order_of_members_is_measured_on_the_hold_out_of_a_data_set(
     monkeypatch.setattr(exits, "data_set", lambda _: Cifar10())
     assert exits.chosen_images(tmp_path).indices.tolist() == [1, 21, 41, 61, 81]
     assert len(exits.chosen_images(tmp_path / "images.npz")) == 100
+
+
+def test_each_radius_of_the_paper_has_its_number_of_images() -> None:
+    assert paper_loop.questions("0.25,0.5", "7") == [(0.25, 7), (0.5, 7)]
+    assert paper_loop.questions("0.25,0.5", "100,20") == [(0.25, 100), (0.5, 20)]
+    with pytest.raises(DomainError, match=r"3 radii take one number of images or 3, got 2: 4,5"):
+        paper_loop.questions("1,2,3", "4,5")
