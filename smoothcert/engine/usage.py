@@ -1,9 +1,9 @@
 """How much of a device each owner has had lately. The owner who has had least is served first.
 
 Owners who want more than their part get equal parts in the long run. An owner who wants less than that hardly waits for
-the others, because they have had more. An owner who comes new, or back after a pause, begins with as much on the account
-as the one who has had most. Otherwise a flood that has just begun would have the device alone, until its owner has had
-as much as those who were there.
+the others, because they have had more. An owner who comes new, or back after a pause, begins with as much on the
+account as the one who has had most. Otherwise a flood that has just begun would have the device alone, until its owner
+has had as much as those who were there.
 """
 
 from __future__ import annotations
