@@ -1,8 +1,9 @@
 """How much of a device each owner has had lately. The owner who has had least is served first.
 
 Owners who want more than their part get equal parts in the long run. An owner who wants less than that hardly waits for
-the others, because they have had more. An owner who comes new begins with as much on the account as the one who has had
-most. Otherwise a flood that has just begun would come first, and its owner would gain by a pause.
+the others, because they have had more. An owner who comes new, or back after a pause, begins with as much on the
+account as the one who has had most. Otherwise a flood that has just begun would have the device alone, until its owner
+has had as much as those who were there.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Callable, Mapping
 
 HALF_LIFE_S = 5.0
 """The seconds after which half of what an owner has had is forgotten: several certifications of a usual size."""
-FORGOTTEN_S = 1e-6
-"""An owner with less on the account than this is treated as new."""
+PAUSE_S = 4 * HALF_LIFE_S
+"""The seconds without any part of the device after which an owner is treated as new. How little is left on the account
+does not tell a pause, because an owner who asks for little never has much on it."""
 
 
 class Usage:
@@ -22,6 +24,7 @@ class Usage:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seconds: dict[str, float] = {}
+        self._served_at: dict[str, float] = {}  # or when it came, before it is served for the first time
         self._most = 0.0
         self._at = clock()
 
@@ -41,6 +44,11 @@ class Usage:
         had = {owner: kept * self.of(owner) for owner in (*self._seconds, *shares)}
         for owner, share in shares.items():
             had[owner] += seconds * share / total
-        self._seconds = {owner: value for owner, value in had.items() if value > FORGOTTEN_S}
+        self._served_at = {
+            owner: at
+            for owner in had
+            if now - (at := now if owner in shares else self._served_at.get(owner, now)) <= PAUSE_S
+        }
+        self._seconds = {owner: had[owner] for owner in self._served_at}
         self._most = max(self._seconds.values(), default=0.0)
         self._at = now

@@ -16,9 +16,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import redis.utils
 import rq.executions
 import rq.job
 from greenlet import GreenletExit
@@ -207,8 +209,10 @@ def staged(engine: type[Engine]) -> Iterator[None]:
                 if isinstance(value, ModuleType) and value in SIMULATED:
                     put(module, name, SIMULATED[value])
     put(workers.engines, "Engine", engine)
+    put(workers.worker, "traceback", SimpleNamespace(format_exc=str))  # nobody reads why the threads of the dead end
     put(workers.worker, "os", SimpleNamespace(_exit=_exit, environ=os.environ))
     put(workers.worker, "signal", SimpleNamespace(signal=_on_signal, SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT))
+    put(redis.utils, "get_lib_version", cache(redis.utils.get_lib_version))  # it reads a file for every client
     for module in (rq.executions, rq.job):
         put(module, "uuid4", _uuid4)
     try:

@@ -9,6 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from store.address import RedisAddress
 from tests.simulation.engine import BATCH, ensemble
 from tests.simulation.lines import ThreadLine
 from tests.simulation.network import Network
@@ -19,6 +20,8 @@ from workers.settings import WorkerSettings
 from workers.worker import CertificationWorker
 
 POOL = "default"
+NOWHERE = RedisAddress.of("redis://nowhere.invalid")
+"""An address is examined when it is made, which takes long; that of workers is never used."""
 SETTINGS = WorkerSettings(
     pool=POOL,
     batch=BATCH,
@@ -67,7 +70,7 @@ class WorkerProcess(Process):
 
 def connection(network: Network, process: Process) -> RedisConnection:
     """The connection of a worker, through the simulated network."""
-    made = RedisConnection("redis://nowhere.invalid")
+    made = RedisConnection(NOWHERE)
     options: dict[str, Any] = {
         "retry": Retry(NoBackoff(), 0),
         "socket_connect_timeout": 2,

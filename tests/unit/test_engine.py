@@ -277,6 +277,17 @@ def test_a_flood_that_has_just_begun_does_not_come_first() -> None:
     assert usage.of("light") < usage.of("heavy") < usage.of("new") == 5.0
 
 
+def test_a_flood_that_comes_back_after_a_pause_does_not_come_first() -> None:
+    """Mutant killed: an owner who was away has next to nothing on the account, and takes the device from all others."""
+    now = 100.0
+    usage = Usage(clock=lambda: now)
+    usage.charge({"flood": 1}, 4.0)
+    for _ in range(60):
+        now += 1.0
+        usage.charge({"steady": 1}, 0.25)
+    assert usage.of("flood") == usage.of("steady") > 1.0
+
+
 def test_the_owner_who_has_had_least_is_first_in_line(three: Ensemble) -> None:
     parties = [("a", "1"), ("b", "2"), ("b", "3"), ("c", "4")]
     usage = Usage()
