@@ -35,8 +35,8 @@ class Roster:
     def of(cls, workers: Sequence[Presence], offers: Sequence[Offer], *, now: float, default: str = "") -> Roster:
         """One recent offer for each name: one that a live worker serves if there is any, else the latest.
 
-        An offer that no live worker of its pool holds any more is forgotten: a request for it would not wait, since
-        those workers would take it and fail. Where the pool has no live worker at all, one of them may be restarting.
+        An offer that no live worker of its pool holds any more is forgotten: those workers would put a request for it
+        back until its deadline. Where the pool has no live worker at all, one of them may be restarting.
         """
         live = {(worker.pool, card.name) for worker in workers for card in worker.ensembles}
         staffed = {worker.pool for worker in workers}
@@ -80,7 +80,7 @@ class Roster:
         """Why a certification does not move; None while its worker beats, or while it waits and workers can take it."""
         if record.ended:
             return None
-        able = [each for each in self.workers if each.pool == record.pool and record.ensemble not in each.failed]
+        able = [each for each in self.workers if each.pool == record.pool and each.holds(record.ensemble)]
         if record.status == "queued" or not record.worker:  # other shards go on where the first has ended
             return None if able else Stall(since=None, until=None, workers=0)
         others = sum(worker.name != record.worker for worker in able)
