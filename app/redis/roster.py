@@ -10,7 +10,7 @@ from statistics import fmean
 from app.http.errors import ProblemError, invalid
 from smoothcert.certification import Stall
 from smoothcert.choices import suited
-from smoothcert.errors import shown
+from smoothcert.errors import shown, suggestion
 from smoothcert.published import FailedEnsemble, ServedEnsemble
 from store.presence import REMEMBERED, Offer, Presence, Speed
 from store.record import Record
@@ -67,7 +67,10 @@ class Roster:
             for each in self.failed:
                 if each.name == name:
                     raise ProblemError("ensemble_not_loaded", f"the ensemble {name} cannot be loaded: {each.reason}")
-            raise ProblemError("unknown_ensemble", f"there is no ensemble {shown(name)}; there are: {self._names}")
+            near = suggestion(name, named)
+            raise ProblemError(
+                "unknown_ensemble", f"there is no ensemble {shown(name)}{near}; there are: {self._names}"
+            )
         return named[name]
 
     @property

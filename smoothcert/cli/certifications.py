@@ -15,7 +15,8 @@ def list_(
     status: Annotated[
         str | None,
         typer.Option(
-            help="Only certifications with this status: queued, running, succeeded, failed, canceling or canceled."
+            help="Only certifications with this status: queued, running, succeeded, failed, canceling, canceled or "
+            "expired."
         ),
     ] = None,
     most: Annotated[int, typer.Option(min=1, help="The most certifications to list.")] = 20,

@@ -172,7 +172,7 @@ def test_each_of_several_radii_must_be_within_reach(
         detail = problem(answer, "radius_out_of_reach").detail
         assert answer.status_code == 422
         assert detail.startswith(f"procedure.radii: has {beyond}; the largest that can be proved with")
-        assert f"a last stage of {samples:,} samples is {largest}" in detail
+        assert f"alpha 0.001 and {samples:,} samples is {largest}" in detail
 
 
 def test_several_radii_are_about_the_procedure_alone(player: Player) -> None:
