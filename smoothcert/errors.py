@@ -212,7 +212,9 @@ def worded(each: ErrorDetails) -> str:
         case _ if kind in TYPES:
             return f"must be {TYPES[kind]}, got {seen}"
         case "literal_error" | "enum":
-            return f"must be {context['expected']}, got {seen}"
+            found, known = each["input"], re.findall(r"'([^']*)'", str(context["expected"]))
+            near = suggestion(found, known) if isinstance(found, str) else ""
+            return f"must be {context['expected']}, got {seen}{near}"
     message = each["msg"].removeprefix("Value error, ")
     if isinstance(context.get("error"), DomainError) and not each["loc"]:  # of the fields together: it quotes both
         return message
