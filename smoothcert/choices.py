@@ -88,7 +88,7 @@ class Allowed(NamedTuple):
         """The most samples that the last look of each image may have."""
         others = procedure.n0 + procedure.most_samples - procedure.last_look
         quick = self.sequential if procedure.boundary_samples else procedure.limit
-        return max(0, min(self.samples // images - others, quick, procedure.limit))
+        return max(0, min(self.samples // max(1, images) - others, quick, procedure.limit))
 
 
 class BudgetInput(Wire):
