@@ -134,7 +134,7 @@ def test_a_radius_out_of_reach_comes_with_what_could_be_asked_instead(here: Visi
     said = here.text("#plan .infeasible p")
     assert said == (
         f"Not with this budget. Radius 0.1 needs p_A ≥ 1 − 2.9 · 10⁻⁷, which takes {plan['samples_needed']:,} samples "
-        "that all agree."
+        "that all agree; this service allows at most 1,000,000."
     )
     assert 1 - plan["p0"] == pytest.approx(2.9e-7, rel=0.02)
     here.choose(LIGHT)

@@ -156,7 +156,7 @@ def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx2.
     refused(client, player, "radius_out_of_reach", "beyond what can be computed", radius=5)
     sequential = {"name": "sequential", "max_samples": 1000}
     refused(client, player, "radius_out_of_reach", "would take", radius=0.65, procedure=sequential)
-    beyond = ("7,001,66", "more than the 10,000,000")  # log(0.001) / log(Phi(1.5 / 0.25))
+    beyond = ("7,001,66", "more than the 1,000,000 that this service allows")  # log(0.001) / log(Phi(1.5 / 0.25))
     noise = {"name": "gaussian", "sigma": 0.25}
     refused(client, player, "radius_out_of_reach", *beyond, radius=1.5, procedure="sequential", noise=noise)
 

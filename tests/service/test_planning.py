@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from app.docs import examples
 from app.http.errors import ProblemError
 from app.requests.admission import Settled, require_provable, settle
+from app.settings import ApiSettings
 from smoothcert.bounds import lower_bound, upper_bound
-from smoothcert.choices import NoiseList, ProcedureList
+from smoothcert.choices import Allowed, NoiseList, ProcedureList
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.noise import Gaussian, GaussianLinf, Noise, RoundedGaussian, Splitting
 from smoothcert.plan import plan
@@ -314,7 +315,9 @@ def test_json_of_another_kind_is_no_certificate(client: httpx2.Client) -> None:
 
 def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> None:
     procedures = ProcedureList.model_validate_json(client.get("/v1/procedures").content)
-    assert procedures == ProcedureList.known()
+    settings = ApiSettings()
+    assert procedures == ProcedureList.known(Allowed(settings.samples, settings.sequential_samples))
+    assert {each.name: each.budget.most for each in procedures.data if each.budget}["optimal"] == 1_000_000
     names = ["optimal", "sequential", "adaptive", "fixed", "largest", "hierarchy", "exact", "predict"]
     assert [each.name for each in procedures.data] == names
     noises = NoiseList.model_validate_json(client.get("/v1/noises").content)
