@@ -313,6 +313,8 @@ def _pictures(report: Report) -> dict[str, ChapterPicture]:
         "p_a": "The distribution of p_A over the images.",
         "samples": "The samples per image in descending order.",
     }
+    if not report.curved:
+        del captions["accuracy"]  # it would be a rectangle
     found = {}
     for name, caption in captions.items():
         figure, ((axes,),) = blank(1, 1, width=5.5, height=3.6)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from smoothcert.certification import Wire
 from smoothcert.errors import DomainError
@@ -77,6 +77,20 @@ def suited(trained: Noise | None, shape: Sequence[int]) -> tuple[Noise, ...]:
     return tuple(found)
 
 
+class Allowed(NamedTuple):
+    """What a service allows a certification to draw."""
+
+    samples: int
+    sequential: int
+    """The most samples for which boundaries are computed."""
+
+    def of(self, procedure: Parameters, images: int = 1) -> int:
+        """The most samples that the last look of each image may have."""
+        others = procedure.n0 + procedure.most_samples - procedure.last_look
+        quick = self.sequential if procedure.boundary_samples else procedure.limit
+        return max(0, min(self.samples // max(1, images) - others, quick, procedure.limit))
+
+
 class BudgetInput(Wire):
     """The input of a form for the field that says how many samples may be drawn."""
 
@@ -88,9 +102,11 @@ class BudgetInput(Wire):
     """The default as text; the numbers of a list have spaces between them."""
     several: bool
     """Whether the field is a list of numbers."""
+    most: int | None = None
+    """The most samples that the service accepts for it, for one image; null where it does not say."""
 
     @classmethod
-    def of(cls, kind: type[Parameters]) -> BudgetInput:
+    def of(cls, kind: type[Parameters], allowed: Allowed | None = None) -> BudgetInput:
         field = kind.model_fields[kind.budget]
         default = field.get_default(call_default_factory=True)
         several = isinstance(default, tuple | list)
@@ -100,6 +116,7 @@ class BudgetInput(Wire):
             help=field.description or "",
             default=" ".join(map(str, default)) if several else str(default),
             several=several,
+            most=allowed and allowed.of(_plain(kind)),
         )
 
 
@@ -134,7 +151,7 @@ class ProcedureCard(Wire):
     variants: tuple[ProcedureVariant, ...]
 
     @classmethod
-    def of(cls, name: str, kind: type[Parameters]) -> ProcedureCard:
+    def of(cls, name: str, kind: type[Parameters], allowed: Allowed | None = None) -> ProcedureCard:
         """What this kind says of itself; its variants set all fields that have no default."""
         plain = _plain(kind)
         choices = [(dict(each), kind(**each)) for each in kind.variants]
@@ -147,7 +164,7 @@ class ProcedureCard(Wire):
             exhaustive=kind.exhaustive,
             predicts=kind.predicts,
             hierarchical=kind.hierarchical,
-            budget=BudgetInput.of(kind) if kind.budget else None,
+            budget=BudgetInput.of(kind, allowed) if kind.budget else None,
             variants=tuple(
                 ProcedureVariant(label=chosen.label, parameters=parameters, abandoning=chosen.abandoning)
                 for parameters, chosen in choices
@@ -159,11 +176,11 @@ class ProcedureList(Wire):
     data: tuple[ProcedureCard, ...]
 
     @classmethod
-    def known(cls) -> ProcedureList:
+    def known(cls, allowed: Allowed | None = None) -> ProcedureList:
         """Every procedure that this process knows and a form can ask for, those to be offered first in front."""
         offered = [(name, kind) for name, kind in zip(PROCEDURES.names, PROCEDURES, strict=True) if _is_complete(kind)]
         offered.sort(key=lambda each: (not each[1].recommended, not _plain(each[1]).targeted))
-        return cls(data=tuple(ProcedureCard.of(name, kind) for name, kind in offered))
+        return cls(data=tuple(ProcedureCard.of(name, kind, allowed) for name, kind in offered))
 
 
 def _plain(kind: type[Parameters]) -> Parameters:

@@ -110,6 +110,8 @@ def fault(error: Exception) -> str:
             if not error.doc.strip():
                 return "it is empty"
             return f"it is not JSON ({error.msg.removesuffix(' at')} at character {error.pos + 1})"
+        case RecursionError():
+            return "it is nested too deeply"
     return str(error)
 
 

@@ -137,6 +137,8 @@ def refusing_unknown(function: Callable[P, T]) -> Callable[P, T]:
 
 MOST_NAMED = 1000
 """The most wrong places of a text that an error names: each takes up to a kilobyte."""
+LONGEST_WHOLE = 1e15
+"""Numbers from here on are written with an exponent."""
 MOST_SHOWN = 60
 """The most characters of a value that an error quotes."""
 
@@ -206,15 +208,24 @@ def worded(each: ErrorDetails) -> str:
             return f"must be an object, got {seen}"
         case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
             limit = next(iter(context.values()))
-            return f"must be {LIMITS[kind]} {limit if isinstance(limit, int) else f'{limit:g}'}, got {seen}"
+            return f"must be {LIMITS[kind]} {_number(limit)}, got {seen}"
         case _ if kind in TYPES:
             return f"must be {TYPES[kind]}, got {seen}"
         case "literal_error" | "enum":
-            return f"must be {context['expected']}, got {seen}"
+            found, known = each["input"], re.findall(r"'([^']*)'", str(context["expected"]))
+            near = suggestion(found, known) if isinstance(found, str) else ""
+            return f"must be {context['expected']}, got {seen}{near}"
     message = each["msg"].removeprefix("Value error, ")
     if isinstance(context.get("error"), DomainError) and not each["loc"]:  # of the fields together: it quotes both
         return message
     return message if ", got " in message else f"{message}, got {seen}"  # errors of ours have named it
+
+
+def _number(limit: object) -> str:
+    """A limit as it is written by hand: 1000000, and not 1e+06."""
+    if isinstance(limit, float):
+        return f"{limit:.0f}" if limit.is_integer() and abs(limit) < LONGEST_WHOLE else f"{limit:g}"
+    return str(limit)
 
 
 def _tag(each: ErrorDetails) -> object:

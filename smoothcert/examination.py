@@ -206,7 +206,7 @@ class Examiner:
         for contradiction in document.wrapper.contradictions(certificate):
             self.object("follows", entry.place, contradiction)
         where = f"{self.name} {entry.place.removesuffix(': ')}".strip() or "another one"
-        if (repetition := self.others.repetition(certificate, where)) is not None:
+        if (repetition := self.others.repetition(certificate, where, sealed=entry.sealed)) is not None:
             self.object("follows", entry.place, repetition)
         if document.wrapper.one_ensemble and (objection := self.ensemble.objection(certificate)) is not None:
             self.object("follows", entry.place, objection)

@@ -97,7 +97,7 @@ def plan(
             if feasible
             else f"a certificate of radius {radius:g} is not worth its samples at this price; a higher price may be"
             if possible
-            else beyond(procedure, radius, largest, needed)
+            else beyond(procedure, noise, radius, largest, needed)
         ),
         largest_radius=largest,
         supremum=None if math.isinf(noise.supremum) else noise.supremum,
@@ -108,17 +108,29 @@ def plan(
     )
 
 
-def beyond(procedure: AnyProcedure, radius: float, largest: float, needed: int | None) -> str:
+def beyond(procedure: AnyProcedure, noise: Noise, radius: float, largest: float, needed: int | None) -> str:
     """Why a radius cannot be proved, in a sentence; `needed` is the value of `samples_needed`."""
-    return f"radius {radius:g} is beyond the largest provable one, {radius_text(largest)}; {remedy(procedure, needed)}"
+    most = f"radius {radius:g} is beyond the largest provable one, {radius_text(largest)}"
+    return f"{most}; {remedy(procedure, noise, radius, needed)}"
 
 
-def remedy(procedure: AnyProcedure, needed: int | None) -> str:
-    """What would bring a radius within reach, in words; `needed` is the value of `samples_needed`."""
-    if needed is None:
+def remedy(
+    procedure: AnyProcedure, noise: Noise, radius: float, needed: int | None, *, allowed: int | None = None
+) -> str:
+    """What would bring a radius within reach, in words; `needed` is the value of `samples_needed`.
+
+    `allowed` is what a service lets the last look have at most; it matters where that is less than `limit`.
+    """
+    if needed is None and radius >= noise.supremum:
         return "no number of samples would be enough"
-    beyond = f", more than the {procedure.limit:,} that the {procedure.name} procedure may have"
-    return f"it would take a last stage of {needed:,} samples{beyond if needed > procedure.limit else ''}"
+    if needed is None:
+        return "it needs a p_A so close to 1 that it is beyond what can be computed"
+    takes = f"it would take {procedure.look_text(needed)}"
+    if allowed is not None and needed > allowed and allowed < procedure.limit:
+        return f"{takes}, more than the {allowed:,} that this service allows"
+    if needed > procedure.limit:
+        return f"{takes}, more than the {procedure.limit:,} that the {procedure.name} procedure may have"
+    return takes
 
 
 def _fewest(boundaries: Boundaries, n0: int) -> int:

@@ -91,13 +91,18 @@ def plot_report(report: Report, path: Path) -> None:
 
 
 def report_figure(report: Report) -> Figure:
-    """Certified accuracy over the radius, the distribution of p_A, and that of the samples per image."""
-    figure = _figure_class()(figsize=(14, 4.5), layout="constrained")
-    accuracy, p_a, samples = figure.subplots(1, 3)
-    draw_accuracy(accuracy, report.judged, report.largest_radius, color=COLOURS[3], label=report.name)
+    """The distribution of p_A, that of the samples per image and, before them, certified accuracy over the radius.
+
+    Where one radius was asked for there is no such curve: it would be a rectangle.
+    """
+    count = 2 + report.curved
+    figure = _figure_class()(figsize=(14 / 3 * count, 4.5), layout="constrained")
+    *curve, p_a, samples = figure.subplots(1, count)
+    for axes in curve:
+        draw_accuracy(axes, report.judged, report.largest_radius, color=COLOURS[3], label=report.name)
     draw_p_a(p_a, report.judged)
     draw_samples(samples, report.judged, color=COLOURS[3], label=report.name)
-    tidy((accuracy, p_a, samples))
+    tidy((*curve, p_a, samples))
     return figure
 
 

@@ -109,6 +109,8 @@ class Seconds(Wire):
     """For a clear image, whose p_A is nine tenths of the way from the least one that proves the radius to 1; null where
     the radius is out of reach."""
     worst: float
+    together: float | None = None
+    """For all `image_count` images of the request if they are clear, on one worker; null where `expected` is."""
 
 
 class PlanAnswer(Wire):
@@ -129,7 +131,10 @@ class PlanAnswer(Wire):
     supremum: float | None = None
     """No number of samples proves this radius or a larger one; null where the noise sets no such end."""
     samples_needed: Whole | None
-    """The samples that the last stage would need; null where no number of samples would do."""
+    """The samples that the last look would need; null where no number of samples would do, or where it cannot be
+    computed because p0 cannot be told from 1."""
+    samples_allowed: Whole | None = None
+    """The most samples that the service lets the last look have, for a request of `image_count` images."""
     fewest_samples: Whole | None
     most_samples: Whole
     seconds: Seconds | None

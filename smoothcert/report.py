@@ -126,8 +126,17 @@ class Report:
 
     @cached_property
     def curve(self) -> list[tuple[float, Estimate]]:
-        """Pairs of a radius and the percentage of all images that are right and certified at it, with its interval."""
-        return [(radius, population_accuracy(self.judged, radius)) for radius in self.radii]
+        """Pairs of a radius and the percentage of all images that are right and certified at it, with its interval.
+
+        Where one radius was asked for, there is one pair: at all smaller radii the share is the same.
+        """
+        radii = self.radii if self.curved else (self.largest_radius,)
+        return [(radius, population_accuracy(self.judged, radius)) for radius in radii]
+
+    @property
+    def curved(self) -> bool:
+        """Whether images are certified at different radii, so that there is a curve to draw."""
+        return self.first.target_radius is None
 
     @property
     def radii(self) -> Sequence[float]:

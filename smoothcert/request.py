@@ -144,4 +144,5 @@ class PlanRequest(CertificationRequest):
     """A request without images, for a plan."""
 
     image_count: Annotated[WholeNumber, Field(le=10**6)] = 1
-    """The number of images of the planned request; it matters if `family_wise` shares alpha among them."""
+    """The number of images of the planned request: of the time for all of them, of what a service allows for each, and
+    of alpha where `family_wise` shares it among them."""

@@ -65,16 +65,23 @@ class Wrapper:
 
 
 class Others:
-    """The certificates that were seen before, so that nothing counts twice."""
+    """The certificates that were seen before, so that nothing counts twice.
 
-    def __init__(self) -> None:
-        self._digests: dict[str, str] = {}
+    With `apart`, an attestation may stand beside the certificate that it attests, where nothing is counted.
+    """
+
+    def __init__(self, *, apart: bool = False) -> None:
+        self._apart = apart
+        self._digests: dict[tuple[str, bool], str] = {}
         self._noises: dict[tuple[str, int], str] = {}
 
-    def repetition(self, certificate: Certificate, place: str) -> str | None:
+    def repetition(self, certificate: Certificate, place: str, *, sealed: bool = False) -> str | None:
         """A sentence if the certificate, or the samples that it rests on, were seen before under another name."""
-        if (before := self._digests.setdefault(certificate.digest, place)) != place:
+        kind = sealed and self._apart
+        if (before := self._digests.setdefault((certificate.digest, kind), place)) != place:
             return f"is the same certificate as {before}"
+        if self._apart and (certificate.digest, not kind) in self._digests:
+            return None
         if (noise := _noise(certificate)) is None:
             return None
         if (before := self._noises.setdefault(noise, place)) != place:

@@ -65,6 +65,10 @@ class Presence(Announcement):
     heartbeat_s: float = 2.0
     """Seconds between two of its heartbeats."""
 
+    def holds(self, ensemble: str) -> bool:
+        """Whether it holds an ensemble of this name."""
+        return any(card.name == ensemble for card in self.ensembles)
+
 
 class Offer(Announcement):
     """An ensemble that a pool serves or served lately."""
@@ -83,6 +87,11 @@ def announce(presence: Presence, *, ttl: int) -> list[Command]:
         ("ZREMRANGEBYSCORE", keys.WORKERS, "-inf", presence.beat_at - REMEMBERED),
         *(("HSET", keys.ENSEMBLES, f"{offer.pool}/{offer.card.name}", offer.model_dump_json()) for offer in offers),
     ]
+
+
+def forget_all() -> list[Command]:
+    """Forget all workers and what they offered: before the first worker starts at a server that nobody else uses."""
+    return [("DEL", keys.WORKERS, keys.ENSEMBLES)]
 
 
 def leave(name: str) -> list[Command]:

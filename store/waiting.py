@@ -62,10 +62,13 @@ def leave_as(name: str, queue: str, lane: str) -> Command:
 
 
 def put_back(record: Record) -> list[Command]:
-    """Let a certification wait again that was taken and not begun; an id that is put back twice waits once."""
+    """Let a certification wait again that was taken and not begun; an id that is put back twice waits once.
+
+    A suspect waits last, because the worker may be unable to begin it, and others wait behind it.
+    """
     if _quarantined(record):
         waiting = bookkeeping.waiting_key(record.queue)
-        return [("LREM", waiting, 0, record.name), ("LPUSH", waiting, record.name)]
+        return [("LREM", waiting, 0, record.name), ("RPUSH", waiting, record.name)]
     return enter_again(record)
 
 

@@ -14,8 +14,10 @@ from collections.abc import Callable
 import torch
 from pydantic import ValidationError
 
-from smoothcert.engine.errors import DeviceError
+from smoothcert.engine.errors import DeviceError, PrecisionError
+from smoothcert.engine.form import RUNTIMES
 from smoothcert.engine.placement import usable_device
+from smoothcert.engine.precision import dtype_of
 from store.logs import log_as_json
 from store.settings import WRONG_SETTINGS, explain_settings
 from store.tracing import traces_of
@@ -55,6 +57,12 @@ def serve_device(settings: WorkerSettings, device: str = "cpu") -> None:
         usable_device(device)  # once: otherwise every ensemble would be blamed for it
     except DeviceError as error:
         raise SettingsError(f"SMOOTHCERT_DEVICES: {error}") from error
+    try:
+        dtype_of(settings.precision)
+    except PrecisionError as error:
+        raise SettingsError(f"SMOOTHCERT_PRECISION: {error}") from error
+    if settings.runtime not in RUNTIMES:
+        raise SettingsError(f"SMOOTHCERT_RUNTIME: must be one of {', '.join(RUNTIMES)}; got {settings.runtime!r}")
     if settings.threads:
         torch.set_num_threads(settings.threads)
     traces = traces_of(settings, "smoothcert-worker")

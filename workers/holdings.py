@@ -90,6 +90,10 @@ class Holdings:
     def ensembles(self) -> tuple[Ensemble, ...]:
         return tuple(self._ensembles.values())
 
+    def has(self, name: str) -> bool:
+        """Whether an ensemble of this name is held."""
+        return name in self._ensembles
+
     def remotes(self, name: str) -> tuple[Remote, ...]:
         """The endpoints that the members of an ensemble ask; none for most."""
         return self._remotes[name]

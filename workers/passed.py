@@ -1,4 +1,4 @@
-"""The certifications that a worker leaves to others, because it could not load their ensemble."""
+"""The certifications that a worker leaves to others, because it does not hold their ensemble."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ from workers.errors import ClockError
 from workers.holdings import Holdings
 from workers.janitor import Janitor
 from workers.jobs import Stored, certify
+from workers.notice import tell_ready
 from workers.passed import Passed
 from workers.settings import WorkerSettings
 from workers.taken import TakenJob, fetch
@@ -108,6 +109,7 @@ class CertificationWorker(SimpleWorker):
         clerk = self._start("clerk", self.clerk.run)
         self._start("watchdog", self._watch)
         until_answered(self._beat)
+        tell_ready()
         self._start("pulse", self._pulse)
         logger.info("worker %s serves %s", self.name, self.queue)
         while not self.leaving.is_set():
@@ -139,7 +141,8 @@ class CertificationWorker(SimpleWorker):
             self.clerk.wait_for_room(BLOCK_S)
             return
         self._look_at_quarantine()
-        now = time.time()
+        now, passed = time.time(), tuple(self._passed)
+        choosy = bool(passed or self.holdings.failed)
         call = waiting.take(
             self.settings.pool,
             most=free,
@@ -148,9 +151,9 @@ class CertificationWorker(SimpleWorker):
             share=self.settings.share,
             held=Counter(work.record.owner for work in works),
             under_way={work.record.id for work in works},
-            passed=self._passed,
-            idle=None if works or self.holdings.failed else (self.name, now + IDLE_S),
-            among=None if self.holdings.failed else Looking(self.name, now, now + IDLE_S),
+            passed=passed,
+            idle=None if works or choosy else (self.name, now + IDLE_S),
+            among=None if choosy else Looking(self.name, now, now + IDLE_S),
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
@@ -223,7 +226,7 @@ class CertificationWorker(SimpleWorker):
 
     def _check(self, taken: TakenJob, queue: str) -> Stored | None:
         """What can be begun. A job that is not one of ours is refused, one that has ended is dropped, and one whose
-        ensemble could not be loaded here waits for a worker that holds it."""
+        ensemble is not held here waits for a worker that holds it."""
         name, job, stored = taken.name, taken.job, taken.stored
         extra = {"certification_id": name}
         if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
@@ -239,7 +242,8 @@ class CertificationWorker(SimpleWorker):
             logger.error("refused: %s", error, extra=extra)
             self.redis.write(lease.refuse(name, queue))
             return None
-        if stored.record.ensemble in self.holdings.failed:
+        if not self.holdings.has(stored.record.ensemble):
+            logger.warning("waits for a worker that holds %s", stored.record.ensemble, extra=extra)
             self._passed.add(stored.record.id)
             self.redis.call([lease.put_back(stored.record)])
             return None

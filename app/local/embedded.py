@@ -69,6 +69,11 @@ class EmbeddedServer:
         how = self._process.ended
         return how and "\n".join([how, *self._last_lines()])
 
+    @property
+    def ready(self) -> bool:
+        """True: `start` has waited for an answer."""
+        return True
+
     def start(self) -> EmbeddedServer:
         """Start the server on the data in the folder, and wait until it answers."""
         if self.ended is None:

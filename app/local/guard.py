@@ -68,6 +68,11 @@ class Guarded:
             return signal.Signals(number).name
         return f"exit code {code}"
 
+    @property
+    def ready(self) -> bool:
+        """True: such a command does not say when it is ready, unlike `notice.Telling`."""
+        return True
+
     def terminate(self) -> None:
         """Send SIGTERM to the command."""
         self._guard.terminate()

@@ -29,19 +29,24 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Protocol, TextIO
 
+import redis
 from pydantic import ValidationError
 
 from app.keygen import make_keyring
 from app.local.embedded import EmbeddedError, EmbeddedServer
 from app.local.guard import Guarded
+from app.local.notice import Telling
 from app.local.trial import Trial, shipped, trials
 from app.redis.inspector import Inspector
 from smoothcert.errors import AttestationError
 from smoothcert.published import EnsembleList
+from store import presence
 from store.inspection import UnusableServerError
 from store.settings import WRONG_SETTINGS, RedisSettings, explain_settings
 
 COMMANDS = {"API": (sys.executable, "-m", "app"), "worker": (sys.executable, "-m", "workers")}
+TELLING = {"worker": Telling}
+"""The processes that say themselves when they are ready."""
 PAUSES = (1.0, 3.0, 10.0, 30.0)
 """Seconds before a process is started again after its first, second, third and every further short life in a row."""
 SHORT_LIFE_SECONDS = 60.0
@@ -149,6 +154,10 @@ class Running(Protocol):
     def ended(self) -> str | None:
         """How the process ended; None while it runs."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether the process has said that it is ready; True where it does not say."""
+
     def terminate(self) -> None:
         """Ask the process to end."""
 
@@ -207,6 +216,7 @@ def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], termin
             server = stack.enter_context(EmbeddedServer(settings.data / "valkey"))
             processes.append(SupervisedProcess("embedded Valkey", server.start, running=server))
             url = server.url
+            forget_workers(url)
         environment = os.environ | {
             "SMOOTHCERT_REDIS_URL": url,
             "SMOOTHCERT_HOST": settings.host,
@@ -215,7 +225,7 @@ def serve(settings: LocalSettings, commands: Mapping[str, Sequence[str]], termin
         environment.setdefault("SMOOTHCERT_SEED_SECRET_FILE", str(write_seed_secret(settings.data)))
         environment.setdefault("SMOOTHCERT_KEYRING_FILE", str(write_keyring(settings.data)))
         children = [
-            SupervisedProcess(name, partial(Guarded, command, environment=environment))
+            SupervisedProcess(name, partial(TELLING.get(name, Guarded), command, environment=environment))
             for name, command in commands.items()
         ]
         try:
@@ -232,9 +242,9 @@ def watch(
         for process in processes:
             process.look(terminal)
         if not all(process.ready for process in processes):
-            if missing := what_is_missing(settings):
+            if missing := what_is_missing(settings, processes):
                 terminal.wait_for(missing)
-            elif all(process.running for process in processes):
+            else:
                 for process in processes:
                     process.ready = True
                 terminal.say(greeting())
@@ -249,7 +259,7 @@ def drain(children: Sequence[SupervisedProcess], terminal: Terminal, settings: L
     """
     try:
         running = [child.running for child in children if child.running and not child.running.ended]
-        if running:
+        if any(isinstance(process, Telling) and process.ready for process in running):
             terminal.say(
                 f"ending: the worker finishes its certifications for up to {settings.drain_s:g} s "
                 "(SMOOTHCERT_DRAIN_S); the rest goes on at the next start. Ctrl-C again ends it at once"
@@ -268,12 +278,28 @@ def drain(children: Sequence[SupervisedProcess], terminal: Terminal, settings: L
                 child.running.kill()
 
 
-def what_is_missing(settings: LocalSettings) -> str | None:
-    """What the service still waits for; None if it is ready."""
+def what_is_missing(settings: LocalSettings, processes: Sequence[SupervisedProcess]) -> str | None:
+    """What the service still waits for; None if it is ready.
+
+    The API counts a worker that was killed until its heartbeat is old, so our own worker has to say that it is ready.
+    """
+    for process in processes:
+        if not process.running:
+            return f"the {process.name} to start again"
     status, _ = ask(settings, "/readyz")
     if status is None:
         return "the API to answer"
-    return None if status == 200 else f"a worker to be ready (/readyz says {status})"
+    if status != 200:
+        return f"a worker to be ready (/readyz says {status})"
+    unready = [process.name for process in processes if not (process.running and process.running.ready)]
+    return f"the {unready[0]} to load its ensembles" if unready else None
+
+
+def forget_workers(url: str) -> None:
+    """Forget what the workers of an earlier start offered: a private server has no other workers than ours."""
+    with redis.Redis.from_url(url) as client:
+        for command in presence.forget_all():
+            client.execute_command(*command)
 
 
 def ask(settings: LocalSettings, path: str) -> tuple[int | None, bytes]:

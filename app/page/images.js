@@ -8,6 +8,7 @@ import { keep, kept } from "./kept.js";
 import { whole } from "./words.js";
 
 const SHOWN = 12;           // thumbnails of the chosen images
+const READING = "reading …";
 const MANY = 20;            // samples that are shown at a time; more are searched
 const MOST_METADATA = 256;  // characters of a value in the metadata of a request
 const remembered = new Map();
@@ -71,6 +72,8 @@ export class Images {
     if (certificates.length) return this.examine(certificates);
     if (!files.length) return;
     const taken = (this.taken = [...files]);  // the list of an input is emptied when it is taken again
+    byId("chosen").hidden = false;
+    byId("chosen-name").textContent = READING;
     const entries = [];
     for (const file of taken) entries.push(await this.entry(file));
     if (taken === this.taken) this.choose(entries);  // others may have been chosen while these were scaled
@@ -171,8 +174,8 @@ export class Images {
     }
     const files = chosen.some(({ file }) => file), scaled = chosen.filter(({ prepared }) => prepared);
     byId("samples").hidden = files || !this.samples.labels.length;
-    byId("chosen").hidden = !chosen.length;
-    const name = chosen.length === 1 ? chosen[0].name : `${whole(chosen.length)} images`;
+    byId("chosen").hidden = !chosen.length && !this.taken;
+    const name = this.taken ? READING : chosen.length === 1 ? chosen[0].name : `${whole(chosen.length)} images`;
     byId("scaled").hidden = !scaled.length;
     if (!scaled.length) fill(byId("scaled"));
     else if (chosen.length === 1 && chosen[0].file) this.offerCrop(chosen);

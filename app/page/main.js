@@ -74,6 +74,9 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const trouble = byId("refused");
   fill(trouble);
+  if (images.taken) {
+    return fill(trouble, problemBox({ title: "The picture is being read", detail: "A large one takes some seconds." }));
+  }
   if (!images.chosen.length) {
     fill(trouble, problemBox({ title: "There is no image yet", detail: "Drop one, choose a file, or pick a sample." }));
     return byId("files").focus();

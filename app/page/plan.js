@@ -40,11 +40,11 @@ function range(values) {
 }
 
 // The plan in short, beside the question. `take` puts another radius or budget into the form.
-export function planBox(plan, procedure, norm, take = {}) {
+export function planBox(plan, procedure, norm, take = {}, images = 1) {
   const { feasible, largest_radius, supremum, fewest_samples, most_samples, expected, seconds: takes } = plan;
   return [
     feasible ? element("p", { class: "feasible" }, outlook(plan, variantOf(procedure).card, norm)) : outOfReach(plan, norm, take),
-    takes && feasible ? duration(takes) : null,
+    takes && feasible ? duration(takes, images) : null,
     element("dl", { class: "figures small" },
       success(procedure) === "predicted" ? null : figure("largest radius", measured(norm, largest_radius)),
       figure("samples expected", range(expected.map(({ samples }) => samples))),
@@ -77,26 +77,36 @@ function reach({ largest_radius, p0 }, norm) {
 
 // Why a radius cannot be proved, and what could be asked in its place.
 export function outOfReach(plan, norm, { radius: takeRadius, budget: takeBudget }) {
-  const { radius, p0, largest_radius: largest, samples_needed: needed, supremum, reason, boundaries } = plan;
+  const { radius, p0, largest_radius: largest, samples_needed: needed, samples_allowed: allowed, supremum, reason, boundaries } = plan;
+  const over = needed !== null && allowed != null && needed > allowed;
   const [why, text] = needed === null
-    ? ["Not under this noise.", supremum === null ? `Radius ${radius} needs a p_A so close to 1 that no number of samples shows it.`
+    ? ["Not under this noise.", supremum === null ? `Radius ${radius} needs a p_A so close to 1 that it is beyond what can be computed.`
       : `No number of samples proves radius ${supremum} or more.`]
     : radius > largest || !boundaries.length
-      ? ["Not with this budget.", `Radius ${radius} needs p_A ≥ ${probability(p0, 6)}, which takes ${whole(needed)} samples that all agree.`]
+      ? ["Not with this budget.", `Radius ${radius} needs p_A ≥ ${probability(p0, 6)}, which takes ${whole(needed)} samples that all agree`
+        + (over ? `; this service allows at most ${whole(allowed)}.` : ".")]
       : ["Not at this price.", `${titled(reason)}.`];
   const offer = (name, click) => element("button", { type: "button", click }, name);
   return element("div", { class: "infeasible" }, element("p", {}, element("strong", {}, `${why} `), text),
     element("p", { class: "offers" },
-      takeBudget && boundaries.length && radius > largest ? offer(`Allow ${whole(needed)} samples`, () => takeBudget(needed)) : null,
+      takeBudget && !over && boundaries.length && radius > largest ? offer(`Allow ${whole(needed)} samples`, () => takeBudget(needed)) : null,
       takeRadius && largest > 0 && radius > largest ? offer(`Ask for radius ${largest}`, () => takeRadius(largest)) : null));
 }
 
 // The time that a clear image takes, and in small print the best and the worst case.
-function duration({ best, expected, worst }) {
+function duration({ best, expected, worst, together }, images) {
+  if (images > 1 && together != null) return durationOfAll(expected, worst, together, images);
   const likely = expected ?? worst, first = seconds(likely), last = seconds(worst);
   const about = likely < 1 || first === last ? titled(first) : `About ${first}`;
   return element("p", { class: "duration" }, element("strong", {}, first === last ? `${about} for one image alone.` : `${about} for one clear image alone. `),
     first === last ? null : element("span", { class: "fine" }, `At best ${seconds(Math.min(best, likely))}; never more than ${last}, if nothing decides it before the last sample.`));
+}
+
+// The same for a batch.
+function durationOfAll(expected, worst, together, images) {
+  const about = together < 1 ? titled(seconds(together)) : `About ${seconds(together)}`;
+  return element("p", { class: "duration" }, element("strong", {}, `${about} for ${whole(images)} clear images. `),
+    element("span", { class: "fine" }, `One alone takes ${seconds(expected)}; all of them never more than ${seconds(images * worst)}.`));
 }
 
 // What happens to images whose class is more or less probable under noise.

@@ -10,7 +10,7 @@ import { unitOf, usualRadius } from "./norms.js";
 import { outOfReach, planBox } from "./plan.js";
 import { problemBox } from "./problem.js";
 import { choices, loadProcedures, variantOf } from "./procedures.js";
-import { count, number } from "./words.js";
+import { count, number, whole } from "./words.js";
 
 const DEBOUNCE = 250;     // milliseconds from the last change of the form until its plan is asked for
 const LOOK_AGAIN = 3000;  // milliseconds between two looks for an ensemble that is ready
@@ -133,6 +133,7 @@ export class Question {
     const { budget, summary, targeted } = this.choice.card;
     this.field("samples").disabled = !budget;
     byId("samples-label").textContent = budget?.label ?? "Samples";
+    byId("samples-limit").textContent = budget?.most ? `at most ${whole(budget.most)}` : "";
     this.field("samples").value = budget?.default ?? "";
     this.field("samples").title = budget?.help ?? "All outcomes of the noise are evaluated.";
     this.field("procedure").title = summary;
@@ -187,7 +188,7 @@ export class Question {
       this.supremum = plan.supremum;
       this.showUnit();
       this.latestPlan = plan;
-      fill(byId("plan"), planBox(plan, request.procedure, this.norm, this.remedies()));
+      fill(byId("plan"), planBox(plan, request.procedure, this.norm, this.remedies(), request.image_count));
       this.planned(plan, request);
     } catch (error) {
       if (latest.signal.aborted) return;
@@ -248,7 +249,7 @@ export class Question {
     const [input, another] = this.inputsOf(path);
     if (!input || another) return null;
     const { labels } = input;
-    return [...(labels?.[0]?.childNodes ?? [])].filter((each) => each !== input && each.tagName !== "SELECT")
+    return [...(labels?.[0]?.childNodes ?? [])].filter((each) => each !== input && each.tagName !== "SELECT" && each.className !== "fine")
       .map(({ textContent }) => textContent).join("").trim() || null;
   }
 

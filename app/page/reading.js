@@ -2,7 +2,7 @@
 // intervals come from the server.
 
 import { samplesIn } from "./claims.js";
-import { confidence } from "./words.js";
+import { confidence, whole } from "./words.js";
 
 const NOTHING = { n: 0, count: 0 };
 const ROUNDING = 1e-9;  // bounds that differ by less are equal
@@ -45,7 +45,7 @@ export function imageReading({ plan, certificate, verified, underWay, ended, of,
     bars: more ? bars.with(-1, { ...last, p_interval: [certificate.p_lower, last.p_interval[1]] }) : bars,
     end: certificate?.stop_reason ?? (ended ? "exhausted" : null),
     of,
-    note: ended ? "" : waiting(underWay, of),
+    note: ended ? "" : waiting(underWay, of, predicts),
   };
 }
 
@@ -61,7 +61,8 @@ function looksTaken(certificate, verified, underWay) {
   return certificate.stages.map(({ n, count }, i) => ({ n, count, p_interval: (verified ?? seen)[i]?.p_interval }));
 }
 
-function waiting(underWay, of) {
+function waiting(underWay, of, predicts) {
+  if (predicts && underWay?.samples) return `${whole(underWay.samples)} samples drawn; the class is found when all are there.`;
   if (of) return `The class is chosen: ${of}. Waiting for its count …`;
   return underWay?.stage === 0 ? "Choosing the class …" : "Waiting for the first samples …";
 }

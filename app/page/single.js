@@ -107,7 +107,8 @@ export class Single {
     const { ended, summary, total } = answer.certification;
     if (certificate) return titled(outcome(certificate));
     if (ended) return titled(STATUS[summary.status]);
-    return total > 1 ? image.name : "Is the answer stable?";
+    if (total > 1) return image.name;
+    return success(summary.request.procedure) === "predicted" ? "Which class is it?" : "Is the answer stable?";
   }
 
   figures() {

@@ -10,7 +10,7 @@ from statistics import fmean
 from app.http.errors import ProblemError, invalid
 from smoothcert.certification import Stall
 from smoothcert.choices import suited
-from smoothcert.errors import shown
+from smoothcert.errors import shown, suggestion
 from smoothcert.published import FailedEnsemble, ServedEnsemble
 from store.presence import REMEMBERED, Offer, Presence, Speed
 from store.record import Record
@@ -35,8 +35,8 @@ class Roster:
     def of(cls, workers: Sequence[Presence], offers: Sequence[Offer], *, now: float, default: str = "") -> Roster:
         """One recent offer for each name: one that a live worker serves if there is any, else the latest.
 
-        An offer that no live worker of its pool holds any more is forgotten: a request for it would not wait, since
-        those workers would take it and fail. Where the pool has no live worker at all, one of them may be restarting.
+        An offer that no live worker of its pool holds any more is forgotten: those workers would put a request for it
+        back until its deadline. Where the pool has no live worker at all, one of them may be restarting.
         """
         live = {(worker.pool, card.name) for worker in workers for card in worker.ensembles}
         staffed = {worker.pool for worker in workers}
@@ -67,7 +67,10 @@ class Roster:
             for each in self.failed:
                 if each.name == name:
                     raise ProblemError("ensemble_not_loaded", f"the ensemble {name} cannot be loaded: {each.reason}")
-            raise ProblemError("unknown_ensemble", f"there is no ensemble {shown(name)}; there are: {self._names}")
+            near = suggestion(name, named)
+            raise ProblemError(
+                "unknown_ensemble", f"there is no ensemble {shown(name)}{near}; there are: {self._names}"
+            )
         return named[name]
 
     @property
@@ -80,7 +83,7 @@ class Roster:
         """Why a certification does not move; None while its worker beats, or while it waits and workers can take it."""
         if record.ended:
             return None
-        able = [each for each in self.workers if each.pool == record.pool and record.ensemble not in each.failed]
+        able = [each for each in self.workers if each.pool == record.pool and each.holds(record.ensemble)]
         if record.status == "queued" or not record.worker:  # other shards go on where the first has ended
             return None if able else Stall(since=None, until=None, workers=0)
         others = sum(worker.name != record.worker for worker in able)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from app.http.authentication import Keys
 from app.http.errors import ProblemError, invalid
 from app.webhooks.receivers import ReceiverError, Receivers
-from smoothcert.errors import LEAST_LEVEL, DomainError, require_level
+from smoothcert.choices import Allowed
+from smoothcert.errors import LEAST_LEVEL, MOST, DomainError, require_level
 from smoothcert.figures import radius_text
 from smoothcert.noise import Noise, resolve
 from smoothcert.plan import remedy
@@ -26,6 +27,8 @@ class Settled:
 
     request: CertificationRequest
     question: Question
+    allowed: int = MOST
+    """The most samples that the last look of each image may have."""
 
 
 def settle(
@@ -50,7 +53,8 @@ def settle(
         )
     chosen = {"noise": _noise(request, card, eight_bit=eight_bit), "procedure": _procedure(request, card)}
     complete = request.model_copy(update={"ensemble": card.name, "sigma": None, "voting": voting, **chosen})
-    settled = Settled(complete, Question.of(complete, images=images))
+    question = Question.of(complete, images=images)
+    settled = Settled(complete, question, Allowed(most_samples, most_sequential).of(question.procedure, images))
     _require_fitting(settled.question)
     _require_images(settled.question.noise, card)
     _require_levels(settled, images)
@@ -167,16 +171,17 @@ def require_reach(settled: Settled) -> None:
     question = settled.question
     if (radius := question.beyond_reach) is not None:
         place, has = ("radius", "is") if question.procedure.targeted else ("procedure.radii", "has")
-        raise invalid(place, f"{has} {_out_of_reach(question, radius)}", code="radius_out_of_reach")
+        raise invalid(place, f"{has} {_out_of_reach(settled, radius)}", code="radius_out_of_reach")
 
 
-def _out_of_reach(question: Question, radius: float) -> str:
-    procedure = question.procedure
+def _out_of_reach(settled: Settled, radius: float) -> str:
+    question, procedure = settled.question, settled.question.procedure
     largest = floor_radius(max(0.0, question.reach))
     needed = procedure.samples_needed(question.noise, radius, alpha=question.alpha)
     return (
         f"{radius:g}; the largest that can be proved with {question.noise.label}, alpha {question.alpha:g} "
-        f"and a last stage of {procedure.last_look:,} samples is {radius_text(largest)}; {remedy(procedure, needed)}"
+        f"and {procedure.look_text(procedure.last_look)} is {radius_text(largest)}; "
+        f"{remedy(procedure, question.noise, radius, needed, allowed=settled.allowed)}"
     )
 
 

@@ -221,6 +221,9 @@ def _channels_first(array: Pixels, spec: ImageSpec) -> Pixels:
 
 # --- files
 
+KINDS = {"L": "grey", "LA": "grey", "1": "black and white", "P": "P (with a palette)"}
+"""Words for Pillow's modes that do not speak for themselves; those of 16 bits are grey."""
+
 
 def _from_file(data: bytes, spec: ImageSpec, index: int) -> Pixels:
     """The pixels of a file, the `index`th; it is decoded only after its header has passed every check."""
@@ -234,9 +237,22 @@ def _from_file(data: bytes, spec: ImageSpec, index: int) -> Pixels:
     except UnusableImageError:
         raise
     except UnidentifiedImageError:
-        raise UnusableImageError(f"cannot be decoded as PNG, JPEG or WebP; it begins with {shown(data[:8])}") from None
+        raise UnusableImageError(f"cannot be decoded as PNG, JPEG or WebP; {_beginning(data)}") from None
     except Exception as error:  # decoders raise many types for damaged files
         raise UnusableImageError(f"cannot be decoded as PNG, JPEG or WebP: {f'{error}'[:200]}") from None
+
+
+def _beginning(data: bytes) -> str:
+    """What a file that is no image begins with, in words."""
+    if not data:
+        return "it is empty"
+    first = data[:8]
+    text = first.decode("ascii", "replace")
+    return (
+        f"it begins with {text!r}"
+        if text.isprintable() and first.isascii()
+        else f"its first bytes are {first.hex(' ')}"
+    )
 
 
 def _require_few_pieces(data: bytes) -> None:
@@ -284,9 +300,9 @@ def _mode_objections(image: Image.Image, data: bytes, own: str, spec: ImageSpec)
     """Why an image cannot be read in a mode of the ensemble's own."""
     if (turned := image.getexif().get(ORIENTATION, UPRIGHT)) != UPRIGHT:
         yield f"has EXIF orientation {turned!r}; rotate its pixels and remove the tag"
-    if spec.convert == "none" and (kind := _kind(image, data)) != own:
+    if spec.convert == "none" and (kind := _kind(image, data)) != (wanted := KINDS.get(own, own)):
         way = "rgb" if own == "RGB" else "grey"
-        yield f"is {kind}, wanted {own} with 8 bits; `convert`: {way!r} changes that"
+        yield f"is {kind}, wanted {wanted} with 8 bits; `convert`: {way!r} changes that"
     if spec.convert != "none" and CONVERSIONS[spec.convert] != own:
         yield f"cannot be converted to {spec.convert!r}: the ensemble takes {spec.channels} channels"
 
@@ -300,9 +316,9 @@ def _require_whole(image: Image.Image, data: bytes) -> None:
 
 def _kind(image: Image.Image, data: bytes) -> str:
     """The mode of an image for people, with what the mode does not say."""
+    mode = "grey" if image.mode.startswith("I") else KINDS.get(image.mode, image.mode)
     if _sixteen_bit(image, data):
-        return f"{image.mode} with 16 bits"
-    mode = "P (with a palette)" if image.mode == "P" else image.mode
+        return f"{mode} with 16 bits"
     return f"{mode} with transparency" if image.has_transparency_data else mode
 
 

@@ -40,11 +40,13 @@ async def create(request: Request, service: TheService) -> Response:
         admission.require_reach(settled)
     speed = (await service.queue.staff.roster()).speed(offer)
     members = len(offer.card.members)
-    planned = await service.planner.run(lambda: _answer(settled, members=members, speed=speed))
+    planned = await service.planner.run(
+        lambda: _answer(settled, images=posted.image_count, members=members, speed=speed)
+    )
     return Response(planned.model_dump_json(), media_type="application/json")
 
 
-def _answer(settled: Settled, *, members: int, speed: Speed | None) -> PlanAnswer:
+def _answer(settled: Settled, *, images: int, members: int, speed: Speed | None) -> PlanAnswer:
     request, question = settled.request, settled.question
     # a procedure without a target is planned for radius 0: what it can reach does not depend on it
     planned = plan(question.procedure, question.noise, request.radius or 0.0, alpha=question.alpha, beta=request.beta)
@@ -59,15 +61,16 @@ def _answer(settled: Settled, *, members: int, speed: Speed | None) -> PlanAnswe
         largest_radius=planned.largest_radius,
         supremum=planned.supremum,
         samples_needed=planned.samples_needed,
+        samples_allowed=settled.allowed,
         fewest_samples=planned.fewest_samples,
         most_samples=planned.most_samples,
-        seconds=_seconds(planned, leading=request.consensus or members, members=members, speed=speed),
+        seconds=_seconds(planned, images=images, leading=request.consensus or members, members=members, speed=speed),
         boundaries=_looks(planned),
         expected=_expectations(planned),
     )
 
 
-def _seconds(planned: Plan, *, leading: int, members: int, speed: Speed | None) -> Seconds | None:
+def _seconds(planned: Plan, *, images: int, leading: int, members: int, speed: Speed | None) -> Seconds | None:
     """The first K members agree on all samples in the best case and on those of a clear image, on none in the worst."""
     if speed is None:
         return None
@@ -79,7 +82,10 @@ def _seconds(planned: Plan, *, leading: int, members: int, speed: Speed | None) 
     # Without boundaries the looks are not known, and neither are the rows that pad them.
     most = max(planned.most_samples, planned.rows(planned.most_samples, speed.rows))
     worst = most * members / speed.evaluations_per_second
-    return Seconds(best=spent(planned.fewest_samples, leading), expected=spent(clear, leading), worst=worst)
+    expected, together = spent(clear, leading), None
+    if clear is not None and expected is not None:  # the looks of several images share batches, so little is padded
+        together = max(expected, images * clear * leading / speed.evaluations_per_second)
+    return Seconds(best=spent(planned.fewest_samples, leading), expected=expected, worst=worst, together=together)
 
 
 def _looks(planned: Plan) -> tuple[LookPlan, ...]:

@@ -6,15 +6,17 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.http.authentication import AUTHORISED
-from smoothcert.choices import NoiseList, ProcedureList
+from app.service import TheService
+from smoothcert.choices import Allowed, NoiseList, ProcedureList
 
 router = APIRouter(prefix="/v1", dependencies=[AUTHORISED])
 
 
 @router.get("/procedures", operation_id="list_procedures", tags=["procedures"])
-async def procedures() -> Response:
+async def procedures(service: TheService) -> Response:
     """All procedures, with the words and inputs that a form needs for each."""
-    return Response(ProcedureList.known().model_dump_json(), media_type="application/json")
+    allowed = Allowed(service.settings.samples, service.settings.sequential_samples)
+    return Response(ProcedureList.known(allowed).model_dump_json(), media_type="application/json")
 
 
 @router.get("/noises", operation_id="list_noises", tags=["noises"])

@@ -15,7 +15,8 @@ def list_(
     status: Annotated[
         str | None,
         typer.Option(
-            help="Only certifications with this status: queued, running, succeeded, failed, canceling or canceled."
+            help="Only certifications with this status: queued, running, succeeded, failed, canceling, canceled or "
+            "expired."
         ),
     ] = None,
     most: Annotated[int, typer.Option(min=1, help="The most certifications to list.")] = 20,
@@ -34,7 +35,8 @@ def list_(
         note("there are no such certifications: none was submitted, or all have been forgotten")
         return
     shown = table("certification", "status", "ensemble", "submitted", numbers=("images", "certified"), tight=True)
-    shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
+    for column in shown.columns[:3]:  # what is copied or compared is never broken
+        column.no_wrap = True
     for each in found:
         progress = each.progress
         shown.add_row(

@@ -45,7 +45,7 @@ def explained(*, debug: bool) -> Iterator[None]:
             raise
         _complain("error: ", _sentence(error), error)
         discard_output()
-        raise typer.Exit(ERROR) from None
+        raise typer.Exit(getattr(error, "ends_with", ERROR)) from None
 
 
 def _complain(what: str, sentence: str, error: BaseException) -> None:

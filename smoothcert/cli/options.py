@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smoothcert.cli import completion
+from smoothcert.cli.codes import OptionError
 
 if TYPE_CHECKING:
     from smoothcert.client import Client
@@ -185,15 +186,13 @@ def request_fields(
     **others: Any,
 ) -> dict[str, Any]:
     """The keywords of the client; options that are left out are left to it."""
-    from smoothcert.errors import DomainError
-
     fields = {name: value for name, value in others.items() if value is not None}
     if resize is not None:
         fields["resize"] = _name_or_object("resize", resize)
     if (named := named_noise(noise)) is not None:
         fields["noise"] = named
     if radii is not None and "radius" in fields:
-        raise DomainError("--radii and --radius exclude each other: name the radius among the --radii")
+        raise OptionError("--radii and --radius exclude each other: name the radius among the --radii")
     parameters: dict[str, Any] = {
         "n": n,
         "stages": stages and whole_numbers(stages),
@@ -217,22 +216,18 @@ def named_noise(text: str | None) -> Noise | None:
 
 def whole_numbers(text: str) -> tuple[int, ...]:
     """The numbers of --stages."""
-    from smoothcert.errors import DomainError
-
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise DomainError(f"--stages takes whole numbers with commas between, got {text!r}") from None
+        raise OptionError(f"--stages takes whole numbers with commas between, got {text!r}") from None
 
 
 def numbers(text: str) -> tuple[float, ...]:
     """The numbers of --radii."""
-    from smoothcert.errors import DomainError
-
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise DomainError(f"--radii takes numbers with commas between, got {text!r}") from None
+        raise OptionError(f"--radii takes numbers with commas between, got {text!r}") from None
 
 
 @contextmanager
@@ -267,37 +262,35 @@ def _name_or_object(option: str, text: str) -> Any:
 
 def _parsed(option: str, text: str) -> dict[str, Any]:
     from smoothcert.certificate import without_repetition
-    from smoothcert.errors import DomainError
 
     try:
         found: dict[str, Any] = json.loads(text, object_pairs_hook=without_repetition)
     except ValueError as error:
-        raise DomainError(f"--{option} {text!r} is not valid JSON: {error}") from None
+        raise OptionError(f"--{option} {text!r} is not valid JSON: {error}") from None
     return found
 
 
 def _require_offered(chosen: dict[str, Any]) -> None:
-    """Raise DomainError for a name that no procedure of certifications has."""
-    from smoothcert.errors import DomainError, suggestion
+    """Raise OptionError for a name that no procedure of certifications has."""
+    from smoothcert.errors import suggestion
     from smoothcert.procedures import PROCEDURES
 
     name = chosen.get("name")
     if isinstance(name, str) and name not in PROCEDURES.names:
         offered = [each for each in PROCEDURES.names if not (PROCEDURES[each].local or PROCEDURES[each].predicts)]
         near = suggestion(name, offered)
-        raise DomainError(f"--procedure must be one of {', '.join(offered)}, got {name!r}{near}")
+        raise OptionError(f"--procedure must be one of {', '.join(offered)}, got {name!r}{near}")
 
 
 def _require_parameter(name: str, chosen: dict[str, Any]) -> None:
-    """Raise DomainError where an option does not belong to the procedure, or where its JSON says the same."""
-    from smoothcert.errors import DomainError
+    """Raise OptionError where an option does not belong to the procedure, or where its JSON says the same."""
     from smoothcert.procedures import PROCEDURES
 
     option, kind = f"--{name.replace('_', '-')}", chosen.get("name")
     if name in chosen:
-        raise DomainError(f"{option} is given twice: as an option and in --procedure")
+        raise OptionError(f"{option} is given twice: as an option and in --procedure")
     if kind in PROCEDURES.names and name not in PROCEDURES[kind].model_fields:
         have = [
             each for each in PROCEDURES.names if name in PROCEDURES[each].model_fields and not PROCEDURES[each].local
         ]
-        raise DomainError(f"{option} is an option of --procedure {', '.join(have)}, got {kind}")
+        raise OptionError(f"{option} is an option of --procedure {', '.join(have)}, got {kind}")

@@ -72,9 +72,11 @@ def plan(
         print(json.dumps({name: _plan_as_json(each, p_as) for name, each in plans.items()}, indent=2))
     elif not reachable:
         out.print(_out_of_reach(plans), soft_wrap=True)
+        out.print(_of_noise(chosen), soft_wrap=True)
     else:
         _print_plans(plans, p_as)
         out.print(f"Radii are {measure(chosen)}, for values in [0, 1]{_end(chosen)}.")
+        out.print(_of_noise(chosen))
         out.print(f"Stages that lose no radius of fixed (Theorem 2(3)): {_recommendation(n, alpha)}")
     if plot:
         from smoothcert.plot import plot_plans
@@ -108,6 +110,19 @@ def _served_noise(ensemble: str | None, connect: Callable[[], Client]) -> Noise:
         raise DomainError(f"give --noise or --sigma: the noise that {served.name} was trained for is not known")
     note(f"noise: {served.noise.label}, that of {served.name}")
     return served.noise
+
+
+def _of_noise(noise: Noise) -> str:
+    """Which noise the plan is for, and which one 8-bit images get, if that is another."""
+    exact = noise.on_bytes((1,))
+    if exact == noise:
+        return f"The plan is for {noise.label} noise."
+    numbers = {name: value for name, value in exact.parameters().items() if not isinstance(value, str)}
+    parameters = ",".join(f"{name}={value:g}" for name, value in numbers.items())
+    return (
+        f"The plan is for {noise.label} noise, that of floating-point images. 8-bit images get {exact.name}, "
+        f"whose figures differ a little: --noise {exact.name}:{parameters}."
+    )
 
 
 def _end(noise: Noise) -> str:

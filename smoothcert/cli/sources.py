@@ -34,11 +34,16 @@ def collected(source: str, keys: KeySet | None, url: str | None, api_key: str | 
         return collect([(path.name, _read(path))], keys, name=path.stem)
     if not ID.fullmatch(source):
         raise CertificateError(f"{source}: there is no such file or folder, and it is not the id of a certification")
+    from smoothcert.client.errors import UnknownCertificationError
+
     with connected(url, api_key) as client:
-        if keys is None:
-            text = client.certifications.get(source).model_dump_json()
-        else:
-            text = "\n".join(client.certifications.attestations(source))
+        try:
+            if keys is None:
+                text = client.certifications.get(source).model_dump_json()
+            else:
+                text = "\n".join(client.certifications.attestations(source))
+        except UnknownCertificationError as error:
+            raise CertificateError(f"{source}: there is no such file or folder, and {error.detail}") from error
     return collect([(source, text.encode())], keys, name=source)
 
 

@@ -44,7 +44,7 @@ def verify(
     from smoothcert.wrapper import Others
 
     keys = None if key is None else read_keys(key)
-    others, wrong = Others(), 0
+    others, wrong = Others(apart=True), 0
     for file in files:
         found = _examined(file, keys, others)
         wrong += isinstance(found, str) or bool(found.problems)

@@ -40,6 +40,7 @@ from smoothcert.client.steps import (
     StepRun,
     Steps,
 )
+from smoothcert.errors import refusing_unknown
 from smoothcert.prediction import Prediction
 from smoothcert.procedures.prediction import N
 from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
@@ -50,6 +51,7 @@ R = TypeVar("R")
 class AsyncClient:
     """`Client` for asyncio: every method does the same as there. Tasks may share it."""
 
+    @refusing_unknown
     def __init__(
         self,
         base_url: str | None = None,

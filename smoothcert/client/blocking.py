@@ -39,6 +39,7 @@ from smoothcert.client.steps import (
     StepRun,
     Steps,
 )
+from smoothcert.errors import refusing_unknown
 from smoothcert.prediction import Prediction
 from smoothcert.procedures.prediction import N
 from smoothcert.published import EnsembleList, PlanAnswer, ServedEnsemble, VerificationAnswer
@@ -55,6 +56,7 @@ class Client:
     to six times, but only once where nothing has ever listened on this machine.
     """
 
+    @refusing_unknown
     def __init__(
         self,
         base_url: str | None = None,

@@ -221,7 +221,7 @@ class Engine:
         self._turns.remove(lane)
         self._turns.append(lane)
         self._shares.clear()
-        begun, padded = time.monotonic(), self.workload.padded
+        begun, before = time.monotonic(), replace(self.workload)
         try:
             self._step(lane)
         except Exception as error:  # the device or a network failed
@@ -230,7 +230,8 @@ class Engine:
             self._keep_size(lane)
             pace = self.paces.setdefault(lane.ensemble.name, Pace(lane.rows))
             pace.rows = lane.rows
-            pace.see(self.workload.padded - padded, time.monotonic() - begun)
+            done = (self.workload.evaluations - before.evaluations) / (lane.batch * len(lane.ensemble.members))
+            pace.see(self.workload.padded - before.padded, time.monotonic() - begun, filled=min(1.0, done))
         self.last_step = time.monotonic()
         self._usage.charge(self._shares, self.last_step - begun)
         if lane.idle:

@@ -91,7 +91,9 @@ def _require_reach(question: Question) -> None:
     """Refuse one of several radii that can never be proved."""
     if (radius := question.beyond_reach) is not None:
         needed = question.procedure.samples_needed(question.noise, radius, alpha=question.alpha)
-        raise DomainError(beyond(question.procedure, radius, floor_radius(max(0.0, question.reach)), needed))
+        raise DomainError(
+            beyond(question.procedure, question.noise, radius, floor_radius(max(0.0, question.reach)), needed)
+        )
 
 
 def _require_provable(question: Question, radius: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 KEPT = 0.9
-"""The weight of all earlier batches against the newest one: about ten batches count."""
+"""The weight of all earlier batches against the newest one, if it is full: about ten full batches count."""
 
 
 @dataclass
@@ -20,10 +20,14 @@ class Pace:
     evaluations: float = 0.0
     seconds: float = 0.0
 
-    def see(self, evaluations: int, seconds: float) -> None:
-        """Take in a batch, with its padding."""
-        self.evaluations = KEPT * self.evaluations + evaluations
-        self.seconds = KEPT * self.seconds + seconds
+    def see(self, evaluations: int, seconds: float, *, filled: float = 1.0) -> None:
+        """Take in a batch, with its padding; it counts by the part of it that was `filled`.
+
+        What is spent around a batch does not shrink with it, so a few small ones would make the ensemble look slow.
+        """
+        kept = KEPT**filled
+        self.evaluations = kept * self.evaluations + filled * evaluations
+        self.seconds = kept * self.seconds + filled * seconds
 
     @property
     def per_second(self) -> float | None:

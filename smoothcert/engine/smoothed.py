@@ -150,6 +150,7 @@ class Smoothed:
         certified = self._certified(image_batches(loader), question, seed_of(keywords.get("seed")))
         return self._shown(certified, count_images(loader), progress)
 
+    @refusing_unknown
     def predict(
         self, images: Any, n: int = 1000, alpha: float = 0.001, *, seed: str | int | None = None
     ) -> list[int | None]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.engine.errors import VotingError
+from smoothcert.errors import suggestion
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def require_unweighted(name: str) -> None:
 
 def _require_one_of(known: Collection[str], name: str) -> None:
     if not isinstance(name, str) or name not in known:
-        raise VotingError(f"voting must be one of {', '.join(known)}; got {name!r}")
+        near = suggestion(name, known) if isinstance(name, str) else ""
+        raise VotingError(f"voting must be one of {', '.join(known)}; got {name!r}{near}")
 
 
 def vote(name: str, outputs: Tensor, weights: Tensor) -> Tensor:

@@ -159,6 +159,10 @@ class Parameters(Frozen, ABC):
         """The samples that the last decision rests on."""
         return self.most_samples
 
+    def look_text(self, samples: int) -> str:
+        """The samples of the last look, in words."""
+        return f"{samples:,} samples" if self.pooled else f"a last stage of {samples:,} samples"
+
     def last_alpha(self, alpha: float) -> float:
         """The share of alpha that the last look may spend."""
         return alpha

@@ -104,7 +104,7 @@ def hand_back(record: Record, execution: str, *, samples: int, checkpoints: Mapp
 
 
 def put_back(record: Record) -> Call:
-    """A worker took this certification and died before it began: it waits again, at the front."""
+    """A worker took this certification and died before it began, or cannot begin it: it waits again, at its place."""
     return _of_taken(record, waiting.put_back(record))
 
 

@@ -46,6 +46,10 @@ def test_a_visitor_without_an_account_has_a_file_examined(visit: Open, service: 
     hand_over(opened, "lie.json", sealed(lie, RING))
     assert answers(opened) == {"Signature": "yes", "Digest": "yes", "Counts": "no"}
     assert "radius: is 0.9, the counts give" in opened.text(".examined dl")
+    worse = resigned(CERTIFIED.model_copy(update={"radius": 0.9, "p_lower": 0.999}))
+    hand_over(opened, "worse.json", worse.to_json())
+    for sentence in ("radius: is 0.9", "lower bound on p_A: is 0.999"):
+        assert opened.text(".examined").count(sentence) == 1
 
 
 def test_a_certificate_may_be_dropped_anywhere(here: Visit) -> None:

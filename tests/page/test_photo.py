@@ -143,3 +143,20 @@ def test_a_photo_fits_an_ensemble_of_grey_images_and_another_that_is_chosen_late
     opened.page.wait_for_selector(".claim")
     request, _ = posted(opened)
     assert request["convert"] == "grey"
+
+
+def test_while_a_picture_is_read_the_page_says_so(here: Visit) -> None:
+    """A picture of hundreds of megapixels takes the browser some seconds."""
+    here.page.evaluate(
+        """() => {
+             const make = window.createImageBitmap;
+             window.createImageBitmap = (...all) => new Promise((done) => (window.goOn = () => done(make(...all))));
+           }"""
+    )
+    choose_photo(here, halves())
+    here.page.wait_for_selector("#chosen-name:text('reading …')")
+    here.certify()
+    here.page.wait_for_selector("#refused :text('The picture is being read')")
+    assert "0 images" not in here.text("#chosen")
+    here.page.evaluate("window.goOn()")
+    here.page.wait_for_selector("#chosen-name:text('photo-0.jpg')")

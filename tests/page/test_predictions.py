@@ -65,3 +65,14 @@ def test_a_batch_of_predictions_is_told_apart_from_certificates(predicting: Visi
     predicting.page.click("nav >> text=History")
     predicting.page.wait_for_selector(".batch .tally")
     assert cells_of(predicting, 1)[1] == "done 2 of 3 predicted"
+
+
+def test_a_prediction_that_runs_asks_for_the_class(here: Visit) -> None:
+    here.ask(ensemble="moody", procedure="predict", samples="1000000")
+    here.choose(CLOSE)
+    here.certify()
+    here.page.wait_for_selector(".title:text('Which class is it?')")
+    here.page.wait_for_selector("#answer :text('samples drawn; the class is found when all are there')")
+    assert "Waiting for the first samples" not in here.text("#answer")
+    here.page.click("text=Cancel")
+    here.page.wait_for_selector(".status.canceled")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -133,7 +134,7 @@ def test_a_radius_out_of_reach_comes_with_what_could_be_asked_instead(here: Visi
     said = here.text("#plan .infeasible p")
     assert said == (
         f"Not with this budget. Radius 0.1 needs p_A ≥ 1 − 2.9 · 10⁻⁷, which takes {plan['samples_needed']:,} samples "
-        "that all agree."
+        "that all agree; this service allows at most 1,000,000."
     )
     assert 1 - plan["p0"] == pytest.approx(2.9e-7, rel=0.02)
     here.choose(LIGHT)
@@ -159,6 +160,31 @@ def test_no_budget_is_offered_where_none_would_be_accepted(here: Visit) -> None:
     here.page.wait_for_selector("#plan .infeasible :text('Radius 0.13')")
     assert here.page.locator("#plan button:has-text('Allow')").count() == 0
     assert here.page.locator("#plan button:has-text('Ask for radius')").count() == 1
+
+
+def test_no_budget_beyond_the_limit_of_the_service_is_offered(here: Visit, service: PageService) -> None:
+    """Such a button would only be refused when it is clicked; the largest radius that can be asked for is offered."""
+    here.ask(radius="0.096")
+    here.page.wait_for_selector("#plan .infeasible :text('this service allows at most 1,000,000.')")
+    assert here.page.locator("#plan button:has-text('Allow')").count() == 0
+    here.page.click("#plan button:has-text('Ask for radius')")
+    here.page.wait_for_selector("#plan .feasible")
+    here.page.click("#more summary")
+    assert here.text("#samples-limit") == "at most 1,000,000"
+    here.ask(samples="1000001")
+    here.page.wait_for_selector("#plan .problem :text('must be at most 1,000,000')")
+    assert "Most samples:" in here.text("#plan")
+    asked = {"ensemble": "trivial", "procedure": "optimal", "radius": 0.096}
+    refused = service.client.post(
+        "/v1/certifications", json=asked | {"images": [base64.b64encode(LIGHT).decode()]}
+    ).json()
+    assert "more than the 1,000,000 that this service allows" in refused["detail"]
+
+
+def test_the_time_of_a_batch_is_told_beside_that_of_one_image(here: Visit) -> None:
+    here.choose(*[LIGHT] * 3)
+    here.page.wait_for_selector("#plan .duration :text('for 3 clear images.')")
+    assert "One alone takes" in here.text("#plan .duration")
 
 
 def test_a_noise_of_another_training_is_allowed_by_a_tick(here: Visit) -> None:

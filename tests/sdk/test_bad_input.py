@@ -63,7 +63,8 @@ def test_a_huge_file_is_named_and_not_read(nowhere: Client, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (b"no image at all", "images.0: cannot be decoded as PNG, JPEG or WebP; it begins with b'no image'"),
+        (b"no image at all", "images.0: cannot be decoded as PNG, JPEG or WebP; it begins with 'no image'"),
+        (b"\xff\xd8\x00", "images.0: cannot be decoded as PNG, JPEG or WebP; its first bytes are ff d8 00"),
         (np.zeros((9, 8, 3), np.uint8), r"(?=.*\[9, 8, 3\])(?=.*\[3, 8, 8\])"),
         (np.full((8, 8, 3), 255.0), "values from 255 to 255.* 0 to 1"),
         (np.full((8, 8, 3), np.nan), "NaN"),

@@ -51,10 +51,23 @@ def test_everything_that_is_wrong_with_an_image_is_told_at_once(client: httpx2.C
     refused(client, player, "invalid_image", sentence, images=[wrong])
 
 
-@pytest.mark.parametrize("mode", ["L", "RGBA", "LA", "P", "CMYK", "1", "I;16"])
-def test_another_mode_is_refused_and_can_be_converted(client: httpx2.Client, player: Player, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        ("L", "is grey, wanted RGB with 8 bits"),
+        ("RGBA", "is RGBA with transparency"),
+        ("LA", "is grey with transparency"),
+        ("P", "is P (with a palette)"),
+        ("CMYK", "is CMYK"),
+        ("1", "is black and white"),
+        ("I;16", "is grey with 16 bits"),
+    ],
+)
+def test_another_mode_is_refused_in_words_and_can_be_converted(
+    client: httpx2.Client, player: Player, mode: str, kind: str
+) -> None:
     file = text(picture(mode, file="JPEG" if mode == "CMYK" else "PNG"))
-    refused(client, player, "invalid_image", mode, "RGB", "convert", images=[file])
+    refused(client, player, "invalid_image", kind, "RGB", "convert", images=[file])
     answer = client.post(URL, json=question(player.ensemble, images=[file], convert="rgb"))
     assert answer.status_code == 202, answer.text
     assert player.images(answer.json()["id"]).shape == (1, *SHAPE)

@@ -153,10 +153,10 @@ def test_what_the_ensemble_does_not_offer_is_refused(client: httpx2.Client, play
 def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx2.Client, player: Player) -> None:
     # by hand: 0.0005 ** (1 / 200) = 0.9627, sigma * Phi^-1 of it = 0.4457; log(0.0005) / log(Phi(0.5 / 0.25)) = 330.3
     refused(client, player, "radius_out_of_reach", "0.4457", "is 0.5", "200 samples", "331 samples", radius=0.5)
-    refused(client, player, "radius_out_of_reach", "no number of samples", radius=5)
+    refused(client, player, "radius_out_of_reach", "beyond what can be computed", radius=5)
     sequential = {"name": "sequential", "max_samples": 1000}
     refused(client, player, "radius_out_of_reach", "would take", radius=0.65, procedure=sequential)
-    beyond = ("7,001,66", "more than the 10,000,000")  # log(0.001) / log(Phi(1.5 / 0.25))
+    beyond = ("7,001,66", "more than the 1,000,000 that this service allows")  # log(0.001) / log(Phi(1.5 / 0.25))
     noise = {"name": "gaussian", "sigma": 0.25}
     refused(client, player, "radius_out_of_reach", *beyond, radius=1.5, procedure="sequential", noise=noise)
 

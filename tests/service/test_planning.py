@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from app.docs import examples
 from app.http.errors import ProblemError
 from app.requests.admission import Settled, require_provable, settle
+from app.settings import ApiSettings
 from smoothcert.bounds import lower_bound, upper_bound
-from smoothcert.choices import NoiseList, ProcedureList
+from smoothcert.choices import Allowed, NoiseList, ProcedureList
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.noise import Gaussian, GaussianLinf, Noise, RoundedGaussian, Splitting
 from smoothcert.plan import plan
@@ -172,7 +173,7 @@ def test_each_of_several_radii_must_be_within_reach(
         detail = problem(answer, "radius_out_of_reach").detail
         assert answer.status_code == 422
         assert detail.startswith(f"procedure.radii: has {beyond}; the largest that can be proved with")
-        assert f"a last stage of {samples:,} samples is {largest}" in detail
+        assert f"alpha 0.001 and {samples:,} samples is {largest}" in detail
 
 
 def test_several_radii_are_about_the_procedure_alone(player: Player) -> None:
@@ -314,7 +315,9 @@ def test_json_of_another_kind_is_no_certificate(client: httpx2.Client) -> None:
 
 def test_procedures_and_noises_describe_themselves(client: httpx2.Client) -> None:
     procedures = ProcedureList.model_validate_json(client.get("/v1/procedures").content)
-    assert procedures == ProcedureList.known()
+    settings = ApiSettings()
+    assert procedures == ProcedureList.known(Allowed(settings.samples, settings.sequential_samples))
+    assert {each.name: each.budget.most for each in procedures.data if each.budget}["optimal"] == 1_000_000
     names = ["optimal", "sequential", "adaptive", "fixed", "largest", "hierarchy", "exact", "predict"]
     assert [each.name for each in procedures.data] == names
     noises = NoiseList.model_validate_json(client.get("/v1/noises").content)

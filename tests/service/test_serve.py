@@ -18,6 +18,7 @@ from PIL import Image
 from app.local.serve import LocalSettings, ServeError, Terminal, write_sample
 from app.local.trial import shipped
 from models.data import load_images
+from store import keys
 from store.settings import WRONG_SETTINGS
 from tests.service import eventually, running_in
 from tests.support.servers import ServerProcess
@@ -96,6 +97,38 @@ def test_it_says_what_it_waits_for(service: Serving) -> None:
     assert "ready at" not in service.output.read_text()
     (service.folder / "unready").unlink()
     service.printed("ready at")
+
+
+def test_it_is_ready_when_its_own_worker_says_so_and_not_while_the_api_counts_one_that_was_killed(
+    service: Serving,
+) -> None:
+    """The API's answer is 200 all the time, as it is until the heartbeat of a worker is old."""
+    (service.folder / "silent").touch()
+    service.start().printed("waiting for the worker to load its ensembles ...")
+    assert "ready at" not in service.output.read_text()
+    (service.folder / "silent").unlink()
+    service.printed("Ctrl-C ends it.")
+    (service.folder / "silent").touch()
+    (first,) = eventually(service.workers)
+    os.kill(first, signal.SIGKILL)
+    service.printed("waiting for the worker to load its ensembles ...", times=2)
+    assert "ready again" not in service.output.read_text()
+    (service.folder / "silent").unlink()
+    service.printed("ready again")
+
+
+def test_a_start_forgets_what_workers_of_an_earlier_one_offered(service: Serving) -> None:
+    service.start().printed("Ctrl-C ends it.")
+    eventually(service.workers)
+    with redis.Redis.from_url((service.folder / "url").read_text()) as client:
+        client.hset(keys.ENSEMBLES, "default/old", "{}")
+        client.zadd(keys.WORKERS, {"old": 2e9})
+        client.set("name", "value")
+    service.interrupt()
+    service.exit_code()
+    service.start().printed("Ctrl-C ends it.", times=2)
+    with redis.Redis.from_url((service.folder / "url").read_text()) as client:
+        assert (client.exists(keys.ENSEMBLES, keys.WORKERS), client.get("name")) == (0, b"value")
 
 
 def test_a_child_that_dies_is_started_again(service: Serving) -> None:

@@ -10,6 +10,7 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
+from app.local.embedded import EmbeddedServer
 from smoothcert.certification import Progress
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Sequential
@@ -102,6 +103,27 @@ def test_an_ensemble_that_is_not_the_one_accepted_is_refused(steady: Pool, monke
     assert record.status == "failed"
     assert "ensemble_changed" in record.error
     assert "0" * 64 in record.error
+
+
+def test_what_was_accepted_for_an_ensemble_that_the_next_worker_lacks_waits_for_one_that_holds_it(
+    server: EmbeddedServer, zoo: Path
+) -> None:
+    """As after a start with another zoo. What comes behind it is not kept waiting, and a deadline still ends it."""
+    before, after = (Pool(server, zoo, "changed", ensembles=name) for name in ("moody", "trivial"))
+    try:
+        gone = before.start()
+        gone.terminate()
+        gone.wait(60)
+        waits, late = before.submit(flat(0.9), "moody"), before.submit(flat(0.9), "moody", deadline_s=1.0)
+        after.start()
+        assert after.ended(after.submit(flat(0.9))).status == "succeeded"
+        assert "deadline_exceeded" in after.ended(late).error
+        assert after.record(waits).status == "queued"
+        before.start()
+        assert before.ended(waits).status == "succeeded"
+    finally:
+        before.end()
+        after.end()
 
 
 def test_a_job_that_names_another_function_is_not_executed(steady: Pool, tmp_path: Path) -> None:

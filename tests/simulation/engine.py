@@ -35,11 +35,11 @@ LOTS = np.random.Generator(np.random.Philox(0)).random(100_000)
 
 
 @cache
-def ensemble() -> Ensemble:
+def ensemble(name: str = "looked-up") -> Ensemble:
     network = Trivial()
     network.load_state_dict(state(0.0))
     return assemble(
-        [network], classes=("light", "dark"), input_shape=SHAPE, noise=Gaussian(0.25), batch=BATCH, name="looked-up"
+        [network], classes=("light", "dark"), input_shape=SHAPE, noise=Gaussian(0.25), batch=BATCH, name=name
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
 from pkgutil import iter_modules
+from random import Random
 from typing import Any
 
 from store import scripts as made
@@ -22,6 +23,10 @@ from tests.simulation.worker import SETTINGS, WorkerProcess
 from tests.simulation.world import Process, World
 
 WORKERS = 2
+STRANGER = 2
+"""The place of a worker that holds another ensemble than the customers ask for."""
+STRANGE = 0.25
+"""The share of histories with such a worker."""
 LIMIT_S = 200.0
 """The simulated seconds after which a history that has not ended counts as stuck."""
 LAST_ARRIVAL_S = 3.0
@@ -56,6 +61,7 @@ class History:
     def __init__(self, seed: str, database: Database) -> None:
         self.seed, self.database = seed, database
         self.world = World(seed)
+        self.strange = Random(f"{seed} stranger").random() < STRANGE
         STAGE.world = self.world
         database.resumed = lambda: setattr(STAGE, "world", self.world)
         self.network, self.internet = Network(self.world, database), Internet(self.world)
@@ -73,7 +79,7 @@ class History:
         self.network.weather, self.internet.weather = self.weather, Weather.draw(chance)
         calm_at = chance.uniform(2.0, 10.0)
         self.world.after(calm_at, self._calm)
-        self._workers = [self._worker(place) for place in range(WORKERS)]
+        self._workers = [self._worker(place) for place in range(WORKERS + self.strange)]
         self.internet.processes = [self._api(place) for place in range(chance.choice((1, 2)))]
         self._schedule_faults(calm_at)
         for number in range(chance.choice((1, 2, 2, 3, 4))):
@@ -102,7 +108,8 @@ class History:
 
     def _worker(self, place: int) -> WorkerProcess:
         name = f"worker {place}"
-        return WorkerProcess(self.network, name, skew=self._skew(name))
+        holds = "another" if place == STRANGER else "looked-up"
+        return WorkerProcess(self.network, name, skew=self._skew(name), holds=holds)
 
     def _api(self, place: int) -> ApiProcess:
         name = f"api {place}"

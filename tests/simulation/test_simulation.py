@@ -13,7 +13,7 @@ from store.commands import Call, Command
 from store.record import Record
 from store.transitions import admission, endings, lease, writing
 from tests.simulation import simulator
-from tests.simulation.history import Outcome
+from tests.simulation.history import STRANGER, Outcome
 from tests.simulation.simulator import simulate, simulate_in_processes
 
 SHARE = 16
@@ -52,6 +52,19 @@ def test_a_seed_gives_the_same_history_whatever_else_is_played() -> None:
     alone, *_ = played(["test-1"])
     among = {each.seed: each for each in played([f"test-{number}" for number in range(4)])}["test-1"]
     assert [(at, who) for at, who, _ in among.notes] == [(at, who) for at, who, _ in alone.notes]
+
+
+def test_a_worker_that_holds_another_ensemble_leaves_the_work_to_others_and_looks_about_once_a_second() -> None:
+    """What must be true of every history is true beside it; in particular, nothing fails because it took it."""
+    strange = [
+        (outcome, steps)
+        for outcome in played([f"strange-{number}" for number in range(16)])
+        if (steps := [step for step in outcome.steps if f"  worker {STRANGER} " in step])
+    ]
+    assert {outcome.seed: outcome.wrong for outcome, _ in strange if outcome.wrong} == {}
+    assert any("smoothcert.enter" in step for _, steps in strange for step in steps), "it put nothing back"
+    looks = sum("<TAKE>" in step for _, steps in strange for step in steps)
+    assert 0 < looks < 3 * sum(outcome.notes[-1][0] for outcome, _ in strange)
 
 
 def test_several_processes_play_the_same_histories(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,9 +39,9 @@ SETTINGS = WorkerSettings(
 class StagedWorker(CertificationWorker):
     """A worker that receives RQ's commands from the network and not in a thread of redis-py."""
 
-    def __init__(self, network: Network, process: Process) -> None:
+    def __init__(self, network: Network, process: Process, holds: str) -> None:
         self.network, self.process = network, process
-        super().__init__(connection(network, process), SETTINGS, Holdings({"looked-up": ensemble()}))
+        super().__init__(connection(network, process), SETTINGS, Holdings({holds: ensemble(holds)}))
 
     def subscribe(self) -> None:
         self.network.subscribe(f"rq:pubsub:{self.name}", self.process, self.handle_payload)
@@ -51,13 +51,13 @@ class StagedWorker(CertificationWorker):
 
 
 class WorkerProcess(Process):
-    def __init__(self, network: Network, name: str, *, skew: float) -> None:
+    def __init__(self, network: Network, name: str, *, skew: float, holds: str = "looked-up") -> None:
         super().__init__(network.world, name, skew=skew)
-        self._network = network
+        self._network, self._holds = network, holds
         self.start(self._serve)
 
     def _serve(self) -> None:
-        StagedWorker(self._network, self).serve()
+        StagedWorker(self._network, self, self._holds).serve()
         self.exit()
 
     def terminate(self) -> None:

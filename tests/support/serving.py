@@ -27,7 +27,13 @@ class Handler(BaseHTTPRequestHandler):
         pass
 HTTPServer(("127.0.0.1", int(os.environ["SMOOTHCERT_PORT"])), Handler).serve_forever()
 """
-WORKER = """
+READY = """
+import os, pathlib, socket, time
+while pathlib.Path("silent").exists():
+    time.sleep(0.01)
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+"""
+WORKER = f"""
 import os, pathlib, signal, subprocess, sys, time
 def drain(*_):
     time.sleep(0.2)
@@ -37,11 +43,12 @@ signal.signal(signal.SIGTERM, drain)
 signal.signal(signal.SIGINT, lambda *_: pathlib.Path("interrupted").touch())
 subprocess.Popen(["sleep", "3600"])
 pathlib.Path("url").write_text(os.environ["SMOOTHCERT_REDIS_URL"])
-pathlib.Path("pids").open("a").write(f"{os.getpid()}\\n")
+pathlib.Path("pids").open("a").write(f"{{os.getpid()}}\\n")
+{READY}
 while True:
     time.sleep(3600)
 """
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{READY}time.sleep(3600)"
 FAILING = "import sys; sys.exit(3)"
 
 DRIVER = """

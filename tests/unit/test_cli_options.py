@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from smoothcert.cli import completion
 from smoothcert.cli.options import request_fields
+from smoothcert.client.errors import InvalidRequestError
 from smoothcert.client.fields import make_request
 from smoothcert.errors import DomainError
 from smoothcert.noise import Splitting
 from smoothcert.procedures import preferred
 from smoothcert.request import CertificationRequest
-from tests.support.command import smoothcert
+from tests.support.command import one_sentence, png, smoothcert
 
 NOTHING: dict[str, Any] = dict.fromkeys(("procedure", "noise", "n", "stages", "max_samples", "abandon", "radii"))
 
@@ -69,6 +74,38 @@ def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], pr
 def test_an_option_that_does_not_belong_to_the_procedure_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DomainError, match=message):
         request_fields(**{**NOTHING, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--procedure", "sequental"), ("--n", 5, "--radius", 0.1), ("--procedure", "adaptive", "--stages", "many")],
+)
+def test_a_value_that_no_option_has_is_a_wrong_command_line(options: tuple[object, ...], tmp_path: Path) -> None:
+    (tmp_path / "image.png").write_bytes(png(0))
+    one_sentence(smoothcert("certify", tmp_path / "image.png", *options, url="http://127.0.0.1:9"), code=2)
+
+
+def test_a_misspelt_choice_names_the_nearest() -> None:
+    for field, value, near in (("voting", "sof", "soft"), ("resize", "cove", "cover")):
+        with pytest.raises(InvalidRequestError, match=f"got '{value}'.*, did you mean {near}"):
+            make_request({field: value}, CertificationRequest)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("columns", ["60", "120"])
+def test_a_list_breaks_no_name(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = SimpleNamespace(
+        id=f"cert_{'0' * 32}",
+        status="succeeded",
+        ensemble="cifar10-resnet20-gaussian-0.25",
+        created_at=datetime(2026, 11, 1, tzinfo=UTC),
+        progress=SimpleNamespace(images_done=1, images_total=1, certified=1),
+        request=SimpleNamespace(procedure=SimpleNamespace(predicts=False)),
+    )
+    client = SimpleNamespace(certifications=SimpleNamespace(list=lambda status: [entry]))
+    monkeypatch.setattr("smoothcert.cli.certifications.connected", lambda *_: nullcontext(client))
+    printed = smoothcert("list", env={"COLUMNS": columns}).stdout
+    assert entry.id in printed
+    assert entry.ensemble in printed
 
 
 def test_there_is_one_default_procedure() -> None:

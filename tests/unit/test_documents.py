@@ -12,6 +12,7 @@ from smoothcert.certificate import Certificate
 from smoothcert.examination import UNBOUND, examine
 from smoothcert.procedures import Adaptive, Fixed
 from smoothcert.request import CertificationRequest
+from smoothcert.wrapper import Others
 from tests.support.attested import complete, keyring, resigned, sealed
 from tests.support.certificates import altered
 from tests.support.command import one_sentence, smoothcert
@@ -115,6 +116,25 @@ def test_a_certificate_under_two_names_is_noticed(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"consistent  {one}" in done.stdout
     assert f"  is the same certificate as {one}" in done.stdout
+
+
+def test_an_attestation_beside_the_certificate_that_it_attests_is_no_repetition(tmp_path: Path) -> None:
+    """`certify --out --attest` writes both; where certificates are counted they still may not stand together."""
+    one, attested, two = tmp_path / "one.json", tmp_path / "attested.jsonl", tmp_path / "two.json"
+    for file in (one, two):
+        file.write_text(FIRST.to_json())
+    attested.write_text(sealed(FIRST, keyring("me")) + "\n")
+    assert smoothcert("verify", one, attested).returncode == 0
+    assert smoothcert("verify", attested, one).returncode == 0
+    done = smoothcert("verify", one, attested, two)
+    assert (done.returncode, done.stdout.count("is the same certificate as")) == (1, 1)
+    others = Others()
+    assert others.repetition(FIRST, "one") is None
+    assert others.repetition(FIRST, "attested", sealed=True) == "is the same certificate as one"
+
+
+def test_a_text_that_is_nested_too_deeply_is_said_in_words() -> None:
+    assert examine(b"[" * 5_000).problems == ("not a certificate: it is nested too deeply",)
 
 
 def test_certificates_from_the_same_samples_are_noticed() -> None:

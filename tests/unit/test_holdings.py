@@ -58,3 +58,9 @@ def test_an_ensemble_that_is_named_and_missing_is_a_wrong_setting(tmp_path: Path
 def test_a_device_that_cannot_be_used_is_a_wrong_setting_and_no_fault_of_the_ensembles(device: str) -> None:
     with pytest.raises(SettingsError, match=rf"SMOOTHCERT_DEVICES: .*'{device}'"):
         serve_device(WorkerSettings(), device)
+
+
+@pytest.mark.parametrize("setting", ["precision", "runtime"])
+def test_a_precision_or_runtime_that_is_none_ends_the_start_by_its_name(setting: str) -> None:
+    with pytest.raises(SettingsError, match=rf"SMOOTHCERT_{setting.upper()}: .*must be one of .*got 'float8'"):
+        serve_device(WorkerSettings(**{setting: "float8"}), "cpu")

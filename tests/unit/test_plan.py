@@ -101,7 +101,11 @@ def test_an_impossible_radius_is_explained(procedure: AnyProcedure) -> None:
     planned = plan(procedure, NOISE, 10.0)
     assert not planned.feasible
     assert planned.samples_needed is None
-    assert "no number of samples" in planned.reason
+    assert "so close to 1 that it is beyond what can be computed" in planned.reason
+
+
+def test_a_radius_at_the_end_of_a_noise_needs_more_than_any_number_of_samples() -> None:
+    assert "no number of samples would be enough" in plan(Sequential(), Uniform(0.5), 0.5).reason
 
 
 def test_more_samples_than_a_procedure_may_have_are_named_with_its_limit() -> None:

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from smoothcert.certificate import Certificate
 from smoothcert.errors import SmoothcertError
 from smoothcert.evaluation import Judged
 from smoothcert.extras import MissingExtraError
 from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, Uniform
-from smoothcert.plot import pyplot
+from smoothcert.plot import draw_accuracy, pyplot
 from smoothcert.procedures import Adaptive, Fixed
 from smoothcert.report import Report, ticks
 from smoothcert.tables import csv_text, markdown_table
@@ -44,7 +45,7 @@ def in_l0(p_a: float, radius: float = 3.0) -> Certificate:
 
 def test_radii_in_l0_are_whole_numbers_of_values() -> None:
     report = Report("x", ["a", "b"], [Judged(in_l0(0.9999), 1), Judged(in_l0(0.5), 1)])
-    assert [radius for radius, _ in report.curve] == [0, 1, 2, 3]
+    assert list(report.radii) == [0, 1, 2, 3]
     assert "radius 3, noise replacement, keep 0.8, levels 2" in report.question
     assert "| 3 | 50.0 (1.258 to 98.7) |" in report.markdown()
     for text in (report.markdown(), report._repr_html_()):
@@ -53,9 +54,24 @@ def test_radii_in_l0_are_whole_numbers_of_values() -> None:
     assert [len(ticks(end, whole=True)) for end in (0, 1, 2, 9, 40)] == [1, 2, 3, 10, 9]
 
 
-def test_the_picture_of_whole_radii_has_a_point_at_each(tmp_path: Path) -> None:
-    report = Report("x", ["a", "b"], [Judged(in_l0(0.9999), 1), Judged(in_l0(0.5), 1)])
-    axes = report.plot(tmp_path / "report.png").axes[0]
+def test_where_one_radius_was_asked_for_there_is_one_row_and_no_rectangle() -> None:
+    """The share is the same at all smaller radii; the distribution of p_A is shown instead, as on the page."""
+    asked, open_ = certificate_of(Adaptive(), 0.9), certificate_of(Fixed(n=1000), 0.9)
+    report = Report("x", ["a"], [Judged(asked, 0)])
+    assert [radius for radius, _ in report.curve] == [asked.target_radius]
+    assert report.curve_csv().count("\n") == 2
+    assert [axes.get_xlabel().partition(":")[0] for axes in report.plot().axes] == ["p_A", "share of images, %"]
+    assert 'role="img"' in report.html()
+    assert "The share over the radius" not in report.html()
+    curved = Report("x", ["a"], [Judged(open_, 0)])
+    assert len(curved.curve) > 8
+    assert curved.plot().axes[0].get_xlabel().startswith("radius: ")
+    assert "The share over the radius" in curved.html()
+
+
+def test_the_picture_of_whole_radii_has_a_point_at_each() -> None:
+    axes = Figure().subplots()
+    draw_accuracy(axes, [Judged(in_l0(0.9999), 1), Judged(in_l0(0.5), 1)], 3.0)
     assert axes.get_lines()[0].get_xdata().tolist() == [0, 1, 2, 3]
     assert axes.get_xlabel() == "radius: numbers of changed values (l0)"
     assert all(tick == round(tick) for tick in axes.get_xticks())

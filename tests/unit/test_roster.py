@@ -77,7 +77,7 @@ def worker(*names: str, pool: str = "default", failed: str = "", **speeds: float
 
 
 def test_an_offer_that_the_workers_of_its_pool_no_longer_hold_is_forgotten() -> None:
-    """After a start with another zoo: the new worker would take a request for the old ensemble, and fail."""
+    """After a start with another zoo: the new worker would put a request for the old ensemble back."""
     offers = [offer("old"), offer("new")]
     known = Roster.of([worker("new")], offers, now=101.0, default="old")
     assert [each.card.name for each in known.offers] == ["new"]
@@ -130,11 +130,14 @@ def record(status: Status, holder: str = "") -> Record:
 def test_a_worker_as_shipped_is_told_within_five_seconds_of_its_last_heartbeat_and_not_while_it_beats() -> None:
     shipped = WorkerSettings().heartbeat_s
     own = worker("one").model_copy(update={"dead_at": 112.0, "heartbeat_s": shipped})
-    known, held = Roster.of([own, worker("other")], [], now=101.0), record("running", own.name)
+    others = [worker("one", "other"), worker("other")]
+    known, held = Roster.of([own, *others], [], now=101.0), record("running", own.name)
     assert known.stall(held, now=own.beat_at + 1.25 * shipped) is None
     stall = known.stall(held, now=own.beat_at + 5 - LOOK_SECONDS)
     assert stall is not None
-    assert (stall.since, stall.until, stall.workers) == (moment(100), moment(112), 1)
+    assert (stall.since, stall.until, stall.workers) == (moment(100), moment(112), 1), (
+        "the last worker does not hold it"
+    )
 
 
 def test_a_worker_that_beats_less_often_is_not_told_at_every_heartbeat() -> None:
@@ -144,9 +147,10 @@ def test_a_worker_that_beats_less_often_is_not_told_at_every_heartbeat() -> None
     assert known.stall(held, now=own.beat_at + 16) is not None
 
 
-def test_workers_that_could_not_load_its_ensemble_do_not_count() -> None:
+@pytest.mark.parametrize("failed", ["one", ""])
+def test_workers_that_do_not_hold_its_ensemble_do_not_count(failed: str) -> None:
     waits = record("queued")
-    without = worker("other", failed="one")
+    without = worker("other", failed=failed)
     assert Roster.of([without, worker("one")], [], now=101.0).stall(waits, now=101.0) is None
     assert Roster.of([without], [], now=101.0).stall(waits, now=101.0) == Stall(since=None, until=None, workers=0)
 

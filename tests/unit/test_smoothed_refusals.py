@@ -124,8 +124,8 @@ def test_a_noise_of_few_outcomes_is_not_sent_to_a_procedure_that_refuses_it() ->
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ({"radius": 9}, "radius 9 is beyond the largest provable one, 0.969465; no number of samples would be enough"),
-        ({"radius": 1}, "radius 1 is beyond the largest provable one, 0.969465; it would take a last stage of"),
+        ({"radius": 9}, "radius 9 is beyond the largest provable one, 0.969465; it needs a p_A so close to 1 that"),
+        ({"radius": 1}, "radius 1 is beyond the largest provable one, 0.969465; it would take 2"),
         ({"radius": -1}, "radius must be zero or more and finite, got -1"),
         (
             {"radius": 0.1, "procedure": "fixed"},
@@ -195,3 +195,10 @@ def test_a_keyword_that_there_is_not_is_named(smoothed: Smoothed) -> None:
         Smoothed(patches(), NOISE, clases=["a", "b", "c", "d"])  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="there is no keyword 'gamma'; a question has the keywords radius, procedure"):
         smoothed.certify(images(1)[0], 0.1, gamma=1)  # type: ignore[call-arg]
+
+
+def test_a_misspelt_keyword_of_predict_and_a_misspelt_vote_name_the_nearest() -> None:
+    with pytest.raises(TypeError, match="there is no keyword 'sed', did you mean seed"):
+        Smoothed(patches(0), noise=NOISE).predict(images(1), sed=1)  # type: ignore[call-arg]
+    with pytest.raises(SmoothcertError, match="got 'sft', did you mean soft"):
+        Smoothed(patches(0), noise=NOISE, voting="sft")
