@@ -143,11 +143,13 @@ def runtime_of(versions: Mapping[str, str]) -> str:
 
 
 def _beside(certificate: Certificate, ensemble: Ensemble, zoo: Path, allowed_imports: frozenset[str]) -> Ensemble:
-    """The ensemble beside the one that it replaces, if the certificate counts where both agree."""
+    """The ensemble beside the one that it replaces, if the certificate counts what was lost between them."""
     procedure = certificate.procedure
     if not isinstance(procedure, Transfer) or not procedure.joint:
         return ensemble
-    return Successor.of(ensemble, _ensemble(_provenance(procedure.old), zoo, allowed_imports))
+    old = procedure.old
+    before = _ensemble(_provenance(old), zoo, allowed_imports)
+    return Successor.of(ensemble, before, top_class=old.class_index if procedure.combination == "product" else None)
 
 
 def _rows(provenance: Provenance) -> int:

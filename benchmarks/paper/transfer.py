@@ -22,12 +22,13 @@ from models.data import Images
 from models.data.choice import chosen_images
 from models.ranking import refuse_holdout
 from models.registry import ZOO, describe, load
+from smoothcert.allocation import LOSS, allocate
 from smoothcert.certificate import Certificate
 from smoothcert.engine.case import start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.form import RUNTIMES
-from smoothcert.engine.transfer import TOLERANCE, transfer
+from smoothcert.engine.transfer import transfer
 from smoothcert.estimate import Bootstrap
 from smoothcert.evaluation import Judged
 from smoothcert.ledger import Ledger
@@ -53,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runtime", default="torch", help=f"what computes both ensembles: {', '.join(RUNTIMES)}")
     parser.add_argument("--n", type=int, default=N, help="samples of the fixed procedure")
     parser.add_argument("--alpha", type=float, default=0.001)
-    parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="the share of a radius that may be lost")
+    parser.add_argument("--loss", type=float, default=LOSS, help="the share of all radii together that may be lost")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--out", type=Path, metavar="FOLDER", required=True, help="folder for the certificates")
 
@@ -90,12 +91,13 @@ def anew(ensemble: Ensemble, noise: Noise, options: argparse.Namespace) -> Make:
 
 def moving(old: Ensemble, new: Ensemble, before: list[Certificate | None], options: argparse.Namespace) -> Make:
     """Certify the new ensemble from the certificate of the old one for the same image."""
+    plans = allocate([each for each in before if each], alpha=options.alpha, loss=options.loss)
 
     def make(pixels: Tensor, place: int, seed: str) -> Certificate | None:
         basis = before[place]
         assert basis is not None
         (found,) = transfer(
-            old, new, [pixels], [basis], alpha=options.alpha, tolerance=options.tolerance, seed=f"{seed}-{place}",
+            old, new, [pixels], [basis], alpha=options.alpha, plans=[plans[place]], seed=f"{seed}-{place}",
             batch=options.batch,
         )  # fmt: skip
         return found
@@ -105,7 +107,7 @@ def moving(old: Ensemble, new: Ensemble, before: list[Certificate | None], optio
 
 def certificates(name: str, make: Make, images: Images, options: argparse.Namespace) -> list[Certificate | None]:
     """The certificates of a run, of which those that were finished before are read from its file."""
-    stated = {key: getattr(options, key) for key in ("ensemble", "precision", "runtime", "n", "alpha", "tolerance")}
+    stated = {key: getattr(options, key) for key in ("ensemble", "precision", "runtime", "n", "alpha", "loss")}
     path, once = options.out / f"{name}.jsonl", {"seed": new_seed()}
     with Ledger(path, {"transfer": name, "images": images.digest, **stated}, once=once) as ledger, bar() as progress:
         task = progress.add_task(name, total=len(images), completed=len(ledger))
@@ -143,7 +145,7 @@ def judge(
         (name, str(bootstrap.mean(radii[name])), spent[name], beside if name == "transfer" else 0) for name in radii
     ]
     kept = bootstrap.ratio(radii["transfer"], radii["anew"])
-    disagreed = sum(each.stages[0].counts.other for each in joint)
+    lost = sum(each.stages[0].counts.other for each in joint)
     drawn = sum(each.samples for each in joint)
     return Result(
         name="transfer",
@@ -160,6 +162,7 @@ def judge(
             "bootstrap over images.",
             f"{len(joint)} images were transferred jointly, and {sum(each is not None for each in moved) - len(joint)} "
             f"counted anew with fewer samples, as the old certificate allows; {moved.count(None)} had nothing to "
-            f"transfer. The two disagreed on {100 * disagreed / max(1, drawn):.2f} % of the common samples.",
+            f"transfer. Of the common samples, {100 * lost / max(1, drawn):.2f} % were lost: the old one gives its "
+            "class, and the new one does not.",
         ],
     )
