@@ -52,13 +52,13 @@ def allocate(
     if not 0 <= disagreement <= 1:
         raise DomainError(f"disagreement must be a share between 0 and 1, got {disagreement!r}")
     claims = [each for each in certificates if each.class_index is not None]
-    prospects = [_prospect(each.noise, *facts(each)[:2], alpha, disagreement) for each in claims]
-    sizes = iter(_fewest(prospects, loss))
+    prospects = [prospect(each.noise, *facts(each)[:2], alpha, disagreement) for each in claims]
+    sizes = iter(fewest(prospects, loss))
     return [None if each.class_index is None else Transfer.of(each, next(sizes)) for each in certificates]
 
 
 @dataclass(frozen=True)
-class _Prospect:
+class Prospect:
     """The radius that is expected of an image, by the number of samples; `whole` is that of a new certificate."""
 
     sizes: NDArray[np.int64]
@@ -71,7 +71,7 @@ class _Prospect:
 
 
 @lru_cache(maxsize=4096)
-def _prospect(noise: Noise, count: int, n: int, alpha: float, disagreement: float) -> _Prospect:
+def prospect(noise: Noise, count: int, n: int, alpha: float, disagreement: float) -> Prospect:
     sizes = np.unique(np.geomspace(max(1.0, FEWEST * n), n, SIZES).round().astype(np.int64))
     share = count / n
     lost = disagreement * (1 - share) / 2
@@ -82,10 +82,10 @@ def _prospect(noise: Noise, count: int, n: int, alpha: float, disagreement: floa
         return float(betaincinv(share * m, (1 - share) * m + 1, alpha))
 
     radii = np.array([noise.radius(max(0.5, expected(int(m)))) for m in sizes])
-    return _Prospect(sizes, radii, noise.radius(max(0.5, lower_bound(count, n, alpha))))
+    return Prospect(sizes, radii, noise.radius(max(0.5, lower_bound(count, n, alpha))))
 
 
-def _fewest(prospects: Sequence[_Prospect], loss: float) -> list[int]:
+def fewest(prospects: Sequence[Prospect], loss: float) -> list[int]:
     """The samples of each at the highest price at which all together lose no more."""
     whole = math.fsum(each.whole for each in prospects)
     if not whole:

@@ -19,14 +19,13 @@ from torch import Tensor
 from models.registry import ZOO, load
 from smoothcert.attestation.envelope import Attestation, is_envelope
 from smoothcert.certificate import FORMATS, Certificate, Provenance
-from smoothcert.documents import fault
 from smoothcert.engine.case import start, versions
 from smoothcert.engine.checkpoint import Machine
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.successor import Successor
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, fault
 from smoothcert.evaluation import ENDS_EARLY
 from smoothcert.figures import radius_text
 from smoothcert.procedures import Transfer

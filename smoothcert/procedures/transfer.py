@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 MISSES = 10
 """Both ensembles run where the old one missed its class at least so often. The level of the claim rests on it."""
+MOST_SAMPLES = 1_000_000_000
+"""The most samples of either count: far larger ones take a second to verify, and nobody draws them."""
 MOST_BASIS = 1_000_000
 """The characters of the old certificate. Those of this version take some thousands; one of format 1 lists all classes
 twice, which are 100,000 at most."""
@@ -74,6 +76,8 @@ def certify_transferred(
     if combination == "product" and joint != runs_jointly(old_count, old_n):
         wanted = "joint" if not joint else "not joint"
         raise DomainError(f"a transfer is {wanted} where the old ensemble missed its class {old_n - old_count} times")
+    if combination == "product" and max(old_n, n) > MOST_SAMPLES:
+        raise DomainError(f"a transfer has at most {MOST_SAMPLES:,} samples, old or new, got {max(old_n, n):,}")
     bound = _lowered(old_count, old_n, n, alpha, combination) if joint else None
     return _certify_transferred(noise, top_class, bound, n, alpha)
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from smoothcert.allocation import _fewest, _prospect, allocate
+from smoothcert.allocation import allocate, fewest, prospect
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian
 from smoothcert.procedures import Fixed
@@ -32,13 +32,13 @@ def test_less_loss_and_more_disagreement_take_more_samples() -> None:
 
 
 def test_no_other_choice_of_sizes_keeps_as_much_with_fewer_samples() -> None:
-    prospects = [_prospect(Gaussian(0.25), count, 10_000, 0.001, 0.05) for count in (10_000, 9_500, 7_000)]
+    prospects = [prospect(Gaussian(0.25), count, 10_000, 0.001, 0.05) for count in (10_000, 9_500, 7_000)]
     whole = sum(each.whole for each in prospects)
 
     def kept(places: tuple[int, ...]) -> float:
         return sum(float(each.radii[place]) for each, place in zip(prospects, places, strict=True))
 
-    found = _fewest(prospects, 0.03)
+    found = fewest(prospects, 0.03)
     mine = tuple(int(each.sizes.searchsorted(size)) for each, size in zip(prospects, found, strict=True))
     assert kept(mine) >= 0.97 * whole
     for places in itertools.product(*(range(len(each.sizes)) for each in prospects)):

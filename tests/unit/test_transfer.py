@@ -217,6 +217,12 @@ def test_what_it_rests_on_has_a_largest_size() -> None:
         Transfer(basis=text.ljust(MOST_BASIS + 1), n=5)
 
 
+def test_more_samples_than_anybody_draws_are_refused_before_they_are_computed_with(old: list[Certificate]) -> None:
+    likely = next(each for each in old if each.decision == "certified" and (each.p_lower or 0) < 0.99)
+    with pytest.raises(DomainError, match="at most 1,000,000,000 samples, old or new, got 9,007,199,254,740,991"):
+        Transfer.of(likely, 2**53 - 1).start(NOISE, None, alpha=0.001, beta=0.001)
+
+
 def test_a_joint_transfer_needs_both_ensembles(old: list[Certificate]) -> None:
     with (
         Engine(brightness(0.5)) as engine,
