@@ -36,6 +36,7 @@ BENCHMARKS = {
     "training": "benchmarks.machine.training",
     "trainings": "benchmarks.paper.trainings",
     "transfer": "benchmarks.paper.transfer",
+    "transfer-expected": "benchmarks.paper.samples_transfer",
     "waiting": "benchmarks.machine.waiting",
 }
 """The module of each benchmark, by name. A module has `configure(parser)` and `run(options) -> Result`."""

@@ -13,7 +13,7 @@ from typing import Any
 from smoothcert.attestation.envelope import is_envelope
 from smoothcert.certificate import without_repetition
 from smoothcert.certification import Certification
-from smoothcert.errors import CertificateError
+from smoothcert.errors import CertificateError, fault
 from smoothcert.wrapper import Wrapper
 
 RUN = {"run", "once"}
@@ -99,20 +99,6 @@ def _is_certification(payload: Any) -> bool:
     return (
         isinstance(payload, dict) and "certificates" in payload and payload.keys() <= Certification.model_fields.keys()
     )
-
-
-def fault(error: Exception) -> str:
-    """Why a text cannot be read, for people who do not know Python's codecs."""
-    match error:
-        case UnicodeDecodeError():
-            return "it is not text"
-        case json.JSONDecodeError():
-            if not error.doc.strip():
-                return "it is empty"
-            return f"it is not JSON ({error.msg.removesuffix(' at')} at character {error.pos + 1})"
-        case RecursionError():
-            return "it is nested too deeply"
-    return str(error)
 
 
 def _read(text: bytes) -> Any:

@@ -12,6 +12,7 @@ SmoothcertError
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -75,6 +76,20 @@ def require_probability(name: str, value: float) -> None:
     require_number(name, value)
     if not 0.0 < value < 1.0:
         raise DomainError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+
+
+def fault(error: Exception) -> str:
+    """Why a text cannot be read, for people who do not know Python's codecs."""
+    match error:
+        case UnicodeDecodeError():
+            return "it is not text"
+        case json.JSONDecodeError():
+            if not error.doc.strip():
+                return "it is empty"
+            return f"it is not JSON ({error.msg.removesuffix(' at')} at character {error.pos + 1})"
+        case RecursionError():
+            return "it is nested too deeply"
+    return str(error)
 
 
 def require_level(name: str, value: float) -> None:

@@ -19,14 +19,13 @@ from torch import Tensor
 from models.registry import ZOO, load
 from smoothcert.attestation.envelope import Attestation, is_envelope
 from smoothcert.certificate import FORMATS, Certificate, Provenance
-from smoothcert.documents import fault
 from smoothcert.engine.case import start, versions
 from smoothcert.engine.checkpoint import Machine
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.successor import Successor
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, fault
 from smoothcert.evaluation import ENDS_EARLY
 from smoothcert.figures import radius_text
 from smoothcert.procedures import Transfer
@@ -143,11 +142,13 @@ def runtime_of(versions: Mapping[str, str]) -> str:
 
 
 def _beside(certificate: Certificate, ensemble: Ensemble, zoo: Path, allowed_imports: frozenset[str]) -> Ensemble:
-    """The ensemble beside the one that it replaces, if the certificate counts where both agree."""
+    """The ensemble beside the one that it replaces, if the certificate counts what was lost between them."""
     procedure = certificate.procedure
     if not isinstance(procedure, Transfer) or not procedure.joint:
         return ensemble
-    return Successor.of(ensemble, _ensemble(_provenance(procedure.old), zoo, allowed_imports))
+    old = procedure.old
+    before = _ensemble(_provenance(old), zoo, allowed_imports)
+    return Successor.of(ensemble, before, top_class=old.class_index if procedure.combination == "product" else None)
 
 
 def _rows(provenance: Provenance) -> int:

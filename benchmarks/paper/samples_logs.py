@@ -78,12 +78,12 @@ def read_row(row: dict[str, str], sigma: float, alpha: float) -> LoggedImage:
 
 
 @cache
-def p_a_from(radius: float, sigma: float, alpha: float) -> float:
-    """count / N for the count whose lower bound comes closest to the radius."""
+def p_a_from(radius: float, sigma: float, alpha: float, n: int = N) -> float:
+    """count / n for the count whose lower bound comes closest to the radius."""
     p_lower = Gaussian(sigma).probability(radius)
-    above = bisect_left(range(N + 1), p_lower, key=lambda k: lower_bound(k, N, alpha))
-    closest = min((above - 1, above), key=lambda k: abs(lower_bound(min(k, N), N, alpha) - p_lower))
-    return min(closest, N) / N
+    above = bisect_left(range(n + 1), p_lower, key=lambda k: lower_bound(k, n, alpha))
+    closest = min((above - 1, above), key=lambda k: abs(lower_bound(min(k, n), n, alpha) - p_lower))
+    return min(closest, n) / n
 
 
 # --- the logs of five training methods, each of all 10,000 test images of CIFAR-10

@@ -22,12 +22,13 @@ from models.data import Images
 from models.data.choice import chosen_images
 from models.ranking import refuse_holdout
 from models.registry import ZOO, describe, load
+from smoothcert.allocation import LOSS, allocate
 from smoothcert.certificate import Certificate
 from smoothcert.engine.case import start
 from smoothcert.engine.engine import Engine
 from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.form import RUNTIMES
-from smoothcert.engine.transfer import TOLERANCE, transfer
+from smoothcert.engine.transfer import transfer
 from smoothcert.estimate import Bootstrap
 from smoothcert.evaluation import Judged
 from smoothcert.ledger import Ledger
@@ -53,16 +54,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runtime", default="torch", help=f"what computes both ensembles: {', '.join(RUNTIMES)}")
     parser.add_argument("--n", type=int, default=N, help="samples of the fixed procedure")
     parser.add_argument("--alpha", type=float, default=0.001)
-    parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="the share of a radius that may be lost")
+    parser.add_argument("--loss", type=float, default=LOSS, help="the share of all radii together that may be lost")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--out", type=Path, metavar="FOLDER", required=True, help="folder for the certificates")
 
 
-def disagreement_note(disagreed: int, drawn: int) -> str:
-    """The sentence about the share of common samples on which the old and the new ensemble disagree."""
+def lost_note(lost: int, drawn: int) -> str:
+    """The sentence about the common samples that the old ensemble gives to its class and the new one does not."""
     if not drawn:
-        return "There were no common samples, so the disagreement of the two was not measured."
-    return f"The two disagreed on {100 * disagreed / drawn:.2f} % of the common samples."
+        return "There were no common samples, so the share that is lost was not measured."
+    return f"On {100 * lost / drawn:.2f} % of the common samples, the old one gives its class and the new one does not."
 
 
 def run(options: argparse.Namespace) -> Result:
@@ -97,12 +98,13 @@ def anew(ensemble: Ensemble, noise: Noise, options: argparse.Namespace) -> Make:
 
 def moving(old: Ensemble, new: Ensemble, before: list[Certificate | None], options: argparse.Namespace) -> Make:
     """Certify the new ensemble from the certificate of the old one for the same image."""
+    plans = allocate([each for each in before if each], alpha=options.alpha, loss=options.loss)
 
     def make(pixels: Tensor, place: int, seed: str) -> Certificate | None:
         basis = before[place]
         assert basis is not None
         (found,) = transfer(
-            old, new, [pixels], [basis], alpha=options.alpha, tolerance=options.tolerance, seed=f"{seed}-{place}",
+            old, new, [pixels], [basis], alpha=options.alpha, plans=[plans[place]], seed=f"{seed}-{place}",
             batch=options.batch,
         )  # fmt: skip
         return found
@@ -112,7 +114,7 @@ def moving(old: Ensemble, new: Ensemble, before: list[Certificate | None], optio
 
 def certificates(name: str, make: Make, images: Images, options: argparse.Namespace) -> list[Certificate | None]:
     """The certificates of a run, of which those that were finished before are read from its file."""
-    stated = {key: getattr(options, key) for key in ("ensemble", "precision", "runtime", "n", "alpha", "tolerance")}
+    stated = {key: getattr(options, key) for key in ("ensemble", "precision", "runtime", "n", "alpha", "loss")}
     path, once = options.out / f"{name}.jsonl", {"seed": new_seed()}
     with Ledger(path, {"transfer": name, "images": images.digest, **stated}, once=once) as ledger, bar() as progress:
         task = progress.add_task(name, total=len(images), completed=len(ledger))
@@ -150,7 +152,7 @@ def judge(
         (name, str(bootstrap.mean(radii[name])), spent[name], beside if name == "transfer" else 0) for name in radii
     ]
     kept = bootstrap.ratio(radii["transfer"], radii["anew"])
-    disagreed = sum(each.stages[0].counts.other for each in joint)
+    lost = sum(each.stages[0].counts.other for each in joint)
     drawn = sum(each.samples for each in joint)
     return Result(
         name="transfer",
@@ -167,6 +169,6 @@ def judge(
             "bootstrap over images.",
             f"{len(joint)} images were transferred jointly, and {sum(each is not None for each in moved) - len(joint)} "
             f"counted anew with fewer samples, as the old certificate allows; {moved.count(None)} had nothing to "
-            f"transfer. {disagreement_note(disagreed, drawn)}",
+            f"transfer. {lost_note(lost, drawn)}",
         ],
     )

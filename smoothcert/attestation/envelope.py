@@ -15,7 +15,7 @@ from typing import Any
 from smoothcert.attestation.statement import Statement
 from smoothcert.canonical import canonical_json
 from smoothcert.certificate import without_repetition
-from smoothcert.errors import AttestationError, shown
+from smoothcert.errors import AttestationError, fault, shown
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 """The type of the payload, by which an attestation is also asked for over HTTP."""
@@ -54,7 +54,7 @@ def _decoded(text: str | bytes) -> str:
     try:
         return text if isinstance(text, str) else text.decode()
     except UnicodeDecodeError as error:
-        raise AttestationError(f"the envelope is not UTF-8: {error}") from error
+        raise AttestationError(f"the envelope cannot be read: {fault(error)}") from error
 
 
 def _fields(text: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _fields(text: str) -> dict[str, Any]:
         fields = json.loads(text, object_pairs_hook=without_repetition)
         canonical = canonical_json(fields)
     except (ValueError, TypeError, RecursionError) as error:
-        raise AttestationError(f"the envelope cannot be read: {error}; is the file complete?") from error
+        raise AttestationError(f"the envelope cannot be read: {fault(error)}; the file may be incomplete") from error
     if not isinstance(fields, dict) or fields.keys() != FIELDS:
         seen = sorted(fields) if isinstance(fields, dict) else fields
         raise AttestationError(f"an envelope has the fields {', '.join(sorted(FIELDS))}; got {shown(seen)}")

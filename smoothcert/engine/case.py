@@ -175,7 +175,7 @@ def start(
     require_seed(seed)
     chosen = ensemble or engine.ensemble
     if isinstance(question.procedure, Transfer) and question.procedure.joint and not isinstance(chosen, Successor):
-        raise DomainError("a joint transfer counts where two ensembles agree: run it with smoothcert.engine.transfer")
+        raise DomainError("a joint transfer compares two ensembles: run it with smoothcert.engine.transfer")
     pixels = image if isinstance(image, Pixels) else Pixels.of(image, chosen.input_shape)
     own = bound_seed(seed, question, ensemble_record(chosen), pixels.sha256) if bound else seed
     began = datetime.now(UTC)

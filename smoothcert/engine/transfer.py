@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from smoothcert.allocation import DISAGREEMENT, LOSS, allocate
 from smoothcert.certificate import Certificate
 from smoothcert.engine.case import Case, ensemble_record, start
 from smoothcert.engine.engine import Engine
@@ -19,12 +20,8 @@ from smoothcert.engine.pixels import Pixels
 from smoothcert.engine.successor import Successor
 from smoothcert.errors import DomainError
 from smoothcert.procedures import Transfer
-from smoothcert.procedures.transfer import DISAGREEMENT
 from smoothcert.question import ALPHA, Question
 from smoothcert.seeds import new_seed
-
-TOLERANCE = 0.025
-"""The share of the old radius that a transfer may be expected to lose, by default."""
 
 
 def transfer(
@@ -34,32 +31,37 @@ def transfer(
     certificates: Sequence[Certificate],
     *,
     alpha: float = ALPHA,
-    tolerance: float = TOLERANCE,
+    loss: float = LOSS,
     disagreement: float = DISAGREEMENT,
+    plans: Sequence[Transfer | None] | None = None,
     seed: str | None = None,
     batch: int = 256,
 ) -> list[Certificate | None]:
     """Certificates of `new`, in the order of the images [N, C, H, W], from the `fixed` certificates of `old`.
 
     With probability at least 1 - alpha each abstains, or the smoothed classifier of `new` gives its class everywhere
-    within its radius. The samples are as few as `Transfer.planned` finds for `tolerance` and `disagreement`; a wrong
-    expectation costs radius or samples, and never the truth of a certificate. An image from which the old ensemble
-    abstained has nothing to transfer, and gets None.
+    within its radius. The samples are as few as `allocate` finds for `loss` and `disagreement`; a wrong expectation
+    costs radius or samples, and never the truth of a certificate. `plans` are those of an earlier call of `allocate`,
+    where these images are a part of a larger set. An image from which the old ensemble abstained has nothing to
+    transfer, and gets None.
     """
     if len(images) != len(certificates):
         raise DomainError(f"there are {len(certificates)} certificates for {len(images)} images; each needs its own")
-    drawn, pairs = seed or new_seed(), Successor.of(new, old)
+    planned = allocate(certificates, alpha=alpha, loss=loss, disagreement=disagreement) if plans is None else plans
+    if len(planned) != len(certificates):
+        raise DomainError(f"there are {len(planned)} plans for {len(certificates)} certificates; each needs its own")
+    drawn = seed or new_seed()
     cases: list[Case | None] = []
     with Engine(new, batch=batch) as engine:
-        for index, (image, certificate) in enumerate(zip(images, certificates, strict=True)):
-            if certificate.decision == "abstain":
+        for index, (image, certificate, plan) in enumerate(zip(images, certificates, planned, strict=True)):
+            if plan is None:
                 cases.append(None)
                 continue
+            pairs = Successor.of(new, old, top_class=certificate.class_index)
             pixels = Pixels.of(image, pairs.input_shape)
             _require_basis(certificate, old, pixels)
-            planned = Transfer.planned(certificate, alpha=alpha, tolerance=tolerance, disagreement=disagreement)
-            question = Question(certificate.noise, planned, alpha=alpha)
-            chosen = pairs if planned.joint else new
+            question = Question(certificate.noise, plan, alpha=alpha)
+            chosen = pairs if plan.joint else new
             cases.append(start(engine, pixels, question, seed=drawn, index=index, ensemble=chosen))
         return [None if case is None else case.result() for case in cases]
 

@@ -1,18 +1,22 @@
 """Transfer (incremental smoothing, Ugare et al., ICLR 2024): a changed ensemble, certified by means of the old one.
 
 Let c be the class of a `fixed` certificate of the old ensemble, which has counted c in x of n_old samples, and let
-alpha be the level of the new claim.
+alpha be the level of the new claim. n fresh samples are drawn, whose noise follows from the seed of the new question;
+the old certificate is a part of it, so nobody can choose c, n or the old certificate after seeing it.
 
-1. P(old = c) >= lower_bound(x, n_old, alpha / 2) with probability at least 1 - alpha / 2. This may be another level
-   than that of the old certificate: other samples chose c, and the level is fixed by this procedure.
-2. Both ensembles run on n fresh samples, on common noise. If they disagree on d of these, zeta = P(old != new) is at
-   most upper_bound(d, n, alpha / 2) with probability at least 1 - alpha / 2.
-3. P(new = c) >= P(old = c) - zeta, so the difference of the bounds is false with probability at most alpha (union).
+1. If the old ensemble missed c at least MISSES times (`joint`), both run on the new samples, on common noise. Those
+   that the old one gives to c and the new one does not are lost. P(new = c) >= P(old = c) - P(lost), and
+   `smoothcert.product` bounds this difference from both counts. For any n, its level given x is at most
+   A(u) = min(1, k / u), where u is the p-value of x and k the critical product; the integral of A is alpha.
+2. If not, there is nearly nothing to gain from the old count: the new ensemble alone runs, and its count of c bounds
+   P(new = c), at level alpha given x. c was chosen by other samples.
 
-Neither step needs the samples of the other to be independent of its own. The noise of the second step follows from the
-seed of the new question, of which the old certificate is a part, so nobody can choose c, n or the old certificate after
-seeing it. Where c is nearly certain, both bounds cost more than a new count of c, and n samples of the new ensemble
-alone bound P(new = c) directly (`joint` is False): c is still chosen by other samples.
+The level of both together is alpha. x decides which applies, by MISSES alone: with t = P(fewer misses), it is at most
+alpha t + (the integral of A from t to 1). This is convex in t, because A decreases, and it is alpha at t = 0 and at 1.
+Whoever could choose after seeing x could err more often than alpha; so `start` refuses another choice.
+
+Certificates of earlier builds (`combination` is "union") count every disagreement, and subtract its bound at alpha / 2
+from that on P(old = c) at alpha / 2. They are verified as they were made.
 """
 
 from __future__ import annotations
@@ -32,46 +36,76 @@ from smoothcert.procedures.one_look import OneLook
 from smoothcert.procedures.parameters import WholeNumber
 from smoothcert.procedures.protocol import Procedure, draw
 from smoothcert.procedures.thresholds import least_certifying, proves
+from smoothcert.product import lower_difference
 from smoothcert.verdict import Stage, Verdict
 
 if TYPE_CHECKING:
     from smoothcert.certificate import Certificate
 
-DISAGREEMENT = 0.05
-"""The disagreement that is expected by default: about that of a ResNet20 and its bfloat16 version."""
+MISSES = 10
+"""Both ensembles run where the old one missed its class at least so often. The level of the claim rests on it."""
+MOST_SAMPLES = 1_000_000_000
+"""The most samples of either count: far larger ones take a second to verify, and nobody draws them."""
 MOST_BASIS = 1_000_000
 """The characters of the old certificate. Those of this version take some thousands; one of format 1 lists all classes
 twice, which are 100,000 at most."""
 
 
+Combination = Literal["union", "product"]
+
+
 def certify_transferred(
-    noise: Noise, top_class: int, *, old_count: int, old_n: int, n: int, joint: bool = True, alpha: float = 0.001
+    noise: Noise,
+    top_class: int,
+    *,
+    old_count: int,
+    old_n: int,
+    n: int,
+    joint: bool = True,
+    alpha: float = 0.001,
+    combination: Combination = "product",
 ) -> Procedure:
     """With probability at least 1 - alpha, the verdict abstains or `top_class` is the smoothed one within its radius.
 
-    The samples are counted by the class on which both ensembles agree, and under no class where they do not; if they
-    are not `joint`, by the class of the new ensemble.
+    The samples are counted by the class of the new ensemble; if they are `joint`, those that it has lost are counted
+    under no class. For a "union" they are counted by the class on which both ensembles agree, and under no class where
+    they do not.
     """
     require_count("n", n)
     require_level("alpha", alpha)
-    p_old = lower_bound(old_count, old_n, alpha / 2) if joint else None
-    return _certify_transferred(noise, top_class, p_old, n, alpha)
+    if combination == "product" and joint != runs_jointly(old_count, old_n):
+        wanted = "joint" if not joint else "not joint"
+        raise DomainError(f"a transfer is {wanted} where the old ensemble missed its class {old_n - old_count} times")
+    if combination == "product" and max(old_n, n) > MOST_SAMPLES:
+        raise DomainError(f"a transfer has at most {MOST_SAMPLES:,} samples, old or new, got {max(old_n, n):,}")
+    bound = _lowered(old_count, old_n, n, alpha, combination) if joint else None
+    return _certify_transferred(noise, top_class, bound, n, alpha)
 
 
-def _certify_transferred(noise: Noise, c: int, p_old: float | None, n: int, alpha: float) -> Procedure:
+def runs_jointly(old_count: int, old_n: int) -> bool:
+    """Whether the old ensemble has to run on the new samples, too."""
+    return old_n - old_count >= MISSES
+
+
+def _certify_transferred(
+    noise: Noise, c: int, lowered: Callable[[int], float] | None, n: int, alpha: float
+) -> Procedure:
     counts = yield from draw(n)
-    *classes, disagreed = counts
+    *classes, without = counts
     count = classes[c] if c < len(classes) else 0
-    p_lower = lower_bound(count, n, alpha) if p_old is None else _lowered(p_old, disagreed, n, alpha)
+    p_lower = lower_bound(count, n, alpha) if lowered is None else lowered(without)
     if not p_lower > 0.5 or not count:
         return Verdict(None, 0.0, p_lower, n, "exhausted", (Stage(counts, n, count, "exhausted", p_lower),), ())
     stage = Stage(counts, n, count, "certified", p_lower)
     return Verdict(c, noise.radius(p_lower), p_lower, n, "certified", (stage,), ())
 
 
-def _lowered(p_old: float, disagreed: int, n: int, alpha: float) -> float:
-    """The bound on P(old = c), less that on the disagreement."""
-    return max(0.0, p_old - upper_bound(disagreed, n, alpha / 2))
+def _lowered(old_count: int, old_n: int, n: int, alpha: float, combination: Combination) -> Callable[[int], float]:
+    """The bound on P(new = c), by the number of the n samples that were lost, or on which both disagree."""
+    if combination == "product":
+        return lambda lost: lower_difference(old_count, old_n, int(lost), n, alpha)
+    p_old = lower_bound(old_count, old_n, alpha / 2)
+    return lambda disagreed: max(0.0, p_old - upper_bound(disagreed, n, alpha / 2))
 
 
 class Transfer(OneLook):
@@ -95,28 +129,14 @@ class Transfer(OneLook):
     """The samples of the new ensemble."""
     joint: Annotated[bool, Field(strict=True)] = True
     """Whether the old ensemble runs on the same samples; otherwise they bound the probability of the class directly."""
+    combination: Annotated[Combination, Field(exclude_if=lambda value: value == "union")] = "union"
+    """How both counts are combined; certificates of earlier builds do not say that it is by a "union"."""
 
     @classmethod
-    def planned(
-        cls, old: Certificate, *, alpha: float, tolerance: float, disagreement: float = DISAGREEMENT
-    ) -> Transfer:
-        """The least samples for which the radius is expected to be smaller than the old one by at most `tolerance`.
-
-        They depend on the old certificate alone. `tolerance` is a share of its radius, between 0 and 1; `disagreement`
-        is the zeta that is expected, as a share of the samples that the old ensemble does not give to its class.
-        """
-        if not 0 < tolerance < 1:
-            raise DomainError(f"tolerance must be a share of the radius, between 0 and 1, got {tolerance!r}")
-        if not 0 <= disagreement <= 1:
-            raise DomainError(f"disagreement must be a share between 0 and 1, got {disagreement!r}")
-        count, n, _ = _facts(old)
-        share, noise = count / n, old.noise
-        wanted = noise.probability((1 - tolerance) * noise.radius(max(0.5, lower_bound(count, n, alpha))))
-        spare = lower_bound(count, n, alpha / 2) - wanted
-        zeta = disagreement * (1 - share)
-        directly = _least(n, lambda m: lower_bound(round(share * m), m, alpha) >= wanted)
-        jointly = _least(directly, lambda m: upper_bound(round(zeta * m), m, alpha / 2) <= spare)
-        return cls(basis=old.model_dump_json(), n=jointly, joint=jointly < directly)
+    def of(cls, old: Certificate, n: int) -> Transfer:
+        """A transfer from this certificate with n samples."""
+        count, old_n, _ = facts(old)
+        return cls(basis=old.model_dump_json(), n=n, joint=runs_jointly(count, old_n), combination="product")
 
     @property
     def old(self) -> Certificate:
@@ -125,8 +145,17 @@ class Transfer(OneLook):
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:
         """The procedure, ready to run; it uses neither a target radius nor beta."""
-        count, n, top_class = _facts(self.old)
-        return certify_transferred(noise, top_class, old_count=count, old_n=n, n=self.n, joint=self.joint, alpha=alpha)
+        count, n, top_class = facts(self.old)
+        return certify_transferred(
+            noise,
+            top_class,
+            old_count=count,
+            old_n=n,
+            n=self.n,
+            joint=self.joint,
+            alpha=alpha,
+            combination=self.combination,
+        )
 
     def objections(self, certificate: Certificate) -> Iterator[str]:
         """What is wrong with the certificate that this rests on, by itself or for this image and noise."""
@@ -147,16 +176,12 @@ class Transfer(OneLook):
             yield f"is about the image {images[0]}, and this certificate about {images[1]}"
 
     def boundaries(self, noise: Noise, radius: float, *, alpha: float, beta: float) -> Boundaries:
-        """The count of agreements from which the samples prove this radius, or that of the class; it never abandons."""
+        """The count of the class from which the samples prove this radius if all others are lost; it never abandons."""
         if not self.joint:
             certify_at = least_certifying(noise, radius, self.n, alpha)
         else:
-            count, n, _ = _facts(self.old)
-            p_old = lower_bound(count, n, alpha / 2)
-            certify_at = _least(
-                self.n + 1,
-                lambda k: proves(noise, _lowered(p_old, self.n - k, self.n, alpha), radius),
-            )
+            lowered = self._lowered(alpha)
+            certify_at = _least(self.n + 1, lambda count: proves(noise, lowered(self.n - count), radius))
         return Boundaries(np.array([self.n]), np.array([certify_at]), np.array([-1]))
 
     @property
@@ -164,11 +189,14 @@ class Transfer(OneLook):
         return self.n
 
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:
-        """The radius that is proved if the ensembles never disagree."""
+        """The radius that is proved if no sample is lost."""
         if not self.joint:
             return super().largest_radius(noise, alpha=alpha)
-        count, n, _ = _facts(self.old)
-        return noise.radius(lower_bound(count, n, alpha / 2) - upper_bound(0, self.n, alpha / 2))
+        return noise.radius(self._lowered(alpha)(0))
+
+    def _lowered(self, alpha: float) -> Callable[[int], float]:
+        count, n, _ = facts(self.old)
+        return _lowered(count, n, self.n, alpha, self.combination)
 
 
 def _read(text: str) -> Certificate:
@@ -179,11 +207,11 @@ def _read(text: str) -> Certificate:
         old = Certificate.from_json(text)
     except CertificateError as error:
         raise DomainError(f"basis: {error}") from error
-    _facts(old)
+    facts(old)
     return old
 
 
-def _facts(old: Certificate) -> tuple[int, int, int]:
+def facts(old: Certificate) -> tuple[int, int, int]:
     """How often the old ensemble gave the class, among how many samples, and the class."""
     if not isinstance(old.procedure, Fixed):
         raise DomainError(f"basis must be a certificate of the fixed procedure, got one of {old.procedure.name}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -16,7 +14,7 @@ from smoothcert.engine.ensemble import Ensemble, assemble
 from smoothcert.engine.successor import Successor
 from smoothcert.evaluation import proved_radius
 from smoothcert.noise import Gaussian
-from smoothcert.procedures import Fixed, Procedure, Transfer, certify_transferred, run, transfer
+from smoothcert.procedures import Fixed, Transfer, certify_transferred, run, transfer
 from smoothcert.question import Question
 from smoothcert.verification import verify
 from tests.statistical.test_known_answer import SHAPE, HalfSpace
@@ -32,13 +30,15 @@ def most(runs: int, level: float = ALPHA) -> int:
     return int(stats.binom.ppf(1 - 1e-6, runs, level))
 
 
-def false_claims(zeta: float, joint: bool = True, start: Callable[..., Procedure] = certify_transferred) -> int:
+def false_claims(zeta: float, joint: bool = True, combination: str = "union") -> int:
     """How many of RUNS claims are false where every disagreement costs the class: P(new = c) = P_OLD - zeta."""
     rng, p_new, wrong = np.random.default_rng(7), P_OLD - zeta, 0
     shares = [1 - P_OLD, p_new, zeta] if joint else [1 - p_new, p_new, 0.0]
     for _ in range(RUNS):
         count = int(rng.binomial(OLD_N, P_OLD))
-        procedure = start(Gaussian(0.25), 1, old_count=count, old_n=OLD_N, n=N, joint=joint, alpha=ALPHA)
+        procedure = certify_transferred(
+            Gaussian(0.25), 1, old_count=count, old_n=OLD_N, n=N, joint=joint, alpha=ALPHA, combination=combination
+        )
         verdict = run(procedure, lambda n: rng.multinomial(n, shares))
         wrong += verdict.top_class is not None and verdict.p_lower is not None and verdict.p_lower > p_new
     return wrong
@@ -51,6 +51,18 @@ def test_a_joint_transfer_keeps_alpha(zeta: float, monkeypatch: pytest.MonkeyPat
     if zeta:
         monkeypatch.setattr(transfer, "upper_bound", lambda count, n, _: count / n)
         assert false_claims(zeta) > most(RUNS)
+
+
+@pytest.mark.parametrize("zeta", ZETAS)
+def test_a_transfer_by_the_product_keeps_alpha(zeta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant killed: the share that was lost in place of a bound on it."""
+    assert false_claims(zeta, combination="product") <= most(RUNS)
+    if zeta:
+        bound = transfer.lower_bound
+        monkeypatch.setattr(
+            transfer, "lower_difference", lambda x, n, lost, m, alpha: max(0.0, bound(x, n, alpha) - lost / m)
+        )
+        assert false_claims(zeta, combination="product") > most(RUNS)
 
 
 def test_a_direct_transfer_keeps_alpha(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +99,10 @@ def transferred(old: list[Certificate], new: Ensemble, beside: Ensemble) -> list
             start(
                 engine,
                 torch.full(SHAPE, 0.5),
-                Question(NOISE, Transfer(basis=each.model_dump_json(), n=400), alpha=ALPHA),
+                Question(NOISE, Transfer.of(each, 400), alpha=ALPHA),
                 seed="new",
                 index=index,
-                ensemble=Successor.of(new, beside),
+                ensemble=Successor.of(new, beside, top_class=each.class_index),
             )
             for index, each in enumerate(old)
         ]

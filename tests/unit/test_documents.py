@@ -229,6 +229,7 @@ def test_a_key_that_cannot_be_read_is_a_sentence(tmp_path: Path, text: str | Non
         (b"\x89PNG\r\n\x1a\n", "line 1: not a certificate: it is not text"),
         (b"# smoothcert", "not a certificate: it is not JSON (Expecting value at character 1)"),
         (b'{"format": "smoo', "not a certificate: it is not JSON (Unterminated string starting at character 12)"),
+        (b"\xff\xfe" + '{"payloadType": 1}'.encode("utf-16-le"), "the envelope cannot be read: it is not text"),
     ],
 )
 def test_a_file_of_another_kind_is_told_without_codecs(text: bytes, sentence: str) -> None:

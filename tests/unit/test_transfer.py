@@ -10,6 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
+from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.certificate import Certificate
 from smoothcert.engine.case import certify, start
 from smoothcert.engine.engine import Engine
@@ -56,7 +57,7 @@ def old() -> list[Certificate]:
 
 @pytest.fixture(scope="module")
 def found(old: list[Certificate]) -> list[Certificate | None]:
-    return transfer(brightness(0.5), brightness(0.503), IMAGES, old, disagreement=0.01, tolerance=0.04, seed="new")
+    return transfer(brightness(0.5), brightness(0.503), IMAGES, old, disagreement=0.01, loss=0.04, seed="new")
 
 
 def test_it_proves_nearly_as_much_from_fewer_samples(old: list[Certificate], found: list[Certificate | None]) -> None:
@@ -119,6 +120,7 @@ def test_what_it_rests_on_is_verified_with_it(old: list[Certificate], found: lis
         (["alpha"], 0.01),
         (["procedure", "joint"], False),
         (["procedure", "n"], 17),
+        (["procedure", "combination"], "union"),
     ],
 )
 def test_everything_follows_from_both_counts(found: list[Certificate | None], path: list[str], value: object) -> None:
@@ -141,25 +143,50 @@ def test_members_that_are_skipped_by_consensus_are_compared_too(old: list[Certif
     assert plain.classes.tolist() == [a if a == b else 3 for a, b in zip(alone.tolist(), before.tolist(), strict=True)]
 
 
-def test_a_plan_depends_on_the_old_certificate_alone() -> None:
-    sure, likely = (certified(0, p_a, procedure=Fixed(n=100_000)) for p_a in (0.99999, 0.8))
-    assert not Transfer.planned(sure, alpha=0.001, tolerance=0.03).joint
-    plan = Transfer.planned(likely, alpha=0.001, tolerance=0.03, disagreement=0.01)
-    assert plan.joint
-    assert plan.n < 10_000
-    assert plan.n > Transfer.planned(likely, alpha=0.001, tolerance=0.1, disagreement=0.01).n
-    assert plan.n < Transfer.planned(likely, alpha=0.001, tolerance=0.03, disagreement=0.02).n
-    for share in (0, 1, -0.1):
-        with pytest.raises(DomainError, match="tolerance must be a share of the radius"):
-            Transfer.planned(likely, alpha=0.001, tolerance=share)
-    with pytest.raises(DomainError, match="disagreement must be a share between 0 and 1, got 2"):
-        Transfer.planned(likely, alpha=0.001, tolerance=0.1, disagreement=2)
+def test_a_lost_sample_is_one_that_the_old_ensemble_gives_to_the_class() -> None:
+    new, old = brightness(0.6), brightness(0.5)  # what is between them was light, and is dark now
+    for top_class, lost in ((1, True), (0, False), (None, True)):
+        seen = Successor.of(new, old, top_class=top_class).classify(torch.full((1, *SHAPE), 0.55)).classes.item()
+        assert seen == (3 if lost else 0), top_class
+    views = {Successor.of(new, old, top_class=each).view for each in (None, 0, 1)}
+    assert len(views) == 3, "they do not share a batch"
+
+
+def test_the_misses_of_the_old_ensemble_decide_whether_both_run(old: list[Certificate]) -> None:
+    for each in (each for each in old if each.decision == "certified"):
+        stage = each.stages[-1]
+        transferred = Transfer.of(each, 100)
+        assert transferred.joint == (stage.n - stage.count >= 10)
+        other = transferred.model_copy(update={"joint": not transferred.joint})
+        with pytest.raises(DomainError, match=f"where the old ensemble missed its class {stage.n - stage.count} times"):
+            other.start(NOISE, None, alpha=0.001, beta=0.001)
+
+
+def test_a_certificate_by_a_union_is_verified_as_it_was_made(old: list[Certificate]) -> None:
+    before = next(each for each in old if each.decision == "certified" and (each.p_lower or 0) < 0.99)
+    new, beside = brightness(0.503), brightness(0.5)
+    procedure = Transfer(basis=before.model_dump_json(), n=2000)
+    with Engine(new) as engine:
+        made = start(
+            engine, IMAGES[before.index], Question(NOISE, procedure), seed="x", ensemble=Successor.of(new, beside)
+        ).result()
+    assert "combination" not in made.model_dump()["procedure"], "the digest is that of earlier builds"
+    assert verify(Certificate.from_json(made.model_dump_json())).problems == ()
+    stage = before.stages[-1]
+    disagreed = made.stages[0].counts.other
+    p_lower = lower_bound(stage.count, stage.n, 0.0005) - upper_bound(disagreed, 2000, 0.0005)
+    assert made.p_lower == pytest.approx(p_lower, abs=1e-12)
+    assert not verify(altered(made, ["procedure", "combination"], "product", signed=True))
 
 
 def test_a_boundary_is_where_the_verdict_changes(old: list[Certificate]) -> None:
     before = next(each for each in old if each.decision == "certified" and (each.p_lower or 0) < 0.99)
-    for direct in (True, False):
-        procedure = Transfer(basis=before.model_dump_json(), n=500, joint=direct)
+    basis = before.model_dump_json()
+    for procedure in (
+        Transfer(basis=basis, n=500),
+        Transfer(basis=basis, n=500, joint=False),
+        Transfer(basis=basis, n=500, combination="product"),
+    ):
         (at,) = procedure.boundaries(NOISE, 0.1, alpha=0.001, beta=0.001).certify
 
         def radius(count: int, procedure: Transfer = procedure) -> float:
@@ -190,10 +217,16 @@ def test_what_it_rests_on_has_a_largest_size() -> None:
         Transfer(basis=text.ljust(MOST_BASIS + 1), n=5)
 
 
+def test_more_samples_than_anybody_draws_are_refused_before_they_are_computed_with(old: list[Certificate]) -> None:
+    likely = next(each for each in old if each.decision == "certified" and (each.p_lower or 0) < 0.99)
+    with pytest.raises(DomainError, match="at most 1,000,000,000 samples, old or new, got 9,007,199,254,740,991"):
+        Transfer.of(likely, 2**53 - 1).start(NOISE, None, alpha=0.001, beta=0.001)
+
+
 def test_a_joint_transfer_needs_both_ensembles(old: list[Certificate]) -> None:
     with (
         Engine(brightness(0.5)) as engine,
-        pytest.raises(DomainError, match="a joint transfer counts where two ensembles agree"),
+        pytest.raises(DomainError, match="a joint transfer compares two ensembles"),
     ):
         start(engine, IMAGES[0], Question(NOISE, Transfer(basis=old[0].model_dump_json(), n=5)), seed="x")
 
@@ -206,6 +239,8 @@ def test_certificates_of_others_are_refused(old: list[Certificate]) -> None:
         transfer(brightness(0.5), new, IMAGES[:1], old[1:2])
     with pytest.raises(DomainError, match="there are 6 certificates for 2 images"):
         transfer(brightness(0.5), new, IMAGES[:2], old)
+    with pytest.raises(DomainError, match="there are 1 plans for 6 certificates"):
+        transfer(brightness(0.5), new, IMAGES, old, plans=[None])
     other = assemble([nn.Flatten()], classes=[str(place) for place in range(16)], input_shape=SHAPE, batch=64)
     with pytest.raises(MemberError, match="must have the same classes and take images of the same shape"):
         transfer(brightness(0.5), other, IMAGES, old)

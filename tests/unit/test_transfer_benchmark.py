@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.paper.transfer import disagreement_note
+from benchmarks.paper.transfer import lost_note
 from smoothcert.certificate import Certificate
 from tests.support.benchmarked import Benchmark
 
@@ -37,9 +37,9 @@ def test_the_old_ensemble_is_float32_and_the_new_one_is_not_by_one_runtime(
     assert [each.decision for each in ledger(tmp_path / "old.jsonl")] == ["certified"] * 2, "there is a basis"
 
 
-def test_a_disagreement_is_stated_only_where_there_were_common_samples() -> None:
-    assert disagreement_note(3, 200) == "The two disagreed on 1.50 % of the common samples."
-    assert "not measured" in disagreement_note(0, 0)
+def test_the_lost_share_is_stated_only_where_there_were_common_samples() -> None:
+    assert lost_note(3, 200).startswith("On 1.50 % of the common samples")
+    assert "not measured" in lost_note(0, 0)
 
 
 def test_an_unknown_runtime_is_one_sentence(slow_zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:
