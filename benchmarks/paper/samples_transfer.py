@@ -41,7 +41,7 @@ STEPS = 64
 
 
 @dataclass(frozen=True)
-class Expectation:
+class ExpectedTransfer:
     """What a transfer of all images is expected to need and to keep, against certifying anew."""
 
     saved: float
@@ -103,7 +103,7 @@ def shipped(path: Path, n: int) -> list[LoggedImage]:
     ]
 
 
-def expectation(images: Sequence[LoggedImage], n: int, zeta: float, loss: float) -> Expectation:
+def expectation(images: Sequence[LoggedImage], n: int, zeta: float, loss: float) -> ExpectedTransfer:
     """An image whose old p_A is below .5 was abstained from: it costs n samples anew, and none by a transfer."""
     noise = Gaussian(SIGMA)
     claims = [image for image in images if image.p_a > 0.5]
@@ -114,7 +114,7 @@ def expectation(images: Sequence[LoggedImage], n: int, zeta: float, loss: float)
         if image.correct:
             anew.append(counted(n, count / n))
             moved.append(transferred(count, n, m, zeta))
-    return Expectation(saved=len(images) * (Fixed().n0 + n) / sum(sizes), lost=100 * (1 - fsum(moved) / fsum(anew)))
+    return ExpectedTransfer(saved=len(images) * (Fixed().n0 + n) / sum(sizes), lost=100 * (1 - fsum(moved) / fsum(anew)))
 
 
 @cache
