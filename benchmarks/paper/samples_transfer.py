@@ -114,7 +114,9 @@ def expectation(images: Sequence[LoggedImage], n: int, zeta: float, loss: float)
         if image.correct:
             anew.append(counted(n, count / n))
             moved.append(transferred(count, n, m, zeta))
-    return ExpectedTransfer(saved=len(images) * (Fixed().n0 + n) / sum(sizes), lost=100 * (1 - fsum(moved) / fsum(anew)))
+    return ExpectedTransfer(
+        saved=len(images) * (Fixed().n0 + n) / sum(sizes), lost=100 * (1 - fsum(moved) / fsum(anew))
+    )
 
 
 @cache
