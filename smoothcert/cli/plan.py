@@ -116,12 +116,12 @@ def _of_noise(noise: Noise) -> str:
     """Which noise the plan is for, and which one 8-bit images get, if that is another."""
     exact = noise.on_bytes((1,))
     if exact == noise:
-        return f"The plan is for {noise.label} noise."
+        return f"The noise is {noise.label}."
     numbers = {name: value for name, value in exact.parameters().items() if not isinstance(value, str)}
     parameters = ",".join(f"{name}={value:g}" for name, value in numbers.items())
     return (
-        f"The plan is for {noise.label} noise, that of floating-point images. 8-bit images get {exact.name}, "
-        f"whose figures differ a little: --noise {exact.name}:{parameters}."
+        f"The noise is {noise.label}, as floating-point images get it. 8-bit images get {exact.name} noise, whose "
+        f"figures differ a little: --noise {exact.name}:{parameters}."
     )
 
 

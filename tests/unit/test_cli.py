@@ -68,7 +68,7 @@ def test_plan_says_which_noise_it_is_for_and_what_8_bit_images_get() -> None:
     assert "8-bit images get rounded-gaussian" in floats
     assert floats.endswith("--noise rounded-gaussian:sigma=0.25.")
     assert "it would take 8,709,865 samples" in eight_bit
-    assert eight_bit.endswith("The plan is for rounded-gaussian, sigma 0.25 noise.")
+    assert eight_bit.endswith("The noise is rounded-gaussian, sigma 0.25.")
 
 
 def test_plan_does_not_say_of_a_radius_beyond_double_precision_that_nothing_would_prove_it() -> None:
