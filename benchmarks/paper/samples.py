@@ -102,6 +102,8 @@ def run(options: argparse.Namespace) -> Result:
     require_level("--log-alpha", options.log_alpha)
     arguments = [(options.logs, options.log_alpha, *each) for each in of_cohen]
     arguments += [(options.methods, ALPHA, *each) for each in of_methods] if options.methods else []
+    for folder, _, name, sigma, _ in arguments:
+        log_of(folder, name, sigma)  # what is missing is told before any process starts
     answers = each_of(costs_of, arguments, jobs=options.jobs)
     costs = {(name, sigma, r): each for (_, _, name, sigma, r), each in zip(arguments, answers, strict=True)}
     if options.write:
@@ -112,8 +114,7 @@ def run(options: argparse.Namespace) -> Result:
 
 def costs_of(folder: Path, log_alpha: float, name: str, sigma: float, radius: float) -> dict[str, Cost]:
     """The exact cost of each procedure on the images of one log, whose radii were reached at log_alpha."""
-    path = log_of_method(folder, name, sigma) if name in METHODS else log_of_cohen(folder, name, sigma)
-    images = read_log(path, sigma, alpha=log_alpha)
+    images = read_log(log_of(folder, name, sigma), sigma, alpha=log_alpha)
     return {each: cost(procedure, images, Gaussian(sigma), radius) for each, procedure in PROCEDURES.items()}
 
 
@@ -186,6 +187,11 @@ def figures_of(population: str, settings: list[dict[str, Cost]]) -> Iterator[Fig
 def gain(settings: Iterable[dict[str, Cost]], name: str) -> float:
     """Geometric mean over the settings of CertifyAdp's samples / this procedure's."""
     return geometric_mean(setting[REFERENCE].samples / setting[name].samples for setting in settings)
+
+
+def log_of(folder: Path, name: str, sigma: float) -> Path:
+    """The file of a training method or of a data set at one sigma; SystemExit if there is none."""
+    return log_of_method(folder, name, sigma) if name in METHODS else log_of_cohen(folder, name, sigma)
 
 
 def log_of_cohen(folder: Path, dataset: str, sigma: float) -> Path:

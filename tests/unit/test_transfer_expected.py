@@ -61,7 +61,7 @@ def test_it_has_a_row_for_each_population_and_disagreement(
     (tmp_path / "cifar10-gaussian-0.25.tsv").write_text(f"idx\tlabel\tpredict\tradius\tcorrect\ttime\n{rows}\n")
     code, out = benchmark("transfer-expected", "--logs", tmp_path, "--json")
     assert code == 0
-    found = json.loads(out)["rows"]
+    found = [list(row.values()) for row in json.loads(out)["rows"]]
     assert [(row[0], row[2], row[3]) for row in found[3:]] == [
         ("gaussian, log", 2, share) for share in ("0.0%", "0.1%", "0.5%")
     ]
