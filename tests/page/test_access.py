@@ -25,6 +25,7 @@ def test_everything_can_be_done_with_the_keyboard(here: Visit) -> None:
     with page.expect_file_chooser() as chooser:
         page.keyboard.press("Enter")
     chooser.value.set_files([{"name": "light.png", "mimeType": "image/png", "buffer": LIGHT}])
+    page.wait_for_selector("#chosen-name:text('light.png')")  # until it is read, the page refuses to certify
     tab_to("[name=radius]")
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("0.025")
