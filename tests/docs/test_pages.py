@@ -59,6 +59,8 @@ def slug(heading: str) -> str:
 def test_the_http_reference_is_the_services_own() -> None:
     expected = reference.markdown(openapi.document(create_app(ApiSettings())))
     assert (ROOT / "docs" / "http.md").read_text() == expected + "\n", "run `python -m app reference > docs/http.md`"
+    assert "number (>= 0, <= 1,000,000) or null" in expected
+    assert "e+0" not in expected, "limits are written as people write them"
 
 
 def test_the_comparison_with_the_paper_is_that_of_the_results() -> None:

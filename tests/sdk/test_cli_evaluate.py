@@ -92,14 +92,17 @@ def test_the_report_of_several_radii_has_a_curve_of_these(service: str, folder: 
 
 
 @pytest.mark.parametrize(
-    ("radii", "fault", "named"),
-    [("0,5", "procedure.radii: has 5; the largest", "0 and 5"), ("0,2,0,5", "must increase", "0 and 2 and 0 and 5")],
+    ("radii", "fault", "named", "code"),
+    [
+        ("0,5", "procedure.radii: has 5; the largest", "0 and 5", 1),
+        ("0,2,0,5", "must increase", "0 and 2 and 0 and 5", 2),
+    ],
 )
 def test_a_decimal_comma_among_radii_is_explained(
-    service: str, folder: Path, radii: str, fault: str, named: str
+    service: str, folder: Path, radii: str, fault: str, named: str, code: int
 ) -> None:
     done = smoothcert("evaluate", folder, "--ensemble", "trivial", "--radii", radii, "--out", "report", url=service)
-    one_sentence(done, fault)
+    one_sentence(done, fault, code=code)
     assert f"--radii {radii} names the radii {named}: radii are separated by commas, decimals by points" in done.stderr
 
 

@@ -65,7 +65,7 @@ __all__ = ["nothing_is_queued"]
         ({"sigma": 0.5, "noise": {"name": "gaussian", "sigma": 0.25}}, "", "sigma 0.5 is short for Gaussian noise"),
         ({"radius": -1}, "radius", "-1"),
         ({"radius": [1]}, "radius", "[1]"),
-        ({"procedure": "magic"}, "procedure", "'largest', 'hierarchy', 'exact', 'predict', 'transfer', got 'magic'"),
+        ({"procedure": "magic"}, "procedure", "'largest', 'hierarchy', 'exact', got 'magic'"),
         ({"procedure": {"name": "adaptive", "stages": [100, 100]}}, "procedure.adaptive.stages", "[100, 100]"),
         ({"procedure": {"name": "adaptive", "stages": [200, 100]}}, "procedure.adaptive.stages", "[200, 100]"),
         ({"procedure": {"name": "adaptive", "stages": []}}, "procedure.adaptive.stages", "none"),

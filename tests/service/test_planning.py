@@ -124,7 +124,7 @@ def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     assert "nobody" in detail("unknown_ensemble", ensemble="nobody")
     assert "0.5" in detail("noise_mismatch", sigma=0.5)
     assert "'splitting', got 'magic'" in detail("invalid_request", noise="magic")
-    assert "'exact', 'predict', 'transfer', got 'magic'" in detail("invalid_request", procedure="magic")
+    assert "'hierarchy', 'exact', got 'magic'" in detail("invalid_request", procedure="magic")
     assert "leave one out" in detail("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
     detail("too_many_samples", image_count=10**6)
 

@@ -102,6 +102,14 @@ def test_an_import_needs_the_operators_leave() -> None:
     assert build(path, classes=5, allowed_imports=frozenset({path})).fc.out_features == 5
 
 
+@pytest.mark.parametrize(("name", "near"), [("Tin", ", did you mean Tiny?"), ("Zebra", ""), ("Modul", "")])
+def test_a_misspelt_class_names_the_nearest_of_its_module(name: str, near: str) -> None:
+    path = f"tests.support.networks:{name}"
+    with pytest.raises(ArchitectureError) as caught:
+        build(path, classes=3, allowed_imports=frozenset({path}))
+    assert str(caught.value) == f"architecture {path!r}: module 'tests.support.networks' has no {name!r}{near}"
+
+
 @pytest.mark.parametrize("path", ["tests.support.networks:numbered", "tests.support.networks:none", "nowhere:Tiny"])
 def test_an_import_that_is_no_network_is_named(path: str) -> None:
     with pytest.raises(ArchitectureError, match=path):

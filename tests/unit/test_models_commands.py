@@ -6,6 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -115,6 +116,13 @@ def test_a_bad_ensemble_is_named_beside_the_good_ones(zoo: Path) -> None:
     assert done.returncode == 1
     assert "three" in done.stdout
     assert f"error: {zoo}/bad/ensemble.toml: members is missing" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "add", "show", "rank", "diagnose", "study"])
+def test_a_flag_is_shown_without_a_type(command: str) -> None:
+    shown = models(command, "--help").stdout
+    assert re.search(r"--help +Show this message", shown)
+    assert "bool" not in shown
 
 
 @pytest.mark.parametrize("classes", ["99999999999", "100001", "9" * 5000])
