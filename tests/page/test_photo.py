@@ -1,4 +1,4 @@
-"""Photos of any size: cropped and scaled in the browser, shown before they are sent."""
+"""Photos of any size are cropped and scaled in the browser, and shown before they are sent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ window.fetch = async (path, options = {}) => {
   return post(path, options);
 };
 """
-"""Keeps the form that is posted: the browser does not tell what is in its files."""
+"""A script that keeps the posted form, because the browser does not reveal what is in its files."""
 
 
 def posted(visit: Visit) -> tuple[dict[str, Any], list[Image.Image]]:

@@ -1,4 +1,4 @@
-"""Whatever is wrong, a sentence says what to do."""
+"""Every error is a sentence that says what to do."""
 
 from __future__ import annotations
 

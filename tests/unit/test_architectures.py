@@ -21,7 +21,7 @@ def parameters(network: nn.Module) -> int:
     [("cifar-resnet20", 10, 272_474), ("cifar-resnet110", 10, 1_730_714), ("torchvision/resnet50", 1000, 25_557_032)],
 )
 def test_networks_have_the_parameters_of_the_paper(name: str, classes: int, count: int) -> None:
-    with torch.device("meta"):  # parameters without values can be counted too
+    with torch.device("meta"):  # parameters without values can be counted, too
         assert parameters(build(name, classes=classes)) == count
 
 

@@ -1,4 +1,4 @@
-"""Certificates as they are shown: one in a line, several in a table, in terminals and notebooks."""
+"""Certificates in terminals and notebooks: one is shown in a line, several in a table."""
 
 from __future__ import annotations
 

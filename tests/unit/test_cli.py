@@ -64,7 +64,7 @@ def test_plan_says_what_a_radius_out_of_reach_would_take() -> None:
 
 
 def test_plan_says_which_noise_it_is_for_and_what_8_bit_images_get() -> None:
-    """`certify` of a PNG file states other samples than this plan unless it is for the noise of 8-bit images."""
+    """`certify` of a PNG file states other samples than this plan, unless the plan is for the noise of 8-bit images."""
     words = ("plan", "--radius", 1.2, "--noise")
     floats, eight_bit = (
         " ".join(smoothcert(*words, f"{kind}:sigma=0.25").stdout.split()) for kind in ("gaussian", "rounded-gaussian")
@@ -364,7 +364,7 @@ def test_letters_that_the_output_does_not_have_are_replaced() -> None:
 
 
 def test_ctrl_c_is_no_traceback() -> None:
-    read, write = os.pipe()  # of which nothing ever comes
+    read, write = os.pipe()  # nothing is ever written into it
     process = subprocess.Popen(
         [*COMMAND, "verify", "--json", "/dev/null", "-"],
         stdin=read,
@@ -433,7 +433,7 @@ def bash(script: str, home: Path) -> str:
 
 
 def completed(*words: str) -> str:
-    """A script that prints what bash would offer in the place of the last word."""
+    """A script that prints what bash would offer in place of the last word."""
     listed = " ".join(map(shlex.quote, words))
     return (
         f"COMP_WORDS=({listed}); COMP_CWORD={len(words) - 1}; _smoothcert_completion smoothcert; echo ${{COMPREPLY[*]}}"

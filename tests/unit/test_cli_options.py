@@ -1,4 +1,4 @@
-"""Parameters of a procedure as options, completion, and tables on narrow screens."""
+"""Parameters of a procedure as options, completion, exit codes, and tables on narrow screens."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ FULL = [certified(i, p_a, procedure=Fixed(n=10_000)) for i, p_a in enumerate([0.
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_sets_are_compared_at_the_radii_that_both_were_asked_about(reverse: bool) -> None:
-    """The curve was not asked about 0.35, which `fixed` proves of thirty images."""
+    """The curve was not asked about 0.35, which `fixed` proves for thirty images."""
     write_ledger(Path("full.jsonl"), FULL, [1] * 40)
     write_ledger(Path("curve.jsonl"), CURVE, [1] * 40)
     names = ["curve.jsonl", "full.jsonl"] if reverse else ["full.jsonl", "curve.jsonl"]
@@ -175,7 +175,9 @@ def test_more_images_and_less_confidence_make_it_narrower() -> None:
 
     assert width(30, 10, 400, 0.05) < width(3, 1, 40, 0.05)
     assert width(3, 1, 40, 0.2) < width(3, 1, 40, 0.05)
-    assert width(30, 10, 400, 0.05) < 1.15 * 2 * 1.96 * np.sqrt((40 / 400 - 0.05**2) / 400)  # that of a normal law
+    assert width(30, 10, 400, 0.05) < 1.15 * 2 * 1.96 * np.sqrt(
+        (40 / 400 - 0.05**2) / 400
+    )  # the length for a normal law
 
 
 def test_counts_that_cannot_be_are_refused() -> None:

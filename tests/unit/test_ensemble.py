@@ -21,7 +21,7 @@ from tests.support.networks import Lookup, numbered, tiny
 
 SHAPE = (1, 4, 4)
 BAD = [float("nan"), float("inf"), float("-inf")]
-Row = list[list[float]]  # the logits of every member for one image
+Row = list[list[float]]  # the logits of all members for one image
 
 
 def lookup_ensemble(rows: list[Row], voting: str, consensus: int | None, weights: list[float] | None) -> Ensemble:
@@ -100,7 +100,7 @@ def test_the_stages_may_be_packed_in_any_way(case: tuple[list[Row], str, int | N
         classes = torch.where(classes == UNDECIDED, asked.classes, classes)
     assert torch.equal(classes[backwards], whole)
     if consensus in (None, len(rows[0])):
-        assert ensemble.stages == (len(rows[0]),)  # a table may hold anything, so its members are all asked
+        assert ensemble.stages == (len(rows[0]),)  # a table may hold anything, so all of its members are asked
 
 
 def test_how_many_images_the_first_k_decided_follows_from_the_evaluations() -> None:
@@ -126,7 +126,9 @@ def test_members_that_all_agree_decide_even_where_the_vote_would_round_to_a_tie(
 def test_the_rest_votes_over_the_outputs_it_is_given_each_with_its_own_weight() -> None:
     row = [[2.0, 0.0], [0.0, 3.0], [2.0, 0.0]]
     ensemble = lookup_ensemble([row], "weighted", 2, [1.0, 1.0, 0.0])
-    assert ensemble.ask(numbered(1), ensemble.ask(numbered(1)).outputs).classes.tolist() == [1]  # 2 to 3 to 0
+    assert ensemble.ask(numbered(1), ensemble.ask(numbered(1)).outputs).classes.tolist() == [
+        1
+    ]  # the votes are 2 to 3 to 0
     given = torch.tensor([[[4.0, 0.0]], [[0.0, 3.0]]])
     assert ensemble.ask(numbered(1), given).classes.tolist() == [0]
 

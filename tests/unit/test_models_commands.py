@@ -230,7 +230,7 @@ class Thread(threading.Thread):
 
 
 class Threads:
-    """Takes the place of a multiprocessing context."""
+    """A stand-in for a multiprocessing context."""
 
     Process = Thread
     Queue = queue.Queue

@@ -1,4 +1,4 @@
-"""Plans: what is within reach and what it costs, before any sample is drawn."""
+"""Plans say what is within reach and what it costs, before any sample is drawn."""
 
 from __future__ import annotations
 

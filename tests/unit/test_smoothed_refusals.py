@@ -148,7 +148,7 @@ def test_questions_without_an_answer_are_sentences(smoothed: Smoothed, question:
     with pytest.raises(DomainError, match=re.escape(message)):
         smoothed.certify(images(1)[0], **question)
     with pytest.raises(DomainError, match=re.escape(message)):
-        smoothed.certify_many(images(1), **question)  # before the first certificate is taken
+        smoothed.certify_many(images(1), **question)  # this comes before the first certificate is taken
 
 
 def test_a_seed_must_be_text(smoothed: Smoothed) -> None:
