@@ -11,9 +11,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-settings.register_profile(
-    "house", deadline=None, derandomize=True
-)  # no test is timed, and examples do not change from run to run
+settings.register_profile("house", deadline=None, derandomize=True)  # not timed, the same each run
 settings.load_profile("house")
 OURS = ("smoothcert", "models", "store", "workers", "app")
 """The packages whose loggers every test finds as they are at the start of a process."""

@@ -31,7 +31,7 @@ EPILOG = """Exit codes:
 
 1  an error, a certificate that is not consistent, or a replay that differs; a sentence says which
 
-2  a wrong command line
+2  a wrong command line: an unknown option, or a value that an option cannot have
 
 3  certify, predict and watch: no error, but there are abstentions; compare: the new ensemble is worse; \
 plan: no procedure can prove the radius

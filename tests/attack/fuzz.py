@@ -63,7 +63,7 @@ class Tally:
     statuses: Counter[str] = field(default_factory=Counter)
     hangs: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """The number of good images in between that were not certified, and of answers that the document does not allow."""
+    """Good images in between that were not certified, and answers that the document does not allow."""
 
     def count(self, case: str, answer: Callable[[], str]) -> None:
         try:
@@ -229,7 +229,7 @@ def _post(client: httpx2.Client, posted: Posted) -> str:
 
 
 def _send(port: int, sent: bytes) -> str:
-    """The status; None if the service closed the connection."""
+    """The status; an empty text if the service closed the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         try:
             connection.sendall(sent)

@@ -1,4 +1,4 @@
-"""Keys and ids cannot be guessed, measured or smuggled."""
+"""Keys and ids can neither be guessed nor be found out by measuring time."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_a_share_is_given_back_whatever_happens() -> None:
 
 
 def many(values: bytes) -> Iterator[bytes]:
-    """A request with more values than a limit of its bytes would suggest."""
+    """A request of 31 MB with very many small values."""
     yield b'{"images": ['
     for _ in range(31):
         yield values * (1_000_000 // len(values))

@@ -15,9 +15,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # this must come before torch is imported, for the workers and for the reference
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, for workers and reference
 
 from tests.faults.disk_full import NoMountError
 from tests.faults.fault import Fault, Outcome, run

@@ -33,7 +33,7 @@ POST = "POST /v1/certifications"
 
 
 def make_folder(folder: Path, classes: Sequence[str] = ("dark", "light"), wrong: int = 2) -> Path:
-    """Ten images in subfolders named after their class; the first image of each is in the wrong one."""
+    """Ten images in subfolders named after their class; the first `wrong` of them are in the other subfolder."""
     for number in range(10):
         light = number % 2
         path = folder / classes[light if number >= wrong else 1 - light] / f"{number}.png"

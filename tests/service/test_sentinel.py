@@ -57,9 +57,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         follows = f"replicaof 127.0.0.1 {primary.port}"
         replica = stack.enter_context(ServerProcess(tmp_path / "replica", *known, follows))
         client = primary.client(password=PASSWORD)
-        eventually(
-            lambda: client.info("replication")["connected_slaves"] == 1, "the replica"
-        )  # Sentinels look only after this
+        eventually(lambda: client.info("replication")["connected_slaves"] == 1, "the replica")  # before Sentinels look
         lines = (
             f"requirepass {SENTINELS_PASSWORD}",
             f"sentinel monitor mine 127.0.0.1 {primary.port} 2",

@@ -70,4 +70,4 @@ def test_nobody_waits_for_a_client_that_is_gone(api: Api, player: Player) -> Non
         connection.sendall(head.encode())
         eventually(lambda: reads(player) > before)
     answered = f'"path": "{URL}/{certification["id"]}"'
-    assert eventually(lambda: answered in api.log.read_text(), patience=30)  # half of what it asked for
+    assert eventually(lambda: answered in api.log.read_text(), patience=30)  # half of the wait

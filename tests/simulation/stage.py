@@ -209,9 +209,7 @@ def staged(engine: type[Engine]) -> Iterator[None]:
                 if isinstance(value, ModuleType) and value in SIMULATED:
                     put(module, name, SIMULATED[value])
     put(workers.engines, "Engine", engine)
-    put(
-        workers.worker, "traceback", SimpleNamespace(format_exc=str)
-    )  # no reader needs to know why the threads of dead processes end
+    put(workers.worker, "traceback", SimpleNamespace(format_exc=str))  # why dead threads end is of no interest
     put(workers.worker, "os", SimpleNamespace(_exit=_exit, environ=os.environ))
     put(workers.worker, "signal", SimpleNamespace(signal=_on_signal, SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT))
     put(redis.utils, "get_lib_version", cache(redis.utils.get_lib_version))  # it reads a file for every client

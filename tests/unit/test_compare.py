@@ -175,9 +175,7 @@ def test_more_images_and_less_confidence_make_it_narrower() -> None:
 
     assert width(30, 10, 400, 0.05) < width(3, 1, 40, 0.05)
     assert width(3, 1, 40, 0.2) < width(3, 1, 40, 0.05)
-    assert width(30, 10, 400, 0.05) < 1.15 * 2 * 1.96 * np.sqrt(
-        (40 / 400 - 0.05**2) / 400
-    )  # the length for a normal law
+    assert width(30, 10, 400, 0.05) < 1.15 * 2 * 1.96 * np.sqrt((40 / 400 - 0.05**2) / 400)  # of a normal law
 
 
 def test_counts_that_cannot_be_are_refused() -> None:

@@ -40,9 +40,7 @@ class Knowing(nn.Module):
             "sample": self.clean.expand_as(x),
             "v_prediction": alpha.sqrt() * epsilon - (1 - alpha).sqrt() * self.clean,
         }[self.prediction]
-        return SimpleNamespace(
-            sample=torch.cat([found, torch.full_like(found, math.nan)], 1)
-        )  # it also gives a variance
+        return SimpleNamespace(sample=torch.cat([found, torch.full_like(found, math.nan)], 1))  # and a variance
 
 
 @pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])

@@ -126,9 +126,7 @@ def test_members_that_all_agree_decide_even_where_the_vote_would_round_to_a_tie(
 def test_the_rest_votes_over_the_outputs_it_is_given_each_with_its_own_weight() -> None:
     row = [[2.0, 0.0], [0.0, 3.0], [2.0, 0.0]]
     ensemble = lookup_ensemble([row], "weighted", 2, [1.0, 1.0, 0.0])
-    assert ensemble.ask(numbered(1), ensemble.ask(numbered(1)).outputs).classes.tolist() == [
-        1
-    ]  # the votes are 2 to 3 to 0
+    assert ensemble.ask(numbered(1), ensemble.ask(numbered(1)).outputs).classes.tolist() == [1]  # 2 to 3 to 0
     given = torch.tensor([[[4.0, 0.0]], [[0.0, 3.0]]])
     assert ensemble.ask(numbered(1), given).classes.tolist() == [0]
 

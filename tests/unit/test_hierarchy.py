@@ -90,7 +90,7 @@ def test_the_sets_are_chosen_by_the_selection_alone_and_on_each_level_anew() -> 
     selection = [20, 20, 15, 45, 0, 0, 0]
     assert verdict(selection, [300, 300, 300, 100, 0, 0, 0]).top_class == MOST_CLASSES
     assert verdict(selection, [100, 0, 0, 900, 0, 0, 0]).top_class == 3
-    assert verdict(selection, [0, 0, 0, 100, 800, 100, 0]).top_class == MOST_CLASSES + 2  # the machine was not chosen
+    assert verdict(selection, [0, 0, 0, 100, 800, 100, 0]).top_class == MOST_CLASSES + 2  # the machines were not chosen
 
 
 def test_a_class_without_a_superclass_stays_alone() -> None:

@@ -61,9 +61,7 @@ def cache(filled: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache and no network: nothing listens at the hub's address."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(
-        "time.sleep", lambda seconds: None
-    )  # huggingface_hub tries again five times, more slowly each time
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # huggingface_hub retries five times, slower each
     point_at("http://127.0.0.1:9", monkeypatch)
     return tmp_path / "cache"
 

@@ -116,10 +116,7 @@ def test_a_fixed_class_fares_as_the_golden_table_says(
     for p, certify, abandon, samples in rows:
         found = rule.outcome(rounded_up(NOISE.probability(ratio)) if math.isnan(p) else p)
         for share, golden in ((found.certify, certify), (found.abandon, abandon)):
-            digits = {
-                "rel": 2e-3 if golden < 1e-9 else 1e-8,
-                "abs": 0 if golden else 1e-14,
-            }  # the precision of the table
+            digits = {"rel": 2e-3 if golden < 1e-9 else 1e-8, "abs": 0 if golden else 1e-14}  # as in the table
             assert share == pytest.approx(golden, **digits)
         assert found.samples == pytest.approx(samples, abs=1e-6)
 

@@ -241,9 +241,7 @@ def test_an_endpoint_that_is_not_fit_gets_a_sentence_and_nothing_is_half_added(
 
 
 def test_an_endpoint_that_mixes_its_rows_is_no_member(model: ServedModel, tmp_path: Path) -> None:
-    model.answer = lambda batch: (
-        logits_of(batch) + batch[:-1].mean() * (len(batch) > 2)
-    )  # the two rows alone do not show it
+    model.answer = lambda batch: logits_of(batch) + batch[:-1].mean() * (len(batch) > 2)  # not seen in two rows
     with pytest.raises(MemberError, match="depends on more than its image"):
         add("bright", [], ADDITION, zoo=tmp_path, endpoints=[model.url], remote=QUICK)
     assert not any(tmp_path.iterdir())

@@ -192,7 +192,5 @@ def test_a_witness_that_cannot_sign_is_said_before_the_work(tmp_path: Path) -> N
 def test_an_earlier_certificate_names_the_runtime_by_its_version_alone() -> None:
     assert runtime_of({"torch": "2", "openvino": "2026"}) == "openvino"
     assert runtime_of({"torch": "2", "compiled": "2"}) == "compiled"
-    assert (
-        runtime_of({"torch": "2", "onnxruntime": "1"}) == "torch"
-    )  # this is the version for a member that is an ONNX file
+    assert runtime_of({"torch": "2", "onnxruntime": "1"}) == "torch"  # that of a member in an ONNX file
     assert runtime_of({"torch": "2", "onnxruntime": "1", "runtime": "onnxruntime"}) == "onnxruntime"

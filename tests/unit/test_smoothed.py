@@ -76,9 +76,7 @@ def test_the_model_is_marked_as_in_memory_and_known_by_its_tensors() -> None:
     with Smoothed(network, NOISE) as plain:
         (other,) = plain.certify(images(1)[0], 0.1, procedure=QUICK)
     assert other.provenance is not None
-    assert (
-        other.provenance.ensemble.digest != certificate.provenance.ensemble.digest
-    )  # the normalisation is part of the digest
+    assert other.provenance.ensemble.digest != certificate.provenance.ensemble.digest  # the normalisation counts
 
 
 def test_optimal_is_the_default_with_a_radius_and_fixed_without(smoothed: Smoothed) -> None:
@@ -191,7 +189,7 @@ def test_the_loader_is_read_as_certificates_are_taken(smoothed: Smoothed, monkey
         assert read <= taken + 5
     certificates.close()
     assert smoothed._session._engine is not None
-    smoothed.certify(images(1)[0], 0.1, procedure=QUICK)  # nothing is left in its way
+    smoothed.certify(images(1)[0], 0.1, procedure=QUICK)  # nothing blocks the next call
 
 
 def test_an_error_of_the_loader_reaches_the_caller(smoothed: Smoothed) -> None:
