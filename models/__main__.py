@@ -15,11 +15,12 @@ with ended_by_ctrl_c():
     from models.commands.show import show
     from models.commands.study import study
     from models.commands.train import train
+    from smoothcert.cli.help import Group, add_command
     from smoothcert.errors import SmoothcertError
 
-cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+cli = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (train, add, show, rank, diagnose, study):
-    cli.command()(command)
+    add_command(cli, command)
 
 
 @cli.callback()

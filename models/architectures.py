@@ -31,6 +31,7 @@ from smoothcert.engine.errors import reason
 from smoothcert.engine.head import require_classes
 from smoothcert.engine.normalisation import Normalisation, Normalised, normalised
 from smoothcert.engine.vision import torchvision
+from smoothcert.errors import suggestion
 from smoothcert.figures import counted
 
 MOST_NAMED = 3
@@ -151,9 +152,8 @@ def _imported(path: str, allowed: frozenset[str], **size: int) -> nn.Module:
             f"architecture {path!r} is not among the imports allowed here, {accepted}; if you trust the code, "
             f"allow it by --allow-import {path} on the command line or by SMOOTHCERT_ALLOWED_IMPORTS={path} for workers"
         )
-    module, _, name = path.partition(":")
     try:
-        network = getattr(importlib.import_module(module), name)(**size)
+        network = _named_by(path)(**size)
     except ModuleNotFoundError as error:
         raise ArchitectureError(
             f"architecture {path!r}: {error}; PYTHONPATH must have the folder of the module, for workers, too"
@@ -163,3 +163,14 @@ def _imported(path: str, allowed: frozenset[str], **size: int) -> nn.Module:
     if not isinstance(network, nn.Module):
         raise ArchitectureError(f"architecture {path!r} returned a {type(network).__name__}, not a torch.nn.Module")
     return network
+
+
+def _named_by(path: str) -> Callable[..., object]:
+    """What `package.module:callable` names; an error about the callable names the nearest that the module defines."""
+    module, _, name = path.partition(":")
+    found = importlib.import_module(module)
+    if not hasattr(found, name):
+        own = [each for each, value in vars(found).items() if getattr(value, "__module__", None) == module]
+        raise ArchitectureError(f"architecture {path!r}: module {module!r} has no {name!r}{suggestion(name, own)}")
+    named: Callable[..., object] = getattr(found, name)
+    return named

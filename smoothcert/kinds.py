@@ -6,7 +6,7 @@ that has been added, so a further kind needs an entry and no change anywhere els
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
@@ -28,6 +28,8 @@ class Kinds(Generic[Base]):
 
     family: str
     """What the family is called in errors, for example "noise"."""
+    is_offered: Callable[[type[Base]], bool] = lambda _: True
+    """Whether an error about an unknown name offers this kind in its place."""
     _kinds: dict[str, type[Base]] = field(default_factory=dict)
     _validator: SchemaValidator | None = None
 
@@ -52,6 +54,11 @@ class Kinds(Generic[Base]):
         """The names of all kinds, in the order in which they were added."""
         return tuple(self._kinds)
 
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The names that an error about an unknown one offers."""
+        return tuple(name for name, kind in self._kinds.items() if self.is_offered(kind))
+
     def __iter__(self) -> Iterator[type[Base]]:
         return iter(self._kinds.values())
 
@@ -73,8 +80,13 @@ class Kinds(Generic[Base]):
         return chosen
 
     def _with_fields(self, each: ErrorDetails) -> InitErrorDetails:
-        """The error; one about an unknown or a missing field of a kind with what the kind has, which pydantic omits."""
+        """The error; one about an unknown or a missing field of a kind with what the kind has, which pydantic omits.
+
+        One about an unknown name offers the kinds of `offered`; pydantic lists all.
+        """
         kind, context = each["type"], each.get("ctx", {})
+        if kind == "union_tag_invalid":
+            context = {**context, "expected_tags": ", ".join(map(repr, self.offered))}
         detail = InitErrorDetails(type=kind, loc=each["loc"], input=each["input"], ctx=context)
         if kind in FIELD_ERRORS and len(each["loc"]) == 2:
             context = {WORDS: self._about_field(each)}

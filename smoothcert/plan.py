@@ -47,7 +47,11 @@ class Plan:
     """None if the radius needs more samples than the procedure may have."""
 
     def expected(self, p_a: float) -> Outcome:
-        """P(certify), P(abandon) and the expected samples, the selection included, if the class has p_A."""
+        """P(certify), P(abandon) and the expected samples, the selection included, if the class has p_A.
+
+        Runs that do not prove the radius count, too: they are abandoned, or `largest` ends with a smaller radius. So
+        where p_A is too low, fewer samples than `fewest_samples` are expected.
+        """
         if self.boundaries is None:
             raise DomainError(f"there is no test of radius {self.radius!r}: it needs p_A = {self.p0!r}")
         outcome = self.boundaries.outcome(p_a)

@@ -1,4 +1,4 @@
-"""What every test shares: an empty store, one thread each, since the tests run side by side, and a name of its own."""
+"""What all tests share: an empty store, one thread each, since they run side by side, and unique node ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-settings.register_profile("house", deadline=None, derandomize=True)  # no timed tests, and no weather
+settings.register_profile("house", deadline=None, derandomize=True)  # not timed, the same each run
 settings.load_profile("house")
 OURS = ("smoothcert", "models", "store", "workers", "app")
 """The packages whose loggers every test finds as they are at the start of a process."""
@@ -20,14 +20,14 @@ os.environ["SMOOTHCERT_CACHE"] = _store.name  # boundaries of an earlier version
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test has a node id of its own. pytest-xdist runs one test for each id and forgets the others in silence."""
+    """Require a unique node id for every test: pytest-xdist runs one test for each id and silently drops the others."""
     twice = [nodeid for nodeid, times in Counter(item.nodeid for item in items).items() if times > 1]
     if twice:
         raise pytest.UsageError(f"{len(twice)} node ids are those of several tests, the first is {twice[0]}")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What a test or a library does to logging must not hide what a later test of the process looks for in the log."""
+    """Reset logging, so that what a test or a library does to it hides nothing from later tests in the same process."""
     logging.disable(logging.NOTSET)
     logging.getLogger().setLevel(logging.WARNING)
     for name, logger in logging.getLogger().manager.loggerDict.items():
@@ -37,5 +37,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Long values are named by their argument and counted: some hold random keys, which differ between processes."""
+    """Name long values by their argument and a number: some hold random keys, which differ between processes."""
     return argname if isinstance(val, str | bytes) and len(val) > 100 else None

@@ -20,12 +20,13 @@ from smoothcert.imports import ended_by_ctrl_c
 with ended_by_ctrl_c():
     import typer
 
+    from smoothcert.cli.help import Command, Group
     from smoothcert.errors import SmoothcertError
     from store.inspection import UnusableServerError
     from store.settings import WRONG_SETTINGS
     from workers.errors import HoldingsError, SettingsError
 
-cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+cli = typer.Typer(cls=Group, add_completion=False, pretty_exceptions_enable=False)
 
 
 @cli.callback(invoke_without_command=True)
@@ -37,7 +38,7 @@ def serve(context: typer.Context) -> None:
         serve()
 
 
-@cli.command()
+@cli.command(cls=Command)
 def replay(
     certificate: Annotated[str, typer.Argument(help="A certificate, as JSON, or its attestation.")],
     image: Annotated[str, typer.Argument(help="The image: PNG, JPEG, WebP or npy.")],
@@ -58,7 +59,7 @@ def replay(
     command(certificate, image, zoo, frozenset(allow_import or ()), attest=attest, keyring=keyring)
 
 
-@cli.command()
+@cli.command(cls=Command)
 def health() -> None:
     """Exit with 0 if a worker on this host has sent a heartbeat lately."""
     from workers.health import check

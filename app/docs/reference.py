@@ -81,8 +81,13 @@ def _kind(schema: Schema) -> str:
 
 def _range(schema: Schema) -> str:
     signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-    bounds = [f"{sign} {schema[name]:g}" for name, sign in signs.items() if abs(schema.get(name, 1e16)) < 1e15]
+    bounds = [f"{sign} {_number(schema[name])}" for name, sign in signs.items() if abs(schema.get(name, 1e16)) < 1e15]
     return f" ({', '.join(bounds)})" if bounds else ""
+
+
+def _number(bound: float) -> str:
+    """A bound as it is written by hand: 1,000,000, and not 1e+06."""
+    return f"{bound:,.0f}" if float(bound).is_integer() else f"{bound:g}"
 
 
 def _literal(value: object) -> str:

@@ -56,7 +56,7 @@ export class History {
 
   row(summary) {
     const { id, status, created_at, finished_at, expires_at, request, ensemble, progress } = summary;
-    const { images_total: total, images_done: done, certified } = progress;
+    const { images_total: total, images_done: done, certified } = progress, { files, samples } = request.metadata ?? {};
     const { classes } = this.ensembles.find(({ name }) => name === ensemble) ?? {};
     const images = Array.from({ length: Math.min(total, FACES) }, (_, i) => imageOf({ id, summary }, i, classes));
     const result = element("td", {}, element("span", { class: `status ${status}` }, STATUS[status]));
@@ -67,6 +67,7 @@ export class History {
       element("th", { scope: "row" }, element("div", { class: "asked" },
         element("span", { class: "faces" }, images.map(({ url }) => picture(url, 28))),
         element("span", {}, element("a", { href: `#/certifications/${id}` }, total === 1 ? images[0].name : `${whole(total)} images`),
+          total > 1 && (files || samples) ? element("span", { class: "fine below long" }, namesOf(images, total)) : null,
           element("span", { class: "fine below", title: time(created_at) }, ago(created_at))))),
       result, answer, radius,
       element("td", { class: "long" }, ensemble, element("span", { class: "fine below" }, labelOf(request.procedure))),
@@ -84,6 +85,11 @@ export class History {
     answer.textContent = index === null ? "–" : name ?? classes?.[index] ?? `class ${index}`;   // an abstention has none
     radius.textContent = String(provedRadius(certificate) ?? "–");
   }
+}
+
+// The names of the first images of a batch.
+function namesOf(images, total) {
+  return images.map(({ name }) => name).join(", ") + (total > images.length ? ", …" : "");
 }
 
 // When the certification is forgotten; that of one under way depends on its end.

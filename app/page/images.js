@@ -11,6 +11,7 @@ const SHOWN = 12;           // thumbnails of the chosen images
 const READING = "reading …";
 const MANY = 20;            // samples that are shown at a time; more are searched
 const MOST_METADATA = 256;  // characters of a value in the metadata of a request
+const BETWEEN = "/";        // separates the names of files in it; no file has it in its name
 const remembered = new Map();
 
 const NONE = { name: "", shape: [], classes: [], labels: [] };
@@ -39,6 +40,17 @@ export function fromRanges(text) {
     const count = Number.isInteger(from) && to - from < 10_000 ? to - from + 1 : 0;
     return Array.from({ length: count }, (_, i) => from + i);
   });
+}
+
+// As many of the names as fit into the metadata of a request.
+function joined(names) {
+  let text = "";
+  for (const name of names) {
+    const longer = text ? text + BETWEEN + name : name;
+    if (longer.length > MOST_METADATA) break;
+    text = longer;
+  }
+  return text;
 }
 
 export class Images {
@@ -74,9 +86,20 @@ export class Images {
     const taken = (this.taken = [...files]);  // the list of an input is emptied when it is taken again
     byId("chosen").hidden = false;
     byId("chosen-name").textContent = READING;
-    const entries = [];
-    for (const file of taken) entries.push(await this.entry(file));
+    this.entries = this.entriesOf(taken);
+    const entries = await this.entries;
     if (taken === this.taken) this.choose(entries);  // others may have been chosen while these were scaled
+  }
+
+  async entriesOf(files) {
+    const entries = [];
+    for (const file of files) entries.push(await this.entry(file));
+    return entries;
+  }
+
+  // Wait until the files that were taken last are read.
+  async read() {
+    while (this.taken) await this.entries;
   }
 
   // A file as it is, or made to fit where its size is another than the ensemble's.
@@ -194,6 +217,7 @@ export function fromImages(chosen) {
   const samples = ranges(chosen.map(({ sample }) => sample));
   if (chosen[0].sample !== undefined && samples.length <= MOST_METADATA) fields.metadata = { sheet: chosen[0].sheet, samples };
   else if (chosen.length === 1) fields.metadata = { file: chosen[0].name.slice(0, MOST_METADATA) };
+  else if (chosen[0].sample === undefined) fields.metadata = { files: joined(chosen.map(({ name }) => name)) };
   if (scaled) {  // what the browser makes of a photo is in colour
     fields.prepared = chosen.map(({ prepared }) => prepared ?? null);
     fields.convert = scaled.shape[0] === 1 ? "grey" : "rgb";
@@ -230,7 +254,8 @@ export function imageOf({ id, summary }, index, classes) {
     return { name: `${classes?.[label] ?? "sample"} ${sample}`, url: sampleUrl(metadata.sheet, sample), label, sheet: metadata.sheet, sample };
   }
   const { url = null, small = false } = kept(id, index);
-  return { name: metadata?.file ?? `image ${index + 1}`, url, small, label, prepared: prepared?.[index] };
+  const name = metadata?.file || metadata?.files?.split(BETWEEN)[index] || `image ${index + 1}`;
+  return { name, url, small, label, prepared: prepared?.[index] };
 }
 
 export function picture(url, size, alt = "") {

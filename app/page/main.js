@@ -72,19 +72,17 @@ function isBelow() {
 form.addEventListener("input", () => fill(byId("refused")));
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const trouble = byId("refused");
+  const trouble = byId("refused"), button = byId("certify");
   fill(trouble);
-  if (images.taken) {
-    return fill(trouble, problemBox({ title: "The picture is being read", detail: "A large one takes some seconds." }));
-  }
-  if (!images.chosen.length) {
-    fill(trouble, problemBox({ title: "There is no image yet", detail: "Drop one, choose a file, or pick a sample." }));
-    return byId("files").focus();
-  }
-  const button = byId("certify");
   button.disabled = true;
-  say("Sending the question");
   try {
+    if (images.taken) say("The question is sent when the picture is read");
+    await images.read();
+    if (!images.chosen.length) {
+      fill(trouble, problemBox({ title: "There is no image yet", detail: "Drop one, choose a file, or pick a sample." }));
+      return byId("files").focus();
+    }
+    say("Sending the question");
     location.hash = `#/certifications/${await question.submit()}`;
   } catch (problem) {
     question.mark(problem.errors ?? []);

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from smoothcert import __version__
 from smoothcert.cli.certifications import cancel, list_
@@ -16,6 +15,7 @@ from smoothcert.cli.diagnose import diagnose
 from smoothcert.cli.endings import explained
 from smoothcert.cli.ensembles import ensembles
 from smoothcert.cli.evaluate import evaluate
+from smoothcert.cli.help import Group, add_command
 from smoothcert.cli.output import open_output
 from smoothcert.cli.plan import plan
 from smoothcert.cli.predict import predict
@@ -31,7 +31,7 @@ EPILOG = """Exit codes:
 
 1  an error, a certificate that is not consistent, or a replay that differs; a sentence says which
 
-2  a wrong command line
+2  a wrong command line: an unknown option, or a value that an option cannot have
 
 3  certify, predict and watch: no error, but there are abstentions; compare: the new ensemble is worse; \
 plan: no procedure can prove the radius
@@ -40,7 +40,7 @@ plan: no procedure can prove the radius
 """
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """Runs a command and turns every error into a sentence."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -50,8 +50,8 @@ class Commands(TyperGroup):
 
 cli = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
 for command in (certify, predict, evaluate, report, compare, diagnose, watch, cancel, ensembles, plan, verify, replay):
-    cli.command()(command)
-cli.command("list")(list_)
+    add_command(cli, command)
+add_command(cli, list_, name="list")
 
 
 def _show_version(requested: bool) -> None:

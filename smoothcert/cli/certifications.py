@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
+from smoothcert.cli.codes import OptionError
 from smoothcert.cli.options import ApiKey, AsJson, Url, connected
 from smoothcert.cli.screen import fitting, note, out, plain, table
 
@@ -25,6 +26,11 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the certifications of this key, the newest first."""
+    from smoothcert.certification import Status
+    from smoothcert.errors import suggestion
+
+    if status is not None and status not in (known := get_args(Status)):
+        raise OptionError(f"--status must be one of {', '.join(known)}, got {status!r}{suggestion(status, known)}")
     with connected(url, api_key) as client:
         found = [*islice(client.certifications.list(status=status), most)]  # type: ignore[arg-type]
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smoothcert.cli.codes import WORSE
+from smoothcert.cli.codes import WORSE, OptionError
 from smoothcert.cli.files import require_writable, write
 from smoothcert.cli.options import (
     Alpha,
@@ -33,7 +33,6 @@ from smoothcert.cli.screen import out as screen
 from smoothcert.cli.served import certify_both
 from smoothcert.cli.sources import collected
 from smoothcert.cli.verify import read_keys
-from smoothcert.errors import DomainError
 
 if TYPE_CHECKING:
     from smoothcert.comparison import Comparison
@@ -94,16 +93,19 @@ def compare(
     from smoothcert.comparison import compare as compared
 
     if not margin >= 0 or margin > 100:
-        raise DomainError(f"--margin must be points from 0 to 100, got {margin!r}")
+        raise OptionError(f"--margin must be points from 0 to 100, got {margin!r}")
     if not 0 < confidence < 1:
-        raise DomainError(f"--confidence must be between 0 and 1, such as 0.95, got {confidence!r}")
+        raise OptionError(f"--confidence must be between 0 and 1, such as 0.95, got {confidence!r}")
+    for each in radius or ():
+        if not each >= 0:
+            raise OptionError(f"--radius must be a number from 0 on, got {each!r}")
     pages = [] if report is None else [report.with_suffix(".html"), report.with_suffix(".md")]
     for page in pages:
         require_writable(page)
     keys = None if key is None else read_keys(key)
     if images is not None:
         if out is None or keys is not None:
-            raise DomainError("--images certifies anew: name a folder for it by --out, and leave out --key")
+            raise OptionError("--images certifies anew: name a folder for it by --out, and leave out --key")
         fields = request_fields(
             noise=noise,
             sigma=sigma,
@@ -121,7 +123,7 @@ def compare(
         )
         old, new = map(str, folders)
     elif out is not None or labels is not None:
-        raise DomainError("--out and --labels go with --images")
+        raise OptionError("--out and --labels go with --images")
     before, after = (collected(source, keys, url, api_key) for source in (old, new))
     found = compared(before, after, radii=radius or (), level=round(1 - confidence, 12))
     for page, text in zip(pages, (found.html(margin), found.markdown(margin)) if pages else (), strict=True):
@@ -144,7 +146,7 @@ def _with_target(fields: dict[str, Any], radii: Sequence[float]) -> dict[str, An
     if not make_request(question, CertificationRequest).procedure.targeted:
         return dict(question)
     if len(radii) != 1:
-        raise DomainError(f"this procedure proves a given radius: name one by --radius, got {len(radii)}")
+        raise OptionError(f"this procedure proves a given radius: name one by --radius, got {len(radii)}")
     return {**question, "radius": radii[0]}
 
 

@@ -10,8 +10,7 @@ def procedures(incomplete: str) -> list[str]:
     """The names of the procedures that a request can choose."""
     from smoothcert.procedures import PROCEDURES
 
-    offered = zip(PROCEDURES.names, PROCEDURES, strict=True)
-    return [name for name, kind in offered if not kind.local and name.startswith(incomplete)]
+    return [name for name in PROCEDURES.offered if name.startswith(incomplete)]
 
 
 def votings(incomplete: str) -> list[str]:

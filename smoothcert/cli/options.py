@@ -169,7 +169,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def connected(url: str | None, api_key: str | None, **more: Any) -> Client:
     """A client of the service."""
     from smoothcert.client import Client
+    from smoothcert.client.address import Address
 
+    with reading_options():
+        Address.of(url, api_key)
     return Client(url, api_key, **more)
 
 
@@ -185,7 +188,10 @@ def request_fields(
     resize: str | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """The keywords of the client; options that are left out are left to it."""
+    """The keywords of the client; options that are left out are left to it. OptionError for a value that is wrong."""
+    from smoothcert.client.fields import make_request
+    from smoothcert.request import CertificationRequest
+
     fields = {name: value for name, value in others.items() if value is not None}
     if resize is not None:
         fields["resize"] = _name_or_object("resize", resize)
@@ -201,17 +207,37 @@ def request_fields(
         "radii": None if radii is None else numbers(radii),
     }
     given = {name: value for name, value in parameters.items() if value is not None}
-    if procedure is None and not given:
-        return fields
-    target: float | None = max(given["radii"]) if "radii" in given else fields.get("radius")
-    return {**fields, "procedure": _procedure(procedure, given, radius=target, noise=named)}
+    if procedure is not None or given:
+        target: float | None = max(given["radii"]) if "radii" in given else fields.get("radius")
+        fields["procedure"] = _procedure(procedure, given, radius=target, noise=named)
+    with reading_options(), reading_radii(radii):
+        make_request(fields, CertificationRequest)  # type: ignore[arg-type]
+    return fields
+
+
+@contextmanager
+def reading_options() -> Iterator[None]:
+    """Raise OptionError for whatever is wrong with the values of options, so that all of them end the command alike."""
+    from pydantic import ValidationError
+
+    from smoothcert.client.errors import InvalidRequestError
+    from smoothcert.errors import DomainError, explain
+
+    try:
+        yield
+    except (DomainError, InvalidRequestError, ValidationError) as error:
+        wrong = OptionError(explain(error) if isinstance(error, ValidationError) else str(error))
+        for remark in getattr(error, "__notes__", ()):
+            wrong.add_note(remark)
+        raise wrong from error
 
 
 def named_noise(text: str | None) -> Noise | None:
     """The noise that --noise names."""
     from smoothcert.noise import parse_noise
 
-    return None if text is None else parse_noise(text)
+    with reading_options():
+        return None if text is None else parse_noise(text)
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
@@ -276,10 +302,9 @@ def _require_offered(chosen: dict[str, Any]) -> None:
     from smoothcert.procedures import PROCEDURES
 
     name = chosen.get("name")
-    if isinstance(name, str) and name not in PROCEDURES.names:
-        offered = [each for each in PROCEDURES.names if not (PROCEDURES[each].local or PROCEDURES[each].predicts)]
-        near = suggestion(name, offered)
-        raise OptionError(f"--procedure must be one of {', '.join(offered)}, got {name!r}{near}")
+    if isinstance(name, str) and (name not in PROCEDURES.names or PROCEDURES[name].local):
+        near = suggestion(name, PROCEDURES.offered)
+        raise OptionError(f"--procedure must be one of {', '.join(PROCEDURES.offered)}, got {name!r}{near}")
 
 
 def _require_parameter(name: str, chosen: dict[str, Any]) -> None:

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smoothcert.cli.codes import UNREACHABLE
+from smoothcert.cli.codes import UNREACHABLE, OptionError
 from smoothcert.cli.files import require_writable
-from smoothcert.cli.options import ApiKey, AsJson, EnsembleName, Url, connected, named_noise, number, whole_numbers
+from smoothcert.cli.options import (
+    ApiKey,
+    AsJson,
+    EnsembleName,
+    Url,
+    connected,
+    named_noise,
+    number,
+    reading_options,
+    whole_numbers,
+)
 from smoothcert.cli.screen import fitting, note, out, table
 from smoothcert.errors import DomainError
 
@@ -20,6 +30,9 @@ if TYPE_CHECKING:
     from smoothcert.noise import Noise
     from smoothcert.plan import Plan
     from smoothcert.procedures import Parameters
+
+PICTURES = (".png", ".svg", ".pdf")
+"""The endings of the pictures that --plot writes."""
 
 
 def plan(
@@ -43,7 +56,7 @@ def plan(
         int | None, typer.Option(help="The most samples of procedures that decide at every sample.")
     ] = None,
     p_a: Annotated[list[float] | None, number("Show expected samples at this p_A; repeatable.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg, .pdf).")] = None,
+    plot: Annotated[Path | None, typer.Option(help=f"Write a picture ({', '.join(PICTURES)}).")] = None,
     ensemble: EnsembleName = None,
     url: Url = None,
     api_key: ApiKey = None,
@@ -58,14 +71,19 @@ def plan(
 
     if plot:
         require_writable(plot)
-        if not plot.suffix:
-            raise DomainError(f"--plot takes the name of a picture (.png, .svg, .pdf), got {str(plot)!r}")
+        if plot.suffix.lower() not in PICTURES:
+            raise OptionError(f"--plot takes the name of a picture ({', '.join(PICTURES)}), got {str(plot)!r}")
+    for p in p_a or ():
+        if not 0 <= p <= 1:
+            raise OptionError(f"--p-a must lie between 0 and 1, got {p!r}")
     chosen = _noise(noise, sigma, ensemble, partial(connected, url, api_key, retries=0))
     parameters = {"n": n, "stages": stages and whole_numbers(stages), "max_samples": max_samples}
     given = {name: value for name, value in parameters.items() if value is not None}
-    plans = {
-        each.label: planning.plan(each, chosen, radius, alpha=alpha, beta=beta) for each in _procedures(given, chosen)
-    }
+    with reading_options():
+        plans = {
+            each.label: planning.plan(each, chosen, radius, alpha=alpha, beta=beta)
+            for each in _procedures(given, chosen)
+        }
     reachable = any(each.feasible for each in plans.values())
     p_as = p_a or _telling_p_as(chosen.probability(radius))
     if as_json:
@@ -91,9 +109,10 @@ def _noise(text: str | None, sigma: float | None, ensemble: str | None, connect:
     """The noise that the options name, or that the ensemble of the service was trained for."""
     from smoothcert.noise import resolve
 
-    noise = resolve(named_noise(text), sigma)
+    with reading_options():
+        noise = resolve(named_noise(text), sigma)
     if noise is not None and ensemble is not None:
-        raise DomainError(f"--ensemble {ensemble} has a noise of its own: leave out --noise and --sigma, or --ensemble")
+        raise OptionError(f"--ensemble {ensemble} has a noise of its own: leave out --noise and --sigma, or --ensemble")
     return noise or _served_noise(ensemble, connect)
 
 
@@ -179,7 +198,8 @@ def _print_plans(plans: dict[str, Plan], p_as: list[float]) -> None:
         title="What can be proved, and with how many samples",
     )
     proved.columns[1].no_wrap = True
-    priced = table("procedure", numbers=tuple(f"{p:g}" for p in p_as), title="Expected samples by p_A")
+    title = "Expected samples by p_A, whether the radius is proved or not"
+    priced = table("procedure", numbers=tuple(f"{p:g}" for p in p_as), title=title)
     for name, each in plans.items():
         provable = "[green]yes[/]" if each.feasible else "[red]no[/]"
         fewest = f"{each.fewest_samples:,}" if each.fewest_samples else "–"

@@ -34,7 +34,7 @@ def predict(
     sigma: Sigma = None,
     allow_noise_mismatch: NoiseMismatch = False,
     alpha: Annotated[float, number("The chance of a wrong class.", rich_help_panel=QUESTION)] = 0.001,
-    n: Annotated[int, typer.Option(help="The number of samples.", rich_help_panel=QUESTION)] = 1000,
+    n: Annotated[int, typer.Option(min=1, help="The number of samples.", rich_help_panel=QUESTION)] = 1000,
     voting: VotingName = None,
     consensus: Consensus = None,
     convert: Convert = "none",

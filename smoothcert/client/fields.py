@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, Literal, SupportsIndex, TypedDict, TypeVar
 
 import numpy as np
@@ -21,6 +22,9 @@ OLD_NAMES = {"allow_sigma_mismatch"}
 """Fields that are still accepted under another name."""
 OPTIONS = ("attest", "image_count", "job_images", "on_timeout", "out", "progress", "wait_timeout")
 """The arguments of the methods of a client that are not fields of a request."""
+
+SAMPLES = ("samples", "max_samples", "n")
+"""Words for the number of samples, which is not a field of a request."""
 
 Request = TypeVar("Request", bound=CertificationRequest)
 
@@ -59,8 +63,7 @@ def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> R
     if isinstance(labels := fields.get("labels"), Iterable) and not isinstance(labels, str | bytes | Mapping):
         fields["labels"] = tuple(map(_whole, labels))
     if unknown := sorted(fields.keys() - kind.model_fields.keys() - OLD_NAMES):
-        known = {*kind.model_fields, *OPTIONS}
-        raise InvalidRequestError(f"there is no argument {unknown[0]}{suggestion(unknown[0], known)}")
+        raise InvalidRequestError(f"there is no argument {unknown[0]}{_instead_of(unknown[0], kind)}")
     try:
         request = kind.model_validate(fields)
     except ValidationError as error:
@@ -68,6 +71,13 @@ def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> R
     if "procedure" in fields:
         return request
     return request.model_copy(update={"procedure": preferred(request.radius, request.noise)})
+
+
+def _instead_of(unknown: str, kind: type[CertificationRequest]) -> str:
+    """The end of the sentence about an unknown argument: the nearest one, or where the number of samples belongs."""
+    if get_close_matches(unknown, SAMPLES, cutoff=0.8):
+        return ": the number of samples is `n` of predict; certify takes procedure={'name': 'fixed', 'n': 1000}"
+    return suggestion(unknown, {*kind.model_fields, *OPTIONS})
 
 
 def _plain(value: Any) -> Any:

@@ -26,7 +26,7 @@ from smoothcert.procedures.protocol import Procedure, run
 from smoothcert.procedures.sequential import Sequential, certify_sequential
 from smoothcert.procedures.transfer import Transfer, certify_transferred
 
-PROCEDURES: Kinds[Parameters] = Kinds("procedure")
+PROCEDURES: Kinds[Parameters] = Kinds("procedure", lambda kind: not (kind.local or kind.predicts))
 for kind in (Fixed, Adaptive, Optimal, Sequential, Largest, Hierarchy, Exact, Predict, Transfer):
     PROCEDURES.add(kind)
 

@@ -7,7 +7,8 @@ from store.scripts.first_line import ALWAYS, READING, WITH_ROOM
 from store.scripts.waiting import PLACING
 
 USED = """
--- What became of the request that an idempotency key was used for; nil if the key is new.
+-- The state of the request that an idempotency key was used for: 'conflict' for another request, 'replay' for the same
+-- one, 'gone' if it has been deleted since; nil if the key is new.
 local function used(key, digest, records)
   local value = redis.call('GET', key)
   if not value then return nil end
@@ -21,7 +22,7 @@ REPLAY = (
     READING
     + USED
     + """
--- KEYS: idempotency key. ARGV: digest of the request, prefix of records
+-- KEYS: the idempotency key. ARGV: the digest of the request, the prefix of records.
 return used(KEYS[1], ARGV[1], ARGV[2]) or {'new', ''}
 """
 )
@@ -33,17 +34,17 @@ ACCEPT = (
     + PLACING
     + USED
     + """
--- KEYS: idempotency key or, without one, the record; record, RQ's list, active set, bytes, samples.
--- ARGV: arguments, as JSON: owner, id, size, budget, digest, now, limits, names; commands
+-- KEYS: the idempotency key or, without one, the record; the record, RQ's list, the active set, bytes, samples.
+-- ARGV: a JSON object with owner, id, size, budget, digest, now, limits and names; the commands.
 local arguments = cjson.decode(ARGV[1])
 local limits, owner = arguments.limits, arguments.owner
 local function place() return tostring(placing(arguments.names, owner)(arguments.id, KEYS[3])) end
--- 1. The same call came before, and its answer was lost.
+-- 1. The same call came before, and its reply was lost.
 if redis.call('EXISTS', KEYS[2]) == 1 then return {'accepted', place()} end
--- 2. The idempotency key was used: for the same request, which may have been deleted since, or for another one.
+-- 2. The idempotency key was used before, for the same request or for another one.
 local before = arguments.digest ~= '' and used(KEYS[1], arguments.digest, arguments.names.records)
 if before then return before end
--- 3. The limits of the owner, then those of the queue.
+-- 3. Check the limits of the owner, then those of the queue.
 local active = redis.call('ZCOUNT', KEYS[4], arguments.now, '+inf')
 if active >= limits.active then return {'busy', tostring(active)} end
 local bytes, samples, all = 0, 0, 0
@@ -60,7 +61,8 @@ for at = 1, #held, 2 do
   all = all + (held[at] == owner and bytes or math.max(0, tonumber(held[at + 1])))
 end
 if all + arguments.size > limits.bytes then return {'full_bytes', string.format('%.0f', all)} end
--- 4. Take it in. An owner of whom nothing is active holds nothing, whatever was counted for records that expired.
+-- 4. Accept the request. An owner without active certifications holds nothing, even if records that expired were
+-- counted.
 if active == 0 then
   redis.call('HDEL', KEYS[5], owner)
   redis.call('HDEL', KEYS[6], owner)
@@ -78,7 +80,7 @@ A call that is sent twice takes it in once.
 RECOUNT = (
     ALWAYS
     + """
--- KEYS: bytes, samples. ARGV: now, prefix of active sets
+-- KEYS: bytes, samples. ARGV: now, the prefix of active sets.
 for _, owner in ipairs(redis.call('HKEYS', KEYS[1])) do
   if redis.call('ZCOUNT', ARGV[2] .. owner, ARGV[1], '+inf') == 0 then
     redis.call('HDEL', KEYS[1], owner)

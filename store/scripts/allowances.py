@@ -7,8 +7,8 @@ from store.scripts.first_line import ALWAYS
 SPEND = (
     ALWAYS
     + """
--- KEYS: a sorted set of members, scored by the time until which the allowance of each is spent.
--- ARGV: member, seconds for which one use counts, uses at a time, how many are wanted, most members
+-- KEYS: a sorted set of members; the score of each is the time until which its allowance is spent.
+-- ARGV: the member, the seconds for which one use counts, the uses at a time, the wanted uses, the most members.
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6
 local each, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -28,7 +28,8 @@ return {given, string.format('%.6f', math.max(0, spent - now - (most - 1) * each
 COME_BACK = (
     ALWAYS
     + """
--- KEYS: the last time that was given out. ARGV: seconds until there is room, pause between two clients, longest spread
+-- KEYS: the last time that was given out.
+-- ARGV: the seconds until there is room, the pause between two clients, the longest spread.
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6
 local room, pause, spread = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -7,8 +7,8 @@ from store.scripts.first_line import ALWAYS
 ARCHIVE_CLAIM = (
     ALWAYS
     + """
--- KEYS: what the archive lacks or must erase, scored by when each is due.
--- ARGV: arguments, as JSON: most, lease, erasures (a prefix of keys)
+-- KEYS: the certifications that the archive lacks or must erase; the score of each is the time at which it is due.
+-- ARGV: a JSON object with most, lease and erasures (a prefix of keys).
 local arguments, found = cjson.decode(ARGV[1]), {}
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6
@@ -24,8 +24,9 @@ return found
 ARCHIVE_DONE = (
     ALWAYS
     + """
--- KEYS: what the archive lacks or must erase; the erasure of this certification; statistics.
--- ARGV: the certification; arguments, as JSON: erasing; again and value, or shorter: seconds to live by key
+-- KEYS: the certifications that the archive lacks or must erase; the erasure of this certification; statistics.
+-- ARGV: the certification; a JSON object with erasing, and either again and value, or shorter (the seconds to live of
+-- each key).
 local id, arguments = ARGV[1], cjson.decode(ARGV[2])
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6
@@ -40,7 +41,7 @@ if arguments.erasing then
     redis.call('DEL', KEYS[2])
   end
 elseif redis.call('EXISTS', KEYS[2]) == 1 then
-  -- It was deleted while it was being written: it is erased next.
+  -- The certification was deleted while it was being written, so it is erased next.
   redis.call('ZADD', KEYS[1], 0, id)
 elseif known then
   for key, ttl in pairs(arguments.shorter) do redis.call('EXPIRE', key, ttl) end

@@ -8,7 +8,7 @@ from store.scripts.waiting import LISTS
 RUN = (
     LISTS
     + """
--- Commands of our own, beside those of the server; `store.waiting` and `store.transitions` make them.
+-- Our own commands, beside those of the server. `store.waiting` and `store.transitions` make them.
 local own = {}
 own['smoothcert.enter'] = function(lane, turns, owner, id, score, list)
   if redis.call('ZADD', lane, 'NX', score, id) == 0 then return end
@@ -22,7 +22,7 @@ own['smoothcert.leave'] = function(lane, id, list)
   redis.call('ZREM', lane, id)
   hide(list, id)
 end
--- Forget the draws of images. They are numbered without a gap.
+-- Forget the draws of images. The draws of an image are numbered without gaps.
 own['smoothcert.undraw'] = function(draws, ...)
   for _, place in ipairs({...}) do
     local number = 0
@@ -33,7 +33,7 @@ own['smoothcert.due'] = function(set, id, pause)
   local seconds, microseconds = unpack(redis.call('TIME'))
   redis.call('ZADD', set, 'XX', string.format('%.6f', seconds + microseconds / 1e6 + pause), id)
 end
--- Note certificates that have arrived, after all that arrived before; NX keeps the rank of one that came twice.
+-- Rank certificates that have arrived after all earlier ones. NX keeps the rank of a certificate that comes twice.
 own['smoothcert.arrive'] = function(record, certificates, arrivals, ...)
   local last = tonumber(redis.call('ZRANGE', arrivals, -1, -1, 'WITHSCORES')[2]) or 0
   local entries = {}
@@ -44,8 +44,8 @@ own['smoothcert.arrive'] = function(record, certificates, arrivals, ...)
   redis.call('ZADD', arrivals, 'NX', unpack(entries))
   redis.call('HSET', record, 'done', redis.call('HLEN', certificates))
 end
--- Run the commands for every shard that has not ended: `each` for all, `further` for all but the first. In their
--- arguments, __name__, __queue__, __execution__ and __lane__ stand for those of the shard.
+-- Run commands for every shard that has not ended: `each` for all of them, `further` for all but the first. In their
+-- arguments, __name__, __queue__, __execution__ and __lane__ stand for the values of the shard.
 own['smoothcert.disband'] = function(record, certification, lane, each, further)
   local fields, found = redis.call('HKEYS', record), false
   for _, field in ipairs(fields) do found = found or string.find(field, '^status/') end
@@ -70,17 +70,18 @@ own['smoothcert.disband'] = function(record, certification, lane, each, further)
   end
   redis.call('HSET', record, 'shards', 0)
 end
--- Run the commands that `packed` put into ARGV from the place `at` on.
+-- Run the commands of a JSON array.
 local function run_text(commands)
   for _, command in ipairs(cjson.decode(commands)) do
     local ours = own[command[1]]
     if ours then ours(unpack(command, 2)) else redis.call(unpack(command)) end
   end
 end
+-- Run the commands that `packed` put into ARGV from the index `at` on.
 local function run(at)
-  -- First a JSON array of all commands of text.
+  -- A JSON array of all commands that are text comes first.
   run_text(ARGV[at])
-  -- Then each command with bytes in it: the number n of its arguments, and the n arguments.
+  -- Each command with bytes in it follows, as the number n of its arguments and the n arguments.
   at = at + 1
   while at <= #ARGV do
     local n = tonumber(ARGV[at])
@@ -92,13 +93,14 @@ end
 )
 
 GUARD = """
--- The guard of a call. ARGV: statuses that the record or the shard may have, joined by commas; the execution it must
--- belong to, or nothing; the suffix of the shard's fields. Returns whether it holds, and the status.
+-- The guard of a call. It returns whether the record is as expected, and the status.
+-- ARGV: the statuses that the record or the shard may have, joined by commas; the execution that it must belong to, or
+-- nothing; the suffix of the shard's fields.
 local function guard()
   local suffix = ARGV[3]
   local found = redis.call('HMGET', KEYS[1], 'status', 'status' .. suffix, 'execution' .. suffix)
   local status, own, execution = unpack(found)
-  -- A shard that has ended has no status. All shards have ended where the certification has.
+  -- A shard that has ended has no status. If the certification has ended, all of its shards have.
   local over = suffix ~= '' and (status == 'succeeded' or status == 'failed' or status == 'canceled')
   if not own or over then return false, status or '' end
   local known = string.find(',' .. ARGV[1] .. ',', ',' .. own .. ',', 1, true)
@@ -112,7 +114,7 @@ GUARDED = (
     + RUN
     + GUARD
     + """
--- KEYS: the record. ARGV: those of the guard; commands
+-- KEYS: the record. ARGV: those of the guard; the commands.
 local open, status = guard()
 if not open then return {0, status} end
 run(4)
@@ -126,7 +128,7 @@ TAKEN = (
     + RUN
     + GUARD
     + """
--- KEYS: the record, list of ids taken. ARGV: those of the guard; the id; commands
+-- KEYS: the record, the list of ids taken. ARGV: those of the guard; the id; the commands.
 local taken = redis.call('LREM', KEYS[2], 1, ARGV[4])
 local open, status = guard()
 if not open or taken == 0 then return {0, status} end
@@ -142,7 +144,7 @@ So an id moves on from that list once, and a worker that stood still has no say 
 DROP = (
     ALWAYS
     + """
--- KEYS: the record, list of ids taken. ARGV: the suffix of the shard's fields; the id; the queue
+-- KEYS: the record, the list of ids taken. ARGV: the suffix of the shard's fields; the id; the queue.
 local status, queue = unpack(redis.call('HMGET', KEYS[1], 'status' .. ARGV[1], 'queue' .. ARGV[1]))
 if status == 'queued' and queue == ARGV[3] then return {0, status} end
 return {redis.call('LREM', KEYS[2], 1, ARGV[2]), status or ''}
@@ -154,7 +156,7 @@ UNGUARDED = (
     ALWAYS
     + RUN
     + """
--- ARGV: commands
+-- ARGV: the commands.
 run(1)
 return {1, ''}
 """
@@ -164,7 +166,7 @@ return {1, ''}
 ANSWERED = (
     ALWAYS
     + """
--- ARGV: a command
+-- ARGV: the command.
 return redis.call(unpack(ARGV))
 """
 )

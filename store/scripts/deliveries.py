@@ -7,8 +7,8 @@ from store.scripts.first_line import ALWAYS
 CLAIM = (
     ALWAYS
     + """
--- KEYS: deliveries, scored by when each is due.
--- ARGV: arguments, as JSON: most, share, held, lease, pause, deliveries (a prefix of keys)
+-- KEYS: the deliveries; the score of each is the time at which it is due.
+-- ARGV: a JSON object with most, share, held, lease, pause and deliveries (a prefix of keys).
 local arguments, found = cjson.decode(ARGV[1]), {}
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6

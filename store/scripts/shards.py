@@ -10,8 +10,9 @@ DIVIDE = (
     + RUN
     + GUARD
     + """
--- KEYS: the record, the idle workers. ARGV: those of the guard; name of the new shard, worker that divides, now, prefix
--- of summons, 1 if the certification ends with the new shard or 0 if it may end without; commands
+-- KEYS: the record, the idle workers.
+-- ARGV: those of the guard; the name of the new shard, the worker that divides, now, the prefix of summons, 1 if the
+-- certification ends with the new shard or 0 if it may end without it; the commands.
 local open, status = guard()
 if not open or status ~= 'running' then return {0, status} end
 local suffix, name = ARGV[3], ARGV[4]
@@ -38,8 +39,9 @@ FINISH = (
     + RUN
     + GUARD
     + """
--- KEYS: the record. ARGV: those of the guard; commands of text if other shards have not ended, and if this is the last;
--- commands for either case
+-- KEYS: the record.
+-- ARGV: those of the guard; the text commands if other shards have not ended; those if this is the last one; the
+-- commands for either case.
 local open, status = guard()
 if not open then return {0, status} end
 local last = (tonumber(redis.call('HGET', KEYS[1], 'shards')) or 0) <= 1

@@ -18,7 +18,7 @@ SUMMONS_TTL = 5
 
 LISTS = f"""
 local LONG = {LONG_LIST}
--- Take an id out of RQ's list. A longer list keeps it until it comes to the head, where TAKE hands it out as a stray.
+-- Remove an id from RQ's list. A longer list keeps it until it reaches the head, where TAKE hands it out as a stray.
 local function hide(list, id)
   if redis.call('LINDEX', list, 0) == id then redis.call('LPOP', list)
   elseif redis.call('LLEN', list) <= LONG then redis.call('LREM', list, 1, id) end
@@ -26,7 +26,8 @@ end
 """
 
 PLACING = f"""
--- How many are taken from the lanes of all owners before the one at a place of this owner's lane, and how many wait.
+-- A function of a place in this owner's lane, and the number of certifications that wait in all lanes. The function
+-- counts the certifications of all owners that are taken before the one at the place.
 local function line(turns, lanes, owner)
   local others, before, all = {{}}, true, 0
   for _, each in ipairs(redis.call('ZRANGE', turns, 0, {MOST_TURNS - 1})) do
@@ -41,7 +42,8 @@ local function line(turns, lanes, owner)
   end
   return ahead, all
 end
--- How many certifications are taken before one of this owner that waits. `names` has the keys of the pool.
+-- A function that counts the certifications that are taken before a waiting one of this owner. `names` has the keys of
+-- the pool.
 local function placing(names, owner)
   local hurried, urgent = line(names.urgent_turns, names.urgent, owner)
   local ahead = line(names.turns, names.lanes, owner)
@@ -49,7 +51,7 @@ local function placing(names, owner)
     local place = redis.call('ZRANK', names.urgent .. owner, id)
     if place then return hurried(place) end
     place = redis.call('ZRANK', names.lanes .. owner, id)
-    -- It was just taken, it is a suspect, or an earlier version put it there.
+    -- The certification was just taken, is a suspect, or was put there by an earlier version.
     if not place then return redis.call('LPOS', list, id, 'MAXLEN', {LONG_LIST}) or 0 end
     return urgent + ahead(place)
   end
@@ -60,8 +62,8 @@ READ = (
     READING
     + PLACING
     + """
--- KEYS: the record, its certificates. ARGV: the owner it must have, or '' for any; prefixes of keys, as JSON; the most
--- certificates
+-- KEYS: the record, its certificates.
+-- ARGV: the owner that it must have, or '' for any; a JSON object with prefixes of keys; the most certificates.
 local fields = {'owner', 'status', 'pool', 'queue', 'id', 'images', 'done'}
 local owner, status, pool, queue, id, images, done = unpack(redis.call('HMGET', KEYS[1], unpack(fields)))
 if not owner or (ARGV[1] ~= '' and ARGV[1] ~= owner) then return {'', {}} end
@@ -94,7 +96,7 @@ PLACES = (
     READING
     + PLACING
     + """
--- ARGV: names of the pool, as JSON; the owner; ids, each with RQ's list that it is in
+-- ARGV: a JSON object with the keys of the pool; the owner; the ids, each followed by its list of RQ.
 local place, places = placing(cjson.decode(ARGV[1]), ARGV[2]), {}
 for at = 3, #ARGV, 2 do places[#places + 1] = place(ARGV[at], ARGV[at + 1]) end
 return places
@@ -103,8 +105,8 @@ return places
 """The places of certifications of one owner that wait in a pool."""
 
 SHARING = f"""
--- How many more certifications bring a worker level with the others that look for work, so that a burst is spread over
--- all of them; and, of the others, the one that has least.
+-- The number of further certifications that bring a worker level with the others that look for work, so that a burst is
+-- spread over all of them, and the least loaded of the others.
 local function level(loads, worker, live, waiting, now)
   local total, workers, least, calm = live + waiting, 1, math.huge, nil
   local found = redis.call('HGETALL', loads)
@@ -118,7 +120,7 @@ local function level(loads, worker, live, waiting, now)
   end
   return math.max(0, math.ceil(total / workers) - live), calm
 end
--- Call a worker, which looks for work at once.
+-- Call a worker, which then looks for work at once.
 local function summon(list)
   if redis.call('EXISTS', list) == 1 then return end
   redis.call('LPUSH', list, 1)
@@ -131,16 +133,17 @@ TAKE = (
     + LISTS
     + SHARING
     + f"""
--- KEYS: RQ's list, list of ids taken, urgent turns, turns, idle workers, loads.
--- ARGV: arguments, as JSON: most, bytes, busy, share, free (an owner without a share), held, lanes, urgent (lanes of
--- what has priority), records, mine (certifications under way), passed (certifications that it leaves to others),
--- worker (its name if it is idle), until (when it counts as idle no longer), among (a worker that shares what waits
--- with others, or null), summons
+-- KEYS: RQ's list, the list of ids taken, urgent turns, turns, idle workers, loads.
+-- ARGV: a JSON object with most, bytes, busy, share, free (an owner without a share), held, lanes, urgent (the lanes of
+-- certifications with priority), records, mine (certifications under way), passed (certifications that the worker
+-- leaves to others), worker (its name if it is idle), until (the time from which on it no longer counts as idle), among
+-- (a worker that shares the waiting work with others, or null) and summons.
 local arguments, taken, blocked = cjson.decode(ARGV[1]), {{}}, 0
 local list, held = KEYS[1], arguments.held
 local function certification(id) return string.match(id, '^[^-]*') end
--- The first that waits in a lane, apart from what others are to take: shards of what the worker has under way, which
--- it may take once that has ended, and what it leaves to others for much longer than a look lasts.
+-- The first id in a lane that this worker may take. Two kinds are for others: shards of certifications that it has
+-- under way, which it may take once those have ended, and certifications that it leaves to others for much longer than
+-- a look lasts.
 local reach = {MOST_PASSED - 1}
 for _ in pairs(arguments.passed) do reach = reach + 1 end
 local function first(lane)
@@ -150,7 +153,7 @@ local function first(lane)
     elseif not arguments.passed[whole] then return id end
   end
 end
--- Take an id, unless its images are too large beside those that are under way.
+-- Take an id, unless its images are too large beside those under way. Return whether it was taken.
 local function take(id, lane)
   local size = tonumber(redis.call('HGET', arguments.records .. certification(id), 'size') or 0) or 0
   if size > arguments.bytes and (arguments.busy or #taken > 0) then
@@ -170,22 +173,22 @@ local function waits(id)
   if not owner then return false end
   return redis.call('ZSCORE', arguments.urgent .. owner, id) or redis.call('ZSCORE', arguments.lanes .. owner, id)
 end
--- 0. No more than its share, while others have less under way.
+-- 0. The worker takes no more than its share while others have less under way.
 local free, live, calm, among = arguments.most, 0, nil, arguments.among ~= cjson.null and arguments.among
 for _, number in pairs(held) do live = live + number end
 if among then
   local share, other = level(KEYS[6], among.worker, live, redis.call('LLEN', list), among.now)
   arguments.most, calm = math.min(free, share), other
 end
--- 1. Strays: ids at the head of RQ's list that wait in no lane. An earlier version or another program put them there,
--- or they were taken or canceled while the list was long. The worker tells them apart.
+-- 1. Take strays: ids at the head of RQ's list that wait in no lane. An earlier version or another program put them
+-- there, or they were taken or canceled while the list was long. The worker tells them apart.
 while #taken < arguments.most do
   local id = redis.call('LINDEX', list, 0)
   if not id or waits(id) then break end
   if not take(id) then return {{blocked, taken}} end
 end
--- 2. The owners in turn, one certification each; an owner that has its share under way keeps its turn. Returns whether
--- all that was found could be taken beside what is under way.
+-- 2. Serve the owners in turn, with one certification each. An owner that has its share under way keeps its turn. The
+-- function returns whether everything that it found could be taken beside what is under way.
 local function serve(turns, lanes)
   local ring = redis.call('ZRANGE', turns, 0, {MOST_TURNS - 1})
   local last = tonumber(redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2]) or 0
@@ -207,9 +210,10 @@ local function serve(turns, lanes)
   end
   return true
 end
--- What has priority comes first, within the same shares.
+-- Certifications with priority come first, within the same shares.
 if serve(KEYS[3], arguments.urgent) then serve(KEYS[4], arguments.lanes) end
--- 3. Others see what it has under way, unless it may not take what waits; one of them is called for what it leaves.
+-- 3. Tell the others how much this worker has under way, unless it may not take what waits, and call one of them for
+-- what it leaves.
 if among then
   if blocked == 1 and #taken == 0 then redis.call('HDEL', KEYS[6], among.worker)
   else
@@ -221,7 +225,7 @@ if among then
     blocked = 1
   end
 end
--- 4. A worker that finds nothing is idle; one that has something to divide looks for it there.
+-- 4. List a worker that finds nothing as idle, so that one with something to divide finds it.
 if arguments.worker ~= '' and #taken == 0 and blocked == 0 then
   redis.call('ZADD', KEYS[5], string.format('%.6f', arguments['until']), arguments.worker)
   redis.call('EXPIRE', KEYS[5], {IDLE_TTL})
@@ -235,7 +239,7 @@ take beside what it has, and the ids."""
 TAKE_SUSPECT = (
     ALWAYS
     + """
--- KEYS: from, to
+-- KEYS: the list to take from, the list to add to.
 return redis.call('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'RIGHT')
 """
 )

@@ -1,4 +1,4 @@
-"""The service as its own tests have it, and a whole one: Valkey, API and a real worker."""
+"""The services that are attacked: the one that the service's own tests use, and a whole one with Valkey and worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.owners import ENTRIES
 
 @pytest.fixture(scope="session")
 def odd(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:  # noqa: F811
-    """Other names, other origins, little patience, room for little."""
+    """A service that knows other names and origins, waits only briefly, and has room for little."""
     settings = {
         "allowed_hosts": "api, Smooth.Example",
         "cors_origins": "https://good.example",
@@ -30,7 +30,7 @@ def odd(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="session")
 def locked(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:  # noqa: F811
-    """With keys."""
+    """A service that requires keys."""
     with Api(valkey.url, tmp_path_factory.mktemp("locked"), api_keys=",".join(ENTRIES)) as running:
         yield running
 

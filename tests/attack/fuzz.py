@@ -1,8 +1,9 @@
 """Damaged requests against a whole running service: `python -m tests.attack.fuzz --cases N --seed S [--out FILE]`.
 
-Files of every format that is taken, and what they are wrapped in, with bits flipped, pieces cut out, doubled, swapped
-or filled with zeros; then whatever schemathesis makes of the OpenAPI document. Nothing may be answered with a 5xx,
-nothing may be left without an answer, no worker may die. Each case is a function of the seed, its kind and its number.
+The cases are files of every accepted format, and what they are wrapped in, with bits flipped and pieces cut out,
+doubled, swapped or filled with zeros; schemathesis then adds requests of its own from the OpenAPI document. No request
+may be answered with a 5xx or stay without an answer, and no worker may die. Each case is a function of the seed, its
+kind and its number.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from tests.support.document import excluded_checks, schema
 from tests.support.worker_networks import SHAPE
 
 PATIENCE = 60.0
-"""Seconds without an answer that are called a hang."""
+"""The seconds without an answer after which a request counts as hanging."""
 LOOK_EVERY = 250
-"""Cases, after which a good image must still be certified."""
+"""The number of cases between two checks that a good image is still certified."""
 BOUNDARY = b"----boundary"
 NPY = "application/x-npy"
 FORM = f"multipart/form-data; boundary={BOUNDARY.decode()}"
@@ -49,8 +50,6 @@ FORM = f"multipart/form-data; boundary={BOUNDARY.decode()}"
 
 @dataclass(frozen=True)
 class Posted:
-    """The body of a request."""
-
     body: bytes
     kind: str
     query: dict[str, str] = field(default_factory=dict)
@@ -58,13 +57,13 @@ class Posted:
 
 @dataclass
 class Tally:
-    """What became of the cases of one kind."""
+    """The outcomes of the cases of one kind."""
 
     kind: str
     statuses: Counter[str] = field(default_factory=Counter)
     hangs: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """A good image in between that was not certified, an answer that the document does not allow."""
+    """Good images in between that were not certified, and answers that the document does not allow."""
 
     def count(self, case: str, answer: Callable[[], str]) -> None:
         try:
@@ -87,7 +86,7 @@ class Tally:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """One to three kinds of damage."""
+    """The data with one to three kinds of damage."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         data = rng.choice((flipped, flipped, flipped, cut, doubled, swapped, blanked, grown))(bytearray(data), rng)
     return data
@@ -188,7 +187,7 @@ KINDS: dict[str, Callable[[random.Random], Posted]] = {
 
 
 def damaged_http(rng: random.Random) -> bytes:
-    """A whole request, of which the head is damaged as well."""
+    """A whole request whose head is damaged as well."""
     body = form(picture(rng, "PNG"))
     head = (
         f"POST {URL} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM}\r\n"
@@ -201,7 +200,7 @@ def damaged_http(rng: random.Random) -> bytes:
 
 
 def attack(whole: Whole, *, cases: int, seed: int) -> list[Tally]:
-    """So many cases of each kind; the service is looked after all the while."""
+    """Send this number of cases of each kind, and check meanwhile that the service works."""
     tallies = []
     for kind, make in KINDS.items():
         tally = Tally(kind)
@@ -230,7 +229,7 @@ def _post(client: httpx2.Client, posted: Posted) -> str:
 
 
 def _send(port: int, sent: bytes) -> str:
-    """The status, or nothing where the service closed the connection."""
+    """The status; an empty text if the service closed the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         try:
             connection.sendall(sent)
@@ -242,7 +241,7 @@ def _send(port: int, sent: bytes) -> str:
 
 
 def ends(whole: Whole) -> Counter[str]:
-    """How all that was accepted has ended."""
+    """The number of accepted certifications by how they ended."""
     client = whole.client
     running = ("queued", "running", "canceling")
     eventually(lambda: not any(_ids(client, status) for status in running), "the end of all", patience=600)
@@ -266,7 +265,7 @@ def _ids(client: httpx2.Client, status: str) -> list[str]:
 
 
 def schema_attack(whole: Whole, *, cases: int, seed: int) -> Tally:
-    """So many cases that schemathesis makes of each operation, half of them allowed; answers must be as documented."""
+    """Send this number of schemathesis' cases to each operation, half of them valid; answers must be as documented."""
     tally = Tally("OpenAPI")
     payload = {**QUESTION, "images": [tensor(np.zeros(SHAPE, np.uint8))]}
     ended = whole.client.post(URL, json=payload, headers={"Prefer": "wait=60"}).json()["id"]
@@ -304,7 +303,7 @@ def _send_cases(
         except FailureGroup as failures:
             tally.wrong += [f"{operation.label}: {failure}" for failure in failures.exceptions]
 
-    with suppress(Unsatisfiable):  # where a document allows everything, nothing is left that it does not
+    with suppress(Unsatisfiable):  # a document that allows everything leaves nothing that is not allowed
         send()
 
 

@@ -1,4 +1,4 @@
-"""A page in the browser of somebody who runs the service: other names, other origins, what the pages here may load."""
+"""A foreign page in the browser of somebody who runs the service: its names, its origin, what our pages may load."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_page_of_another_origin_changes_nothing(api: Api, player: Player, head
     form = {"request": (None, json.dumps({"radius": 0.25, "ensemble": player.ensemble})), "images": picture()}
     for answer in (
         api.client.post(URL, json=payload, headers=headers),
-        api.client.post(URL, files=form, headers=headers),  # which a browser sends without asking first
+        api.client.post(URL, files=form, headers=headers),  # a browser sends this without asking first
         api.client.post(f"{URL}/x/cancel", headers=headers),
         api.client.delete(f"{URL}/x", headers=headers),
     ):

@@ -1,4 +1,4 @@
-"""What is installed is what is pinned, down to the last package that another one brings along."""
+"""Every installed package has its pinned version, also those that only another package needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pins() -> dict[str, str]:
 
 
 def declared() -> Iterator[str]:
-    """All that pyproject.toml names."""
+    """Everything that pyproject.toml names."""
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"].values()
     yield from project["project"]["dependencies"]
@@ -31,7 +31,7 @@ def declared() -> Iterator[str]:
 
 
 def brought(requirements: Iterable[str]) -> dict[str, str]:
-    """Every package that these bring along and that is installed here, with its version."""
+    """Every installed package that these need, directly or not, with its version."""
     found: dict[str, str] = {}
     left = [(Requirement(each), "") for each in requirements]
     while left:
@@ -41,10 +41,10 @@ def brought(requirements: Iterable[str]) -> dict[str, str]:
             continue
         try:
             installed = distribution(name)
-        except PackageNotFoundError:  # of a group that is not installed
+        except PackageNotFoundError:  # it belongs to a group that is not installed
             continue
         if name not in found or requirement.extras:
-            found[name] = installed.version.partition("+")[0]  # a build for CPUs is the same version
+            found[name] = installed.version.partition("+")[0]  # a build for CPUs has the same version
             needs = [Requirement(each) for each in installed.requires or ()]
             left += [(need, each) for need in needs for each in ("", *requirement.extras)]
     return found

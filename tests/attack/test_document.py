@@ -1,4 +1,4 @@
-"""docs/security.md: each line of its tables of attempts names tests, and each of those exists."""
+"""Each line of the tables of attempts in docs/security.md names tests, and each of these exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEST = re.compile(r"`(\w+/\w+\.py)::(\w+)`")
 
 
 def lines() -> list[str]:
-    """Those of the tables of attempts."""
+    """The lines of the tables of attempts."""
     found: list[str] = []
     within = False
     for line in (ROOT / "docs" / "security.md").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""A small share of the damaged requests; `python -m tests.attack.fuzz` has all of them."""
+"""A small part of the damaged requests; `python -m tests.attack.fuzz` sends all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes before the application sees a request: endless heads, slow ones, too many, and what is no HTTP."""
+"""What arrives before the application sees a request: endless heads, slow ones, too many, and data that is not HTTP."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def connect(api: Api) -> socket.socket:
 
 
 def all_of(connection: socket.socket) -> bytes:
-    """What comes until the other side closes."""
+    """Everything that arrives until the other side closes."""
     answer = b""
-    with suppress(ConnectionResetError):  # it closed before it had read all that was sent
+    with suppress(ConnectionResetError):  # it closed before it read everything that was sent
         while chunk := connection.recv(65_536):
             answer += chunk
     return answer
 
 
 def replies(api: Api, pieces: Iterable[bytes]) -> bytes:
-    """The answers to what is sent, until the service closes the connection."""
+    """The responses until the service closes the connection."""
     with connect(api) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):
             for piece in pieces:
@@ -56,7 +56,7 @@ def require_problem(answer: bytes, status: int, code: str) -> None:
     "sent",
     [
         b"nonsense\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100,  # TLS
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100,  # a TLS handshake
         b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         GET + b"Bad Name: x\r\n\r\n",
@@ -65,7 +65,8 @@ def require_problem(answer: bytes, status: int, code: str) -> None:
         POST + b"Content-Length: -1\r\n\r\n",
         POST + b"Content-Length: 1, 2\r\n\r\n",
         POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n{}",
-        POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",  # two lengths: a way to smuggle
+        POST
+        + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",  # two lengths could smuggle a request
         POST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
     ],
 )
@@ -123,7 +124,7 @@ def test_a_body_in_small_chunks_is_taken(api: Api) -> None:
 
 def test_a_head_must_arrive_in_time(odd: Api) -> None:
     require_problem(replies(odd, [GET]), 408, "too_slow")
-    assert replies(odd, []) == b""  # a client that sends nothing gets no answer
+    assert replies(odd, []) == b""  # a client that sends nothing gets no response
     assert replies(odd, [b"\r\n" * 10]) == b""
 
 
@@ -151,7 +152,7 @@ def test_an_answer_to_a_connection_that_was_closed_is_no_mistake(api: Api) -> No
     before = api.log.stat().st_size
     for _ in range(20):
         assert b"ahead of their answers" in replies(api, [b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100])
-    api.client.get("/readyz")  # by now the others have been answered
+    api.client.get("/readyz")  # by now the other requests have been answered
     assert "Traceback" not in api.log.read_text()[before:]
 
 
@@ -176,7 +177,7 @@ def test_nothing_is_smuggled_behind_an_upgrade(api: Api, framing: bytes, upgrade
     declared = framing % len(hidden) if b"%d" in framing else framing
     with connect(api) as connection:
         connection.sendall(GET + declared + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n")
-        answer = connection.recv(65_536)  # so that what follows is a segment of its own
+        answer = connection.recv(65_536)  # what follows is then a segment of its own
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(hidden)
         answer += all_of(connection)

@@ -1,4 +1,4 @@
-"""Images that are small as files and large in memory or in time are refused before they are decoded."""
+"""Images that are small as files but take much memory or time are refused before they are decoded."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def chunk(kind: bytes, data: bytes = b"") -> bytes:
 def bomb() -> bytes:
     """A zlib stream that inflates to a gigabyte of zeros: one compressed megabyte, repeated."""
     deflate, zeros = zlib.compressobj(9, wbits=-zlib.MAX_WBITS), b"\0" * 1_000_000
-    block = deflate.compress(zeros) + deflate.flush(zlib.Z_FULL_FLUSH)  # refers to nothing before it
-    checksum = GIGABYTE % 65_521 << 16 | 1  # Adler-32 of zeros
+    block = deflate.compress(zeros) + deflate.flush(zlib.Z_FULL_FLUSH)  # it refers to nothing before it
+    checksum = GIGABYTE % 65_521 << 16 | 1  # the Adler-32 of zeros
     return b"\x78\xda" + block * (GIGABYTE // len(zeros)) + deflate.flush() + struct.pack(">I", checksum)
 
 
@@ -131,7 +131,7 @@ def test_ordinary_files_have_few_pieces(file: str, size: tuple[int, int]) -> Non
 
 def test_the_pieces_are_those_of_the_file() -> None:
     assert [PNG[at + 4 : at + 8] for at in _pieces(PNG)] == [b"IHDR", b"IDAT", b"IEND"]
-    file = jpeg(progressive=True, comment=b"\xff\xda" * 9)  # which are no scans, where they stand
+    file = jpeg(progressive=True, comment=b"\xff\xda" * 9)  # at this place they are not scans
     kinds = [file[at : at + 2] for at in _pieces(file)]
     assert kinds[:2] == [b"\xff\xe0", b"\xff\xfe"]
     assert kinds.count(b"\xff\xda") == file.count(b"\xff\xda") - 9

@@ -1,4 +1,4 @@
-"""Keys and ids: nothing to guess, nothing to measure, nowhere to hide."""
+"""Keys and ids can neither be guessed nor be found out by measuring time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_ids_and_keys_cannot_be_guessed(new: type, letters: int, size: int) -> N
     assert new().partition("_")[2] not in made
     assert len(set(made)) == len(made)
     assert {len(each) for each in made} == {size}
-    for place in range(size - 1):  # the last letter of a key has two bits less
+    for place in range(size - 1):  # the last letter of a key has two bits fewer
         seen = Counter(each[place] for each in made)
         assert len(seen) == letters
         assert max(seen.values()) < 2.5 * len(made) / letters

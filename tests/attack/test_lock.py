@@ -1,4 +1,4 @@
-"""The packages of the images are locked: each with its pinned version and its hashes."""
+"""The packages of the images are locked, each with its pinned version and its hashes."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_everything_that_an_image_needs_is_locked_with_hashes_at_its_pinned_vers
 
 
 def test_what_torch_brings_along_is_locked_and_torch_is_not() -> None:
-    """Builds for CUDA bring further packages, which are named with a marker or not at all in the build for CPUs."""
+    """Builds for CUDA need further packages, which the build for CPUs names with a marker or not at all."""
     names = {canonicalize_name(Requirement(each).name) for each in requires("torch") or () if ";" not in each}
-    conditional = {"setuptools"}  # from Python 3.12 on, and pinned all the same
+    conditional = {"setuptools"}  # it is needed from Python 3.12 on, and pinned in any case
     assert names | conditional == set(BROUGHT)
     assert set(BROUGHT) <= set(locked("worker"))
     assert not BUILDS & {*locked("worker"), *locked("api")}
@@ -69,7 +69,7 @@ def test_what_torch_brings_along_is_locked_and_torch_is_not() -> None:
 
 
 def test_a_bill_of_materials_has_all_packages_of_an_image_and_torch_where_it_is(tmp_path: Path) -> None:
-    """The tool itself comes from the index of packages, so a script stands for it that shows what it is given."""
+    """The real tool comes from the package index, so a script that prints its arguments stands in for it."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(LOCK, tmp_path / "deploy" / "lock")

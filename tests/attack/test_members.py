@@ -1,7 +1,7 @@
 """A member file that is a program reads no file, writes none, does not loop and executes no Python.
 
-Files that were not vetted in this way could read and write files by `aten::from_file`, in both formats; TorchScript did
-so while it was loaded; and names in an exported program were executed as Python.
+Without this vetting, files of both formats could read and write files by `aten::from_file`; TorchScript did so while it
+was loaded; and names in an exported program were executed as Python.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def saved(*sources: str, **options: Any) -> bytes:
 
 
 def entry_of(data: bytes, text: bytes) -> str:
-    """The name of the archive's source file with this text."""
+    """The name of the source file in the archive that has this text."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".py") and text in archive.read(name))
     return name.partition("/")[2]
 
 
 def resourced(old: str, new: str) -> bytes:
-    """The harmless file with a part of its source changed."""
+    """The harmless file with a part of its source replaced."""
     data = saved(HARMLESS)
 
     def edit(source: bytes) -> bytes:
@@ -76,7 +76,7 @@ def forward(*lines: str) -> str:
 
 
 def refused(kind: str, data: bytes, message: str) -> None:
-    """The file is refused before anything runs; one that were not would do its harm here."""
+    """Assert that the file is refused before anything runs; otherwise it would do its harm here."""
     with pytest.raises(ProgramError, match=message):
         read_program(kind, data)(IMAGES.clone())
 
@@ -115,7 +115,7 @@ def test_torchscript_uses_only_the_operators_of_classifiers(tmp_path: Path, line
 
 
 class Reader(nn.Module):
-    def forward(self, x):  # without annotations, which TorchScript would not understand as text
+    def forward(self, x):  # TorchScript would not understand annotations that are text
         return x + read_from(x)
 
 
@@ -220,7 +220,7 @@ def regraphed(edit: Callable[[Any], None]) -> bytes:
 
 
 def renamed(old: str, new: str) -> bytes:
-    """The exported program in which a text of the graph is another one, as a value or as a key."""
+    """The exported program with one text of its graph replaced, whether it is a value or a key."""
 
     def everywhere(tree: Any) -> Any:
         if isinstance(tree, dict):
@@ -233,7 +233,7 @@ def renamed(old: str, new: str) -> bytes:
 
 
 def in_place_of_relu(target: str, *inputs: tuple[str, dict[str, Any]]) -> bytes:
-    """The exported program that calls another operator in place of relu, with these arguments."""
+    """The exported program with another operator, called with these arguments, in place of relu."""
 
     def edit(tree: Any) -> None:
         (node,) = (node for node in tree["graph_module"]["graph"]["nodes"] if "relu" in node["target"])
@@ -332,7 +332,7 @@ PROPERTIES = Addition(classes=("a", "b", "c"), input_shape=SHAPE, noise=Gaussian
 
 
 def test_an_attack_is_refused_by_add_and_by_the_worker(tmp_path: Path) -> None:
-    """A worker vets what it loads; it does not rely on `add`."""
+    """A worker vets what it loads and does not rely on `add`."""
     zoo, file = tmp_path / "zoo", tmp_path / "evil.pt"
     evil = saved(forward(f'x = x + torch.from_file("{tmp_path}/mark", True, 8)[0]'))
     file.write_bytes(evil)
@@ -351,7 +351,7 @@ def test_an_attack_is_refused_by_add_and_by_the_worker(tmp_path: Path) -> None:
 
 
 def test_a_network_that_takes_all_memory_or_always_fails_is_refused_by_the_child() -> None:
-    """It fails in the confined process, and the worker never runs it. Without a limit, 3.4 GB would be there."""
+    """It fails in the confined process, and the worker never runs it. Without a limit, it would take 3.4 GB."""
     greedy = saved(forward("x = x + x.repeat([1 << 14, 1, 40, 40]).sum()"))
     failing = saved(forward("if x.size(0) > 0:", '    raise RuntimeError("never")'))
     fine = saved(HARMLESS)
@@ -406,7 +406,7 @@ print(confinement._tried(suspect))
 
 
 def test_what_slips_through_the_vetting_cannot_open_a_file_in_the_child(tmp_path: Path) -> None:
-    """The vetting is switched off in this child, so that only its confinement is left."""
+    """The vetting is switched off in this child, so that only the confinement is left."""
     file, mark = tmp_path / "evil.pt", tmp_path / "mark"
     file.write_bytes(resourced("x: Tensor) ->", f'x: Tensor, y: Tensor=torch.from_file("{mark}", True, 8)) ->'))
     child = subprocess.run(

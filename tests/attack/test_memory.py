@@ -1,4 +1,4 @@
-"""Memory: all bodies together take so much and no more, and no body takes many times its size."""
+"""Memory is bounded for all bodies together, and no body takes many times its size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEAD = f"POST {URL} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/jso
 
 
 def open_upload(api: Api, stack: ExitStack, size: int) -> socket.socket:
-    """A body of which so many bytes were sent, and the rest is not."""
+    """A body of which this many bytes have been sent; the rest follows later."""
     connection = stack.enter_context(socket.create_connection(("127.0.0.1", api.port), timeout=ANSWER_S))
     connection.sendall(HEAD.encode())
     connection.sendall(b" " * size)
@@ -52,7 +52,7 @@ def test_bodies_under_way_take_so_much_and_no_more(odd: Api, player: Player) -> 
         assert problem(late, "overloaded").detail
         assert int(late.headers["retry-after"]) >= 1
         assert odd.client.get("/healthz").status_code == 200
-        assert odd.resident_bytes() - before < 35e6  # of 43 MB that were sent
+        assert odd.resident_bytes() - before < 35e6  # 43 MB were sent
         assert len(unanswered(crowd)) <= 6
     assert eventually(lambda: odd.client.post(URL, content=payload, headers=JSON).status_code == 202)
     player.play()
@@ -85,7 +85,7 @@ def test_many_large_uploads_at_a_time_are_answered_within_the_memory(odd: Api, p
         watcher.join()
     assert answers[202] > 0
     assert set(answers) <= {202, 503}
-    # what is read, its copy, and what four threads make of it; without a limit: 16 bodies and their copies
+    # This allows for what is read, its copy, and what four threads make of it. Without a limit, all 16 bodies count.
     assert max(highest) - before < 16e6 + 4 * 5 * 4e6
     for _ in range(answers[202]):
         player.play()
@@ -95,7 +95,7 @@ def test_who_waits_for_an_answer_holds_nothing(odd: Api, player: Player) -> None
     body = json.dumps(question(player.ensemble)).encode() + b" " * 3_900_000
     url = f"http://127.0.0.1:{odd.port}{URL}"
     wait = {**JSON, "Prefer": "wait=60"}
-    with ThreadPoolExecutor(8) as pool:  # twice as many as fit
+    with ThreadPoolExecutor(8) as pool:  # twice as many bodies as fit
         answers = []
         for number in range(8):
             answers.append(pool.submit(httpx2.post, url, content=body, headers=wait, timeout=90))
@@ -123,7 +123,7 @@ def test_a_share_is_given_back_whatever_happens() -> None:
 
 
 def many(values: bytes) -> Iterator[bytes]:
-    """A request that has more values than bytes for each."""
+    """A request of 31 MB with very many small values."""
     yield b'{"images": ['
     for _ in range(31):
         yield values * (1_000_000 // len(values))

@@ -53,7 +53,7 @@ def test_a_cursor_of_ones_own_is_refused(client: httpx2.Client, cursor: str) -> 
 
 
 def logged(api: Api, request_id: str) -> dict[str, Any]:
-    """The log line of this request. Every line of the log must be JSON in printable ASCII."""
+    """The log line of this request; every line of the log must be JSON in printable ASCII."""
 
     def found() -> list[dict[str, Any]]:
         raw = api.log.read_bytes()
@@ -135,7 +135,7 @@ def test_an_address_is_no_image(client: httpx2.Client, player: Player) -> None:
         for image in (url, "file:///etc/passwd", "/etc/passwd", "//127.0.0.1/x"):
             problem(client.post(URL, json=question(player.ensemble, images=[image])), "invalid_image")
             answer = client.post(URL, json=question(player.ensemble, images=[text(image.encode())]))
-            assert "root:" not in problem(answer, "invalid_image").detail  # the beginning of /etc/passwd
+            assert "root:" not in problem(answer, "invalid_image").detail  # /etc/passwd begins with this
         for name in ("url", "image_url", "callback", "webhook"):
             problem(client.post(URL, json=question(player.ensemble, **{name: url})), "invalid_request")
         with pytest.raises(TimeoutError):

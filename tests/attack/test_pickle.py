@@ -1,4 +1,4 @@
-"""No pickle is ever executed, from a request or from the queue, and no function that a foreign job names."""
+"""No pickle is ever executed, from a request or from the queue, and no function that a foreign job names is called."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_reader_sees_what_does_not(code: str) -> None:
 
 
 def in_npy(pickled: bytes) -> bytes:
-    """The pickle in a file of numpy's form for an array of objects."""
+    """The pickle as a .npy file that claims to be an array of objects."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"descr": "|O", "fortran_order": False, "shape": (1, 3, 8, 8)})
     return file.getvalue() + pickled
@@ -105,7 +105,7 @@ def test_a_pickle_in_a_request_is_not_executed(whole: Whole, tmp_path: Path) -> 
 def test_a_pickle_in_the_queue_is_not_executed(whole: Whole, tmp_path: Path) -> None:
     mark, name = tmp_path / "executed", bookkeeping.queue_name("default")
     redis = whole.pool.redis
-    foreign = Queue(name, connection=redis).enqueue(Path.touch, mark)  # RQ's own serializer, which pickles
+    foreign = Queue(name, connection=redis).enqueue(Path.touch, mark)  # RQ's own serializer pickles
     eventually(lambda: not Job.exists(foreign.id, connection=redis), "the refusal")
     certification = whole.pool.submit(flat(0.9))
     whole.pool.ended(certification)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What a deployment with docker-compose.yml must do, checked on one that is up: bash tests/compose/smoke.sh
+# Check what a running deployment with docker-compose.yml must do: bash tests/compose/smoke.sh
 #
-# Certifies a shipped image over the published port, kills a worker in the middle of a job and Redis after it, and looks
-# at what the containers can do. Needs docker, curl and python3. It leaves two workers behind, one of them dead.
+# The script certifies a shipped image over the published port, kills a worker in the middle of a job and Redis after it,
+# and checks what the containers can do. It needs docker, curl and python3, and leaves two workers behind, one of them dead.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 ADDRESS=http://$(docker compose port api 8000)
@@ -14,16 +14,16 @@ say() { echo "-- [${SECONDS}s] $*"; }
 fail() { echo "smoke: $*" >&2; exit 1; }
 # expect WANTED SEEN WHAT
 expect() { [ "$1" = "$2" ] || fail "$3: got '$2', not '$1'"; }
-# field EXPRESSION: of the JSON that comes in, which it calls `it`
+# field EXPRESSION: evaluates it for the JSON on standard input, which is called `it`
 field() { python3 -c 'import json, sys; print(eval(sys.argv[1], {"it": json.load(sys.stdin)}))' "$1"; }
-# within SECONDS COMMAND...: whether it becomes true in that time
+# within SECONDS COMMAND...: whether the command succeeds within this time
 within() { local end=$((SECONDS + $1)); shift; until "$@"; do [ $SECONDS -lt $end ] || return 1; sleep 0.5; done; }
 # ask PATH [CURL'S OPTIONS...]
 ask() {
     curl --silent --show-error --fail-with-body --max-time 70 \
         --header "Authorization: Bearer $KEY" "$ADDRESS$1" "${@:2}"
 }
-# certify SECONDS REQUEST: and wait so long for the answer
+# certify SECONDS REQUEST: waits this long for the response
 certify() { ask /v1/certifications --header "Prefer: wait=$1" --form "request=$2" --form "images=@$SCRATCH/ship.png"; }
 redis() { docker compose exec -T redis sh -c "REDISCLI_AUTH=\$(cat /run/secrets/redis_password) redis-cli --raw $*"; }
 
@@ -50,8 +50,8 @@ say "the users of the containers cannot write their images, and that of the API 
 for service in api worker; do
     expect 10001 "$(docker compose exec -T $service id -u)" "the user of $service"
     docker compose exec -T $service touch /srv/x /venv/x /x 2> /dev/null && fail "$service writes its root file system"
-    # Also where the root file system is not read-only. The API keeps its archive in a volume at /archive. find complains
-    # of folders that it may not read.
+    # This must hold even if the root file system is not read-only. The API keeps its archive in a volume at /archive.
+    # find complains about folders that it may not read.
     writable=$(docker run --rm --network none --entrypoint find smoothcert-$service / -xdev \
         \( -path /proc -o -path /dev -o -path /var/tmp -o -path /run/lock -o -path /archive \) -prune \
         -o -writable ! -type l -print 2> /dev/null) || true
@@ -72,7 +72,7 @@ succeeded() { [ "$(state 'it["status"]')" = succeeded ]; }
 worker() { redis hget "smoothcert:certification:$job" worker; }
 within 120 under_way || fail "the job does not begin: $(cat "$SCRATCH/job.json")"
 killed=$(worker)
-docker kill --signal KILL "${killed%-*}" > /dev/null # a worker is called after its host, which is the container
+docker kill --signal KILL "${killed%-*}" > /dev/null # a worker is named after its host, which is the container
 expect running "$(state 'it["status"]')" "the job whose worker was killed"
 say "$killed was killed at $(state 'it["progress"]["samples"]') samples"
 

@@ -1,4 +1,4 @@
-"""The page about ensembles runs. It adds some, and serves them in place of the shipped ones."""
+"""The commands of the page about ensembles run: it adds some, and serves them in place of the shipped ones."""
 
 from __future__ import annotations
 

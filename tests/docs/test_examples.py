@@ -1,7 +1,7 @@
 """Every command and every block of code in README and docs is run by a test.
 
-The files beside this one follow the pages in a clone, each from its top to its end. They are several files so that they
-run side by side. A block that needs Docker or an hour is run by another test, which a comment above it names:
+The other files of this folder follow the pages in a clone, each from its top to its end. They are separate files so
+that they run side by side. A block that needs Docker or an hour is run by another test, which a comment above it names:
 <!-- run by FILE -->.
 """
 

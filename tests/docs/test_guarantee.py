@@ -1,4 +1,4 @@
-"""The pages about certificates run: what they say, and how parameters are chosen."""
+"""The commands of the pages about certificates run: what certificates say, and how parameters are chosen."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_the_cells_run_in_order(run: dict[str, Any]) -> None:
 
 
 def test_the_stored_outputs_are_of_such_a_run(run: dict[str, Any]) -> None:
-    """Numbers may differ between machines; everything else is the same. Run `python -m tests.support.notebook`."""
+    """Numbers may differ between machines, but nothing else; `python -m tests.support.notebook` stores new outputs."""
     stored = json.loads(NOTEBOOK.read_text())
     plain = [[re.sub(r"[\d.,]+", "0", text) for text in outputs(each)] for each in (stored, run)]
     names = [[re.sub(r"\W+|\d+", " ", text).split()[:5] for text in each] for each in plain]

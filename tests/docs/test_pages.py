@@ -1,4 +1,4 @@
-"""The pages are true: links lead somewhere, the HTTP reference is that of the service, every setting is described."""
+"""The pages are correct: links lead somewhere, the HTTP reference is the service's own, every setting is described."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)")
 
 
 WRITTEN = re.compile(r"--(?:attest|keyring|out|output|plot|public|report) ([a-z][\w.-]*)")
-"""What a command in a page writes into the folder of the clone; a name in capital letters is the reader's to choose."""
+"""Names that a command in a page writes into the clone; the reader chooses names in capital letters."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -59,6 +59,8 @@ def slug(heading: str) -> str:
 def test_the_http_reference_is_the_services_own() -> None:
     expected = reference.markdown(openapi.document(create_app(ApiSettings())))
     assert (ROOT / "docs" / "http.md").read_text() == expected + "\n", "run `python -m app reference > docs/http.md`"
+    assert "number (>= 0, <= 1,000,000) or null" in expected
+    assert "e+0" not in expected, "limits are written as people write them"
 
 
 def test_the_comparison_with_the_paper_is_that_of_the_results() -> None:

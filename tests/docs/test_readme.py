@@ -1,4 +1,4 @@
-"""The first steps run, and so does what an operator types."""
+"""The first steps of the README run, and so do the commands of an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults: processes are killed, stopped, starved and poisoned in the middle of real work, again and again.
+"""Faults: processes are killed, stopped, starved and poisoned in the middle of real work, many times.
 
     python -m tests.faults     runs all tries of all faults and writes a table of what was lost or wrong
     pytest tests/faults        runs a few of them

@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, for the workers and for the reference
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, for workers and reference
 
 from tests.faults.disk_full import NoMountError
 from tests.faults.fault import Fault, Outcome, run
@@ -23,7 +23,7 @@ from tests.faults.faults import FAULTS
 from tests.faults.hosts import NoNamespacesError
 from tests.faults.service import Service
 
-START, END = ("\r\x1b[K", "") if sys.stdout.isatty() else ("", "\n")  # a line that changes, on a terminal
+START, END = ("\r\x1b[K", "") if sys.stdout.isatty() else ("", "\n")  # on a terminal, one line changes in place
 TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "faults.md"
 
 
@@ -34,8 +34,8 @@ def main() -> int:
     parser.add_argument("--tries", type=int, help="tries of each fault, in place of its own number; writes no table")
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)  # so that whatever ends this process ends the services, too
-    logging.basicConfig(level=logging.ERROR)  # the networks here run in their plain form, and each would warn
+        signal.signal(number, signal.default_int_handler)  # whatever ends this process then ends the services, too
+    logging.basicConfig(level=logging.ERROR)  # the networks run in their plain form here, and each would warn about it
     chosen = [fault for fault in FAULTS if options.only in fault.name]
     if options.tries:
         chosen = [replace(fault, tries=options.tries) for fault in chosen]
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def tried(faults: Sequence[Fault], seed: int) -> Iterator[Outcome]:
-    """Run the faults of one stage after each other in one service; keep its logs where something failed."""
+    """Run the faults of one stage one after the other in one service; keep its logs if something failed."""
     for stage, together in groupby(faults, lambda fault: fault.stage):
         folder = Path(mkdtemp(prefix="faults-"))
         try:
@@ -64,7 +64,7 @@ def tried(faults: Sequence[Fault], seed: int) -> Iterator[Outcome]:
 
 
 def tried_often(fault: Fault, service: Service, seed: int) -> Outcome:
-    """Run all tries of a fault, with a line that shows how far it has come."""
+    """Run all tries of a fault, and show a line of progress."""
     return run(fault, service, tries=fault.tries, seed=seed, tell=partial(tell, fault))
 
 

@@ -41,7 +41,7 @@ def certifying(service: Service, question: Mapping[str, Any]) -> list[Certificat
 
 
 def listening(service: Service, question: Mapping[str, Any]) -> list[Certificate]:
-    """A client that takes the certificates from the events and resumes by Last-Event-ID: each comes once."""
+    """A client that takes the certificates from the events and resumes by Last-Event-ID, so each must come once."""
     with service.client() as client:
         submitted = client.submit(service.exhibit.images, ensemble=service.exhibit.ensemble, **question)
         events = client.certifications.events(submitted.id)

@@ -22,13 +22,13 @@ from tests.support.api import Api
 
 QUESTION = {"procedure": {"name": "predict", "n": 60}}
 STEPS = 40
-"""About as many as two certifications have, one of which is deleted."""
+"""The number of steps of about two certifications, one of which is deleted."""
 LIFE_S = 60.0
-"""Seconds after which the API must have come to its step."""
+"""The seconds within which the API must have reached its step."""
 
 
 class ArchivedService(Service):
-    """A service with an archive, whose API dies at a step of it."""
+    """A service with an archive whose API dies at one of its steps."""
 
     def __init__(self, folder: Path, exhibit: Exhibit) -> None:
         super().__init__(folder, exhibit)
@@ -41,11 +41,11 @@ class ArchivedService(Service):
         return MortalApi(self.server.url, self._folder, archive=self.archive)
 
     def arm(self, steps: int) -> None:
-        """Let the API die after this number of steps from now."""
+        """Let the API die after this number of further steps."""
         (self._folder / "dies_at").write_text(str(steps))
 
     def left_behind(self) -> list[str]:
-        """Also what the archive lacks, has twice, or still has of what was deleted."""
+        """What the service left behind, and what the archive lacks, has twice, or has although it was deleted."""
         return [*super().left_behind(), *self.amiss()]
 
     def amiss(self) -> list[str]:
@@ -95,7 +95,7 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
 
 
 def _delete(service: ArchivedService, witness: Witness, chance: Random) -> None:
-    """Delete one that ended in an earlier try, now and then."""
+    """Occasionally delete a certification that ended in an earlier try."""
     candidates = sorted(service.ended - service.deleted)
     if not candidates or chance.random() < 0.5:
         return
@@ -103,7 +103,7 @@ def _delete(service: ArchivedService, witness: Witness, chance: Random) -> None:
     try:
         answer = httpx2.delete(f"{service.url}/v1/certifications/{chosen}", timeout=90)
     except httpx2.TransportError:
-        service.ended.discard(chosen)  # it may or may not be deleted: nothing is claimed about it
+        service.ended.discard(chosen)  # it may or may not be deleted, so nothing is claimed about it
         witness.forget(chosen)
         return
     if answer.status_code == 204:

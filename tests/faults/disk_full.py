@@ -1,4 +1,4 @@
-"""The disk of Redis is full for a while in the middle of work. It is a real file system of a few megabytes."""
+"""The disk of Redis, a real file system of a few megabytes, is full for a while in the middle of work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoMountError(Exception):
 
 @contextmanager
 def stage(folder: Path) -> Iterator[Service]:
-    """A service whose Valkey has a disk of its own."""
+    """A service whose Valkey has its own disk."""
     disk = folder / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(disk)]

@@ -1,4 +1,4 @@
-"""All workers of a busy service are told to leave and others take their place; no client may notice."""
+"""All workers of a busy service are told to leave, and others take their place; no client may notice."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Exhibit:
     questions: tuple[Mapping[str, Any], ...]
     """Questions that take one to three seconds each."""
     zoo: Callable[[Path], Path]
-    """Makes the zoo in a folder, or names an existing one."""
+    """A function that makes the zoo in a folder, or names an existing one."""
     settings: Mapping[str, object]
     """The settings of the workers."""
 
@@ -74,15 +74,15 @@ SHIPPED = Exhibit(
     images=tuple(load_images(ZOO / "cifar10-test-100.json").pixels[[4, 5]]),
     questions=({"procedure": {"name": "adaptive", "stages": [100, 800]}, "radius": 0.25, "consensus": 2},),
     zoo=lambda _: ZOO,
-    settings={"ensembles": "cifar10-resnet20-gaussian-0.25", "watchdog_s": 120},  # a batch may be seconds of work
+    settings={"ensembles": "cifar10-resnet20-gaussian-0.25", "watchdog_s": 120},  # a batch may take seconds
 )
 
 
 class Reference:
-    """The certificates that an undisturbed engine in this process gives."""
+    """The certificates of an undisturbed engine in this process."""
 
     def __init__(self, exhibit: Exhibit, zoo: Path) -> None:
-        torch.set_num_threads(1)  # like the workers
+        torch.set_num_threads(1)  # the workers do the same
         self._ensemble = load(exhibit.ensemble, zoo=zoo, allowed_imports=frozenset({ARCHITECTURE}))
         self._engine = Engine(self._ensemble)
         self._pixels = torch.from_numpy(np.stack(exhibit.images))

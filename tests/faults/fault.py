@@ -13,7 +13,7 @@ from tests.faults.service import Service, StuckError
 from tests.faults.witness import Witness
 
 Stage = Callable[[Path], AbstractContextManager[Service]]
-"""Makes a service in an empty folder."""
+"""A function that makes a service in an empty folder."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Outcome:
     lost: tuple[str, ...]
     """The certifications that did not end as they must."""
     wrong: tuple[str, ...]
-    """Everything else that must not happen: another certificate, an end too many, an error that a client saw."""
+    """Everything else that must not happen: another certificate, one end too many, an error that a client saw."""
     seconds: float
 
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
-"""The kind of namespace for Linux' setns(2)."""
+"""The kind of namespace that Linux' setns(2) enters."""
 NETWORK = "198.18.77"
-"""A network that is reserved for measurements, so that nothing real has such an address."""
+"""A network that is reserved for measurements, so no real host has an address in it."""
 
 INNER = "eth0"
 
@@ -53,11 +53,11 @@ class Host:
             os.close(there)
 
     def cut(self) -> None:
-        """Let nothing through: what is sent is lost, and nobody is told."""
+        """Let nothing through: packets are lost, and no sender is told."""
         run("ip", "link", "set", self.link, "down")
 
     def slow(self) -> None:
-        """Delay everything; a kernel without netem gets a link of a few kilobytes in a second instead."""
+        """Delay everything; on a kernel without netem, limit the link to a few kilobytes per second instead."""
         delayed = ("netem", "delay", "300ms", "200ms")
         narrow = ("tbf", "rate", "64kbit", "burst", "2kb", "latency", "2s")
         for end in (("ip", "netns", "exec", self.name, "tc"), ("tc",)):
@@ -77,7 +77,7 @@ class Host:
 
 @contextmanager
 def hosts(count: int) -> Iterator[Sequence[Host]]:
-    """So many hosts on one network; this process can reach them, too."""
+    """This number of hosts on one network, which this process can reach, too."""
     mark = f"sc{os.getpid() % 100_000}"
     with ExitStack() as stack:
         try:

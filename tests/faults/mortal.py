@@ -1,4 +1,4 @@
-"""The API that dies at a step of its archivist, as a process."""
+"""The process of an API that dies at a step of its archivist."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`python -m app`, which kills itself at a step of its archivist: the one whose number the file `dies_at` has.
+"""`python -m app` that kills itself at a step of its archivist; the file `dies_at` has the number of the step.
 
-A step is the moment before and after every call of the storage and of Redis for it, and every sync of a file, so that
+The moments before and after every call of the storage, of Redis for it, and of every sync of a file are steps, so that
 death comes between any two things that the archive does.
 """
 
@@ -23,7 +23,7 @@ from store import archival
 FILE = Path(os.environ["SMOOTHCERT_ARCHIVE"]).with_name("dies_at")
 LOCK = threading.Lock()
 
-archival.LEASE_S = 2.0  # a minute for each death would make an hour of the tries
+archival.LEASE_S = 2.0  # a minute for each death would stretch the tries to an hour
 
 
 def step() -> None:

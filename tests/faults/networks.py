@@ -1,4 +1,4 @@
-"""A slow network that crashes its process, hangs or asks for all memory on images of a certain mean."""
+"""A slow network that crashes its process, hangs, or asks for all memory on images of a certain mean."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Mortal(Trivial):
     def forward(self, x: Tensor) -> Tensor:
         means = x.mean((1, 2, 3))
         if (means - DEADLY).abs().min() < 0.01:
-            ctypes.string_at(0)  # a segmentation fault
+            ctypes.string_at(0)  # this is a segmentation fault
         if (means - ENDLESS).abs().min() < 0.01:
             time.sleep(600)
         if (means - HUNGRY).abs().min() < 0.01:
@@ -38,7 +38,7 @@ class Mortal(Trivial):
 
 
 def mortal(classes: int) -> nn.Module:
-    """What ensemble.toml names."""
+    """The callable that ensemble.toml names."""
     return Mortal(classes)
 
 
@@ -50,4 +50,4 @@ def flat(value: float) -> npt.NDArray[np.float32]:
 DEVIATION = SIGMA / math.sqrt(math.prod(SHAPE))
 """The standard deviation of the mean of a noisy image."""
 ORDINARY = tuple(flat(GREY + shift * DEVIATION) for shift in (0.9, 1.0, 1.1))
-"""Images whose counts differ from seed to seed; to prove a radius of SIGMA takes nearly the whole budget."""
+"""Images whose counts differ from seed to seed; a radius of SIGMA takes nearly the whole budget."""

@@ -1,4 +1,4 @@
-"""Links between hosts are cut, slowed and restored: the API, two workers and Redis have an address each."""
+"""Links between hosts are cut, slowed and restored; the API, two workers and Redis each have their own address."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ REDIS_PORT, API_PORT = 6379, 8000
 CLIENTS = 3
 """The clients that submit at random moments while links are cut."""
 SHORT_S, LONG_S = 1.5, 3 * SETTINGS["dead_after_s"]
-"""The longest of most cuts, and of one in each try: a worker is taken for dead meanwhile."""
+"""The longest seconds of most cuts, and of the one in each try during which a worker is taken for dead."""
 
 
 class RemoteServer(EmbeddedServer):
-    """A Valkey on a host of its own. Its socket in the file system stays, for the witness, who is never cut off."""
+    """A Valkey on its own host. Its socket in the file system stays, so that the witness is never cut off."""
 
     def __init__(self, folder: Path, host: Host) -> None:
         super().__init__(folder)
@@ -50,7 +50,7 @@ class RemoteServer(EmbeddedServer):
 
 
 class RemoteApi(Api):
-    """An API on a host of its own."""
+    """An API on its own host."""
 
     def __init__(self, server: RemoteServer, folder: Path, host: Host) -> None:
         super().__init__(server.remote_url, folder, host=host.address, open=True)

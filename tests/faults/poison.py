@@ -14,7 +14,7 @@ def attempt(service: Service, witness: Witness, chance: Random) -> None:
 
 
 def blamed_after_two_deaths(service: Service, witness: Witness, chance: Random, *, value: float) -> None:
-    """An image of this value fails with a reason; certifications beside it and after it are answered."""
+    """An image of this value fails with a reason, and certifications beside and after it are answered."""
     service.until(lambda: len(service.present()) == len(service.workers), "all workers")
     deaths, question = len(service.deaths), service.exhibit.question
     witness.submit(question(chance))

@@ -27,7 +27,7 @@ from tests.support.pool import Pool
 
 POOL = "default"
 PATIENCE_S = 90.0
-"""The seconds for anything that is waited for; the machine may be slow."""
+"""The seconds to wait for anything; the machine may be slow."""
 SETTINGS = {
     "dead_after_s": 3,
     "heartbeat_s": 0.5,
@@ -48,7 +48,7 @@ class Service:
     """Real processes that start in an empty folder; a context manager that ends them all."""
 
     def __init__(self, folder: Path, exhibit: Exhibit, *, workers: int = 2, data: Path | None = None) -> None:
-        """`data` is the folder of the Valkey where it is not the default one."""
+        """`data` is the folder of the Valkey, if it is not the default one."""
         self.exhibit, self.zoo = exhibit, exhibit.zoo(folder)
         self.reference = Reference(exhibit, self.zoo)
         self.server = EmbeddedServer(data or folder / "valkey")
@@ -94,7 +94,7 @@ class Service:
             return nursery.start(self._pool.command, env=self._pool.environment(), stderr=log)
 
     def tend(self) -> None:
-        """Start workers again that ended by themselves, as a supervisor does."""
+        """Restart workers that ended by themselves, as a supervisor does."""
         for place, worker in enumerate(self.workers):
             if worker.poll() is not None:
                 self.deaths.append(worker.returncode)
@@ -122,7 +122,7 @@ class Service:
     # --- what Redis holds
 
     def present(self) -> list[Presence]:
-        """What the live workers say about themselves."""
+        """What the live workers report about themselves."""
         names = self.redis.zrange(keys.WORKERS, time.time(), "+inf", byscore=True)
         texts = [self.redis.get(keys.worker(name.decode())) for name in names]
         return [Presence.model_validate_json(text) for text in texts if text]
@@ -147,7 +147,7 @@ class Service:
         return [Certificate.from_json(text) for _, text in sorted((int(k), v) for k, v in found.items())]
 
     def left_behind(self) -> list[str]:
-        """Executions and taken ids that the registries still name; none where nothing is under way."""
+        """Executions and taken ids that the registries still name; there are none when nothing is under way."""
         queues = (bookkeeping.queue_name(POOL), bookkeeping.quarantine_name(POOL))
         registries = [key for name in queues for key in (bookkeeping.started_key(name), keys.executions(name))]
         found = [entry for registry in registries for entry in self.redis.zrange(registry, 0, -1)]
@@ -155,7 +155,7 @@ class Service:
         return [entry.decode() for entry in found]
 
     def counted(self, status: str) -> int:
-        """The certifications that ended with this status, by the statistics."""
+        """The number of certifications that ended with this status, by the statistics."""
         return int(float(self.redis.hget(keys.STATISTICS, f"certifications:{status}") or 0))
 
     # --- clients
@@ -165,7 +165,7 @@ class Service:
         return f"http://127.0.0.1:{self.api.port}"
 
     def client(self) -> Client:
-        """A client that is patient enough for a restart of the API on a slow machine."""
+        """A client with enough patience for a restart of the API on a slow machine."""
         return Client(self.url, retries=10)
 
     def body(self, question: Mapping[str, Any], images: Images | None = None) -> dict[str, Any]:

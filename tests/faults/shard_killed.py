@@ -1,4 +1,4 @@
-"""A worker is killed that has a shard of a certification: what others have or have finished is not done again."""
+"""A worker that has a shard of a certification is killed; what other workers have or have finished is kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _ended(service: Service, certification: str) -> bool:
 
 
 def _shards(service: Service, certification: str) -> list[Record]:
-    """The shards beside the first that a worker has under way."""
+    """The shards, except the first, that a worker has under way."""
     data: dict[bytes, bytes] = service.redis.hgetall(keys.record(certification))
     names = [field.decode().partition("/")[2] for field in data if field.startswith(b"status/")]
     found = [record for name in names if (record := Record.read(data, name))]

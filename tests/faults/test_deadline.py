@@ -1,4 +1,4 @@
-"""Deadlines pass while there is no worker, and clients are told."""
+"""Deadlines pass while there is no worker, and clients are told about it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SEED = 0
 
 
 class Services:
-    """A service for each stage, one at a time; the faults of a stage follow each other."""
+    """One service for each stage, one at a time; the faults of a stage follow each other."""
 
     def __init__(self, stack: ExitStack, folders: pytest.TempPathFactory) -> None:
         self._stack, self._folders = stack, folders

@@ -19,7 +19,7 @@ from workers.fleet import PAUSE_S, Fleet
 
 
 class Child:
-    """Stands for a worker process that ended at once, or that runs until a signal comes."""
+    """A worker process that has ended at once, or that runs until a signal comes."""
 
     def __init__(self, returncode: int | None) -> None:
         self.returncode = returncode
@@ -52,7 +52,7 @@ def test_a_signal_between_two_lives_of_a_worker_is_not_lost(monkeypatch: pytest.
     monkeypatch.setattr("workers.fleet.time.sleep", sleep)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        Fleet(["cpu"]).supervise()  # returns once all have left
+        Fleet(["cpu"]).supervise()  # this returns once all workers have left
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The witness of a fault: records what the service accepted, and finds in the end what was lost and what is wrong."""
+"""The witness of a fault records what the service accepted, and finds at the end what was lost and what is wrong."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Witness:
         return list(self._accepted)
 
     def post(self, question: Mapping[str, Any], images: Images | None = None, *, end: str = "succeeded") -> str | None:
-        """The id, or None where the service is away. `end` is `succeeded`, or the code of the expected failure."""
+        """The id of the accepted question, or None if the service is away; `end` is how it must end."""
         try:
             answer = self._service.post(self._service.body(question, images))
         except httpx2.TransportError:
@@ -67,7 +67,7 @@ class Witness:
         self.check(same, f"a client was given other certificates than the undisturbed ones, for seeds {seeds}")
 
     def forget(self, certification: str) -> None:
-        """A certification was deleted, or may have been: its end was counted, and its record need not be there."""
+        """Expect no record of a certification that was deleted, or may have been; its end was counted."""
         if self._accepted.pop(certification, None) is not None:
             self._forgotten.append(certification)
 
@@ -83,7 +83,7 @@ class Witness:
 
     def _has_ended(self, certification: str) -> bool:
         record = self._service.record(certification)
-        return record is None or record.ended  # a lost record does not come back, and the audit reports it
+        return record is None or record.ended  # a lost record does not come back; the audit reports it
 
     def audit(self) -> None:
         """Check everything that was accepted, and everything that is in Redis."""

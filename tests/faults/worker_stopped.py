@@ -1,4 +1,4 @@
-"""A worker is stopped for longer than a heartbeat lasts, and continues when another has its certification."""
+"""A worker is stopped for longer than a heartbeat lasts, and continues when another worker has its certification."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def status(service: Service, certification: str) -> str:
 
 
 def await_another(service: Service, held: Record, *, until_its_end: bool) -> None:
-    """Wait until another worker has the certification, or it has ended."""
+    """Wait until another worker has the certification or it has ended."""
 
     def seen() -> bool:
         record = service.record(held.id)
@@ -65,5 +65,5 @@ def end(service: Service, held: Record) -> object:
 
 
 def is_idle(service: Service, worker: str, *, since: float) -> bool:
-    """Whether a worker has announced since then that it has nothing under way."""
+    """Whether a worker has reported since then that it has nothing under way."""
     return any(each.name == worker and each.beat_at > since and each.live == 0 for each in service.present())

@@ -36,7 +36,7 @@ def service(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Callable[..., Visit]]:
-    """Opens pages of a service; at the end each of them must have behaved."""
+    """Opens pages of a service; at the end, each of them must have behaved."""
     visits: list[Visit] = []
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The picture of a certificate for large images, and what it took: `python -m tests.page.large docs/large.png`."""
+"""Draw the picture of a certificate for large images: `python -m tests.page.large docs/large.png`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.pool import Pool
 from tests.support.visit import Visit
 
 QUESTION = {"procedure": {"name": "fixed", "n": 100, "n0": 24}, "consensus": 2, "resize": "cover"}
-"""Few samples: each takes two or three forward passes of a ResNet50."""
+"""A question with few samples: each takes two or three forward passes of a ResNet50."""
 
 
 def draw(path: Path, zoo: Path | None = None) -> None:

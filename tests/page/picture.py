@@ -1,4 +1,4 @@
-"""The picture of the page for the README: `python -m tests.page.picture docs/page.png`."""
+"""Draw the picture of the page for the README: `python -m tests.page.picture docs/page.png`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.shipped import shipped
 from tests.support.visit import Visit
 
 SAMPLE, RADIUS = "cat", "0.36"
-"""A sample image and a radius that are certified for sure, and not at the first look."""
+"""A sample image and a radius that are certified for sure, but not at the first look."""
 COLOURS = 128
 """The number of colours of the picture, which keeps it small."""
 

@@ -30,9 +30,10 @@ OTHERS: dict[str, tuple[Noise, tuple[int, int, int]]] = {
     "with-splitting": (Splitting(0.5), SHAPE),
     "with-superclasses": (Gaussian(SIGMA), SHAPE),
 }
-"""Ensembles for noises of other norms, after the names of the others: the page begins with the first."""
+"""Ensembles for noises of other norms. Their names come after those of the others, because the page begins with the
+first."""
 SUPERCLASS = "anyshadeofgreyfromdarktolightandallthatisbetween"
-"""Has both classes of `with-superclasses`."""
+"""The superclass of `with-superclasses` that has both classes."""
 Open = Callable[..., Visit]
 
 
@@ -59,7 +60,7 @@ def _zoo(folder: Path) -> Path:
 
 @contextmanager
 def page_service(folder: Path) -> Iterator[PageService]:
-    """The service, with its data in the folder."""
+    """Run the service with its data in the folder."""
     RING.write(folder / "keyring")
     signing = {"keyring_file": str(folder / "keyring")}
     with (

@@ -1,4 +1,4 @@
-"""The page for everybody: with a keyboard, on a phone, by day and by night, quickly."""
+"""Access to the page: by keyboard, on a phone, in light and dark, and quickly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.visit import CLOSE, DARK, LIGHT, Visit
 
 def test_everything_can_be_done_with_the_keyboard(here: Visit) -> None:
     page = here.page
-    page.on("filechooser", lambda _: None)  # from now on: Chromium takes a moment to offer them to us
+    page.on("filechooser", lambda _: None)  # from now on Chromium reports file choosers, after a moment
 
     def tab_to(selector: str) -> None:
         for _ in range(60):
@@ -25,7 +25,7 @@ def test_everything_can_be_done_with_the_keyboard(here: Visit) -> None:
     with page.expect_file_chooser() as chooser:
         page.keyboard.press("Enter")
     chooser.value.set_files([{"name": "light.png", "mimeType": "image/png", "buffer": LIGHT}])
-    page.wait_for_selector("#chosen-name:text('light.png')")  # until it is read, the page refuses to certify
+    page.wait_for_selector("#chosen-name:text('light.png')")
     tab_to("[name=radius]")
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("0.025")

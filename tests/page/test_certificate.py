@@ -1,4 +1,4 @@
-"""A certificate on the page: in words, in pixels, verified, downloaded."""
+"""A certificate on the page: its words, its pixels, its verification and its download."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_an_abstention_says_what_its_samples_still_prove_and_offers_it(here: Vis
         f"Its samples still prove that no perturbation of Euclidean length below {left['radius']:g} changes the answer "
         "‘dark’, with 99.8 % confidence: alpha counts twice there"
     ) in here.text(".remains")
-    here.page.reload()  # the form has forgotten the question, and the page knows the image
+    here.page.reload()  # the form has forgotten the question, but the page knows the image
     here.page.click(f".remains button:text('Ask for radius {left['attempt']:g}')")
     here.page.wait_for_selector("#chosen-name:text('image-0.png')")
     assert here.page.locator("[name=radius]").input_value() == f"{left['attempt']:g}"
@@ -241,7 +241,7 @@ def test_a_question_whose_answer_was_lost_is_certified_once(here: Visit) -> None
     assert here.certification == lost[0]
     here.certify()
     here.page.wait_for_function("before => !location.hash.endsWith(before)", arg=lost[0])
-    here.complaints.clear()  # Chromium tells of the connection that was cut
+    here.complaints.clear()  # Chromium reports the connection that was cut
 
 
 @pytest.mark.parametrize(("decision", "done"), [("certified", "certified"), ("abstain", "examined")])

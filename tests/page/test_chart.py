@@ -142,7 +142,7 @@ def test_no_confidence_is_stated_where_every_outcome_was_counted(here: Visit) ->
 
 
 def test_the_name_of_an_area_stands_clear_of_its_boundary(here: Visit) -> None:
-    """Also where the count may fall so far that the area is thin."""
+    """This must hold even if the count may fall so far that the area is thin."""
     looks = [{"n": 32 * i, "certify_at": 32 * i, "abandon_at": 32 * i - 20} for i in range(1, 60)]
     name, boundary = here.page.evaluate(
         """async (looks) => {

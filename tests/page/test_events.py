@@ -17,7 +17,7 @@ def test_what_could_not_be_canceled_can_be_canceled_again(here: Visit) -> None:
     here.page.click("text=Cancel")
     here.page.wait_for_selector(".status.canceled")
     assert here.page.evaluate("document.activeElement.tagName") == "H2"
-    here.complaints.clear()  # Chromium tells of the connection that was cut
+    here.complaints.clear()  # Chromium reports the connection that was cut
 
 
 def test_a_lost_connection_is_told_until_there_is_news(here: Visit) -> None:
@@ -42,7 +42,7 @@ def test_without_events_it_asks_again_and_again(here: Visit) -> None:
     here.choose(LIGHT)
     here.certify()
     assert "‘light’" in here.text(".claim")
-    here.complaints.clear()  # Chromium tells of the connections that were cut
+    here.complaints.clear()  # Chromium reports the connections that were cut
 
 
 def test_a_stream_that_was_cut_is_resumed(here: Visit) -> None:

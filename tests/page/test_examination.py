@@ -1,4 +1,4 @@
-"""A certificate file that somebody was handed, examined on the page in words."""
+"""A certificate file from somebody else, examined on the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def hand_over(opened: Visit, name: str, text: str) -> None:
 
 
 def answers(opened: Visit) -> dict[str, str]:
-    """What is said about signature, digest and counts."""
+    """The answers about signature, digest and counts."""
     found = opened.page.evaluate(
         "[...document.querySelectorAll('.examined dt')].map((each) => [each.textContent, each.nextSibling.textContent])"
     )

@@ -63,10 +63,24 @@ def test_history_counts_what_is_certified_of_a_batch(here: Visit) -> None:
     here.page.click("nav >> text=History")
     here.page.wait_for_selector(".batch tbody tr")
     image, result, _, radius, *_ = cells_of(here, 1)
-    assert image.startswith("3 images")
+    assert image.startswith("3 images image-0.png, image-1.png, image-2.png ")
     assert result == "done 2 of 3 certified"
     assert radius == "0.04"
     assert here.page.locator(".batch tbody tr:nth-child(1) img").count() == 3
+
+
+def test_history_names_the_files_of_a_batch_after_a_reload_too(here: Visit) -> None:
+    names = ["first.png", "b" * 200 + ".png", "c" * 60 + ".png", "last.png"]
+    here.page.set_input_files("#files", [{"name": name, "mimeType": "image/png", "buffer": LIGHT} for name in names])
+    here.certify()
+    here.page.wait_for_selector(".status.succeeded")
+    here.page.reload()
+    here.page.wait_for_selector("table.batch a")
+    assert here.page.locator("table.batch a").all_inner_texts() == [*names[:2], "image 3", "image 4"], "256 characters"
+    here.page.click("nav >> text=History")
+    image, *_ = cells_of(here, 1)
+    assert image.startswith(f"4 images first.png, {names[1]}, image 3, … ")
+    assert here.overflow() == 0
 
 
 def test_history_and_the_answer_have_one_word_for_a_status(here: Visit) -> None:

@@ -1,4 +1,4 @@
-"""What the page says while nobody works on a certification, and after a start with another zoo."""
+"""What the page says while no worker has a certification, and after a start with another zoo."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AS_SHIPPED = {
     name: WorkerSettings.model_fields[name].default
     for name in ("heartbeat_s", "dead_after_s", "checkpoint_s", "progress_s")
 }
-"""The settings of time that a worker has unless they are set; those of other tests are shorter."""
+"""The timing settings that a worker has by default; other tests use shorter ones."""
 
 
 class Staffed:
@@ -64,7 +64,7 @@ def opened_with(visit: Open, staffed: Staffed, **question: str) -> Visit:
 
 
 def worker_of(staffed: Staffed, opened: Visit) -> str:
-    """The worker that has the certification on the page."""
+    """The worker that has the certification shown on the page."""
     return staffed.pool.record(opened.certification).worker
 
 

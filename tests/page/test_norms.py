@@ -1,4 +1,4 @@
-"""A question and its answer in every norm: words, form, pictures."""
+"""Questions and answers in every norm: words, form, pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.worker_networks import SHAPE
 from tests.support.zoo import SIGMA
 
 LEVEL = 230
-"""Of every value of the image: light, with room for changes on both sides."""
+"""Every value of the image: light, with room for changes on both sides."""
 VALUES = math.prod(SHAPE)
 
 
@@ -29,7 +29,7 @@ Change = npt.NDArray[np.int64]
 
 
 def canvases(opened: Visit) -> list[Change]:
-    """The pixels of the pictures of each change, true and amplified, without opacity, less the image's."""
+    """The pixels of the pictures of each change, true and amplified, without opacity and minus the image's."""
     opened.page.wait_for_function(
         """() => [...document.querySelectorAll(".changes canvas")].every((each) =>
              each.getContext("2d").getImageData(0, 0, 1, 1).data[3] === 255)"""
@@ -43,14 +43,14 @@ def canvases(opened: Visit) -> list[Change]:
 
 
 def reduced(data: list[int]) -> Change:
-    """A pixel of the picture for each of the image: one with frames is drawn larger."""
+    """One pixel of the picture for each of the image; a picture with frames is drawn larger."""
     side = math.isqrt(len(data) // 4)
     step = side // SHAPE[1]
     return np.array(data).reshape(side, side, 4)[step // 2 :: step, step // 2 :: step, :3]
 
 
 def moved_everywhere(changes: list[Change]) -> None:
-    """In l-infinity, every value moves by the radius; what cannot be seen is amplified."""
+    """In l-infinity, every value moves by the radius; changes that cannot be seen are amplified."""
     mixed, lighter = changes
     assert set(np.unique(mixed[0])) == {-1, 1}, "255 * 0.004, rounded to pixels"
     assert set(np.unique(lighter[0])) == {1}
@@ -78,7 +78,7 @@ def of_length(radius: float) -> Callable[[list[Change]], None]:
 
 
 def replaced(radius: int, *, grey_image: bool) -> Callable[[list[Change]], None]:
-    """In l0, as many values as the radius says go to the other end of the scale; one channel stays grey."""
+    """In l0, as many values as the radius says move to the other end of the scale; one channel stays grey."""
 
     def check(changes: list[Change]) -> None:
         assert len(changes) == (1 if radius == 1 else 2)

@@ -1,4 +1,4 @@
-"""Photos of any size: cropped and scaled in the browser, shown before they are sent."""
+"""Photos of any size are cropped and scaled in the browser, and shown before they are sent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ window.fetch = async (path, options = {}) => {
   return post(path, options);
 };
 """
-"""Keeps the form that is posted: the browser does not tell what is in its files."""
+"""A script that keeps the posted form, because the browser does not reveal what is in its files."""
 
 
 def posted(visit: Visit) -> tuple[dict[str, Any], list[Image.Image]]:
@@ -145,7 +145,7 @@ def test_a_photo_fits_an_ensemble_of_grey_images_and_another_that_is_chosen_late
     assert request["convert"] == "grey"
 
 
-def test_while_a_picture_is_read_the_page_says_so(here: Visit) -> None:
+def test_while_a_picture_is_read_the_page_says_so_and_certify_waits_for_it(here: Visit) -> None:
     """A picture of hundreds of megapixels takes the browser some seconds."""
     here.page.evaluate(
         """() => {
@@ -158,7 +158,22 @@ def test_while_a_picture_is_read_the_page_says_so(here: Visit) -> None:
     choose_photo(here, halves())
     here.page.wait_for_selector("#chosen-name:text('reading …')")
     here.certify()
-    here.page.wait_for_selector("#refused :text('The picture is being read')")
+    here.page.wait_for_selector("#certify:disabled")
+    assert here.page.locator("#refused .problem").count() == 0
     assert "0 images" not in here.text("#chosen")
+    assert not [each for each in here.requests if each.method == "POST" and each.url.endswith("/v1/certifications")]
     here.page.evaluate("window.goOn()")
     here.page.wait_for_selector("#chosen-name:text('photo-0.jpg')")
+    assert "the scaled image of photo-0.jpg" in here.text(".scaled")
+    assert here.page.is_enabled("#certify")
+
+
+def test_certify_sends_nothing_if_the_picture_that_it_waits_for_is_removed(here: Visit) -> None:
+    here.page.evaluate("() => { window.createImageBitmap = () => new Promise((done) => (window.goOn = done)); }")
+    choose_photo(here, halves())
+    here.page.wait_for_selector("#chosen-name:text('reading …')")
+    here.certify()
+    here.page.click("#clear")
+    here.page.evaluate("window.goOn(null)")
+    here.page.wait_for_selector("#refused :text('There is no image yet')")
+    assert here.page.is_enabled("#certify")

@@ -1,4 +1,4 @@
-"""Predictions: a class and no radius, and no word on the page calls that certified."""
+"""A prediction is a class without a radius, and no word on the page calls it certified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.page.test_history import cells_of
 from tests.support.visit import CLOSE, DARK, LIGHT, Visit
 
 QUESTION = {"procedure": "predict", "samples": "68", "alpha": "1e-20"}
-"""All 68 samples must agree: 2 ** -67 is below alpha. Those of CLOSE do with probability 0.88 ** 68 = 0.0002."""
+"""A question in which all 68 samples must agree: 2 ** -67 is below alpha, and CLOSE agrees in 0.88 ** 68 = 0.0002."""
 
 
 @pytest.fixture

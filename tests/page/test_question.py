@@ -1,4 +1,4 @@
-"""The form: the plan while it is filled in, and what is refused."""
+"""The form: the plan that is shown while it is filled in, and the refusals."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_no_budget_is_offered_where_none_would_be_accepted(here: Visit) -> None:
 
 
 def test_no_budget_beyond_the_limit_of_the_service_is_offered(here: Visit, service: PageService) -> None:
-    """Such a button would only be refused when it is clicked; the largest radius that can be asked for is offered."""
+    """The service would refuse such a budget after the click; the largest radius within it is offered instead."""
     here.ask(radius="0.096")
     here.page.wait_for_selector("#plan .infeasible :text('this service allows at most 1,000,000.')")
     assert here.page.locator("#plan button:has-text('Allow')").count() == 0
@@ -196,12 +196,12 @@ def test_a_noise_of_another_training_is_allowed_by_a_tick(here: Visit) -> None:
 
 
 def plan_with(text: str) -> Callable[[Request], bool]:
-    """The request for a plan whose body has this text: the page may have sent others before."""
+    """The request for a plan whose body has this text; the page may have sent others before."""
     return lambda request: request.url.endswith("/v1/plan") and text in (request.post_data or "")
 
 
 class Halves(Parameters):
-    """Draws half of its budget and then decides."""
+    """A procedure that draws half of its budget and then decides."""
 
     budget: ClassVar[str] = "shots"
     variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({"first": False}, {"first": True})

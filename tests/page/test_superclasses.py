@@ -1,4 +1,4 @@
-"""Procedures that go with some ensembles alone: superclasses and what is said of them, and a noise of few outcomes."""
+"""Procedures that go only with some ensembles: superclasses, and a noise of few outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.api import encoded
 from tests.support.visit import Visit, grey
 
 BETWEEN = encoded(Image.fromarray(np.where(np.arange(192) < 82, 122, 121).astype(np.uint8).reshape(8, 8, 3)))
-"""Its mean is where dark becomes light: neither class is proved, and both of them together are."""
+"""An image whose mean is where dark becomes light: neither class is proved, but both together are."""
 
 
 def opened(visit: Open, address: str, **context: Any) -> Visit:

@@ -1,4 +1,4 @@
-"""Problems and findings in the words of the page: no codes, no fields, no notation of Python."""
+"""Problems and findings are told in the words of the page, without codes, fields or notation of Python."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.support.attested import resigned
 from tests.support.visit import DARK, LIGHT, Visit, grey
 
 NOTATION = re.compile(r"\w_\w|`|\[\d+\]|\bNone\b|[a-z]\.[a-z]")
-"""What only a reader of the API understands; p_A is the paper's."""
+"""Notation that only readers of the API understand; p_A is a symbol of the paper."""
 BREAKS = grey(85)
-"""The network `moody` raises an error at it."""
+"""An image at which the network `moody` raises an error."""
 
 
 def plain(text: str) -> str:
-    """The text, if it has no such notation; names of files are left out."""
+    """The text without names of files; it must have no such notation."""
     assert not NOTATION.search(re.sub(r"p_A|\w+-\d\.png|\w+\.json", "", text)), text
     return text
 
 
 def altering(path: str, value: Any) -> Any:
-    """Sends another certificate to be verified than the one that the page has."""
+    """Send another certificate for verification than the one that the page has."""
 
     def alter(route: Any) -> None:
         fields = route.request.post_data_json

@@ -1,6 +1,6 @@
 """The memory of a client that certifies 1,000 images: `python -m tests.sdk.memory`.
 
-Starts a whole service with small networks; the client has a process of its own.
+It starts a whole service with small networks; the client has its own process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def images() -> Iterator[npt.NDArray[np.uint8]]:
 
 
 def peak() -> str:
-    """The most that this process has held."""
+    """The most memory that this process has held."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return f"peak {int(line.split()[1]) / 1024:.0f} MB"
 

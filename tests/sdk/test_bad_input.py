@@ -1,4 +1,4 @@
-"""Whatever is wrong, a sentence says what to do."""
+"""Every error is a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_nobody_waits_less_than_no_time(nowhere: Client, seconds: float) -> None
     [
         (
             "bogus",
-            "'optimal', 'sequential', 'largest', 'hierarchy', 'exact', 'predict', 'transfer', got 'bogus'",
+            "'optimal', 'sequential', 'largest', 'hierarchy', 'exact', got 'bogus'",
         ),
         ({"n": 5}, "procedure: must have the field 'name', got {'n': 5}"),
     ],

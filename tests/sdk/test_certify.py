@@ -126,7 +126,7 @@ def test_everything_that_is_asked_arrives(client: Client) -> None:
 @pytest.mark.parametrize(
     ("given", "noise"),
     [
-        ({"sigma": 0.01}, RoundedGaussian(0.01)),  # what the shorthand means for bytes
+        ({"sigma": 0.01}, RoundedGaussian(0.01)),  # the shorthand means this noise for bytes
         ({"noise": {"name": "gaussian", "sigma": 0.01}}, Gaussian(0.01)),
         ({"noise": Gaussian(0.01), "sigma": 0.01}, Gaussian(0.01)),
     ],
@@ -150,7 +150,7 @@ def test_a_bar_is_shown_where_it_is_asked_for(client: Client, capsys: pytest.Cap
     assert "certifying" in shown.err
     assert not shown.out
     client.certify(DARK, **QUICK)
-    assert not capsys.readouterr().err  # nobody watches a pipe
+    assert not capsys.readouterr().err  # a pipe gets no progress bar
 
 
 def test_a_failed_certification_raises_by_its_code(client: Client) -> None:
@@ -199,7 +199,7 @@ def test_ctrl_c_in_the_middle_cancels(client: Client) -> None:
 def test_a_real_ctrl_c_cancels_and_says_so(client: Client, service: str) -> None:
     before = {each.id for each in client.certifications.list()}
     script = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # it may be ignored in a background
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # the shell may have ignored it
         "from smoothcert import Client; from tests.support.questions import DARK, ENDLESS\n"
         f"Client({service!r}).certify(DARK, **ENDLESS)"
     )

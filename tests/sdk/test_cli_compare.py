@@ -72,7 +72,8 @@ def test_a_procedure_with_a_target_proves_the_radius_of_the_comparison(service: 
 def test_what_cannot_be_compared_is_a_sentence_before_anything_is_certified(
     service: str, folder: Path, arguments: tuple[object, ...], words: str
 ) -> None:
-    one_sentence(smoothcert(*arguments, url=service), words)
+    of_options = words.startswith(("--", "this procedure"))  # an impossible option is a wrong command line
+    one_sentence(smoothcert(*arguments, url=service), words, code=2 if of_options else 1)
     assert not Path("both").exists()
 
 

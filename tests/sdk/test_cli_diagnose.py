@@ -1,4 +1,4 @@
-"""`smoothcert diagnose`: a few labelled images in, sentences out."""
+"""`smoothcert diagnose` reads a few labelled images and prints sentences."""
 
 from __future__ import annotations
 

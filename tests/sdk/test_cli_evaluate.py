@@ -1,4 +1,4 @@
-"""`smoothcert evaluate`: a data set and its labels in, a report out; it goes on where it was."""
+"""`smoothcert evaluate` reads a data set with labels and writes a report; an interrupted run goes on where it was."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POST = "POST /v1/certifications"
 
 
 def make_folder(folder: Path, classes: Sequence[str] = ("dark", "light"), wrong: int = 2) -> Path:
-    """Ten images in subfolders of their class; the first of them are in the wrong one."""
+    """Ten images in subfolders named after their class; the first `wrong` of them are in the other subfolder."""
     for number in range(10):
         light = number % 2
         path = folder / classes[light if number >= wrong else 1 - light] / f"{number}.png"
@@ -92,14 +92,17 @@ def test_the_report_of_several_radii_has_a_curve_of_these(service: str, folder: 
 
 
 @pytest.mark.parametrize(
-    ("radii", "fault", "named"),
-    [("0,5", "procedure.radii: has 5; the largest", "0 and 5"), ("0,2,0,5", "must increase", "0 and 2 and 0 and 5")],
+    ("radii", "fault", "named", "code"),
+    [
+        ("0,5", "procedure.radii: has 5; the largest", "0 and 5", 1),
+        ("0,2,0,5", "must increase", "0 and 2 and 0 and 5", 2),
+    ],
 )
 def test_a_decimal_comma_among_radii_is_explained(
-    service: str, folder: Path, radii: str, fault: str, named: str
+    service: str, folder: Path, radii: str, fault: str, named: str, code: int
 ) -> None:
     done = smoothcert("evaluate", folder, "--ensemble", "trivial", "--radii", radii, "--out", "report", url=service)
-    one_sentence(done, fault)
+    one_sentence(done, fault, code=code)
     assert f"--radii {radii} names the radii {named}: radii are separated by commas, decimals by points" in done.stderr
 
 
@@ -120,7 +123,7 @@ def test_a_second_run_goes_on_where_the_first_was_cut(rogue: Rogue, folder: Path
     assert first.returncode == 0, first.stderr
     ledger = Path("report/certificates.jsonl")
     lines = ledger.read_text().splitlines()
-    ledger.write_text("\n".join(lines[:5]) + "\n" + lines[5][:100])  # the machine died while it wrote
+    ledger.write_text("\n".join(lines[:5]) + "\n" + lines[5][:100])  # the machine died while it wrote this line
     images = Path("report/images.csv").read_text()
     rogue.seen.clear()
     again = smoothcert(*command, url=rogue.url)
@@ -177,7 +180,7 @@ def test_arrays_are_a_data_set(service: str, folder: Path, names: bool) -> None:
     assert json.loads(done.stdout)["curve"][-1] == {
         "radius": 0.02,
         "certified_accuracy": pytest.approx(200 / 3),
-        "low": pytest.approx(100 * beta.ppf(0.025, 2, 2)),  # Clopper and Pearson, two of three
+        "low": pytest.approx(100 * beta.ppf(0.025, 2, 2)),  # the interval of Clopper and Pearson for two of three
         "high": pytest.approx(100 * beta.ppf(0.975, 3, 1)),
     }
 

@@ -1,4 +1,4 @@
-"""Nothing goes on unseen, and neither the environment, odd arguments nor a narrow screen end in a riddle."""
+"""No certification goes on unseen, and odd environments, arguments and screens end in clear messages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def dark(tmp_path: Path) -> Path:
 
 
 class Held:
-    """A request that the service has got, or not, and whose answer does not come."""
+    """A request that the service may have received, and whose response does not come."""
 
     def __init__(self, *, arrives: bool) -> None:
         self.there = threading.Event()
@@ -368,7 +368,7 @@ def test_an_open_file_that_is_no_image_is_named(nowhere: Client, client: Client,
                 nowhere.certify([text], **QUICK)
     dark.write_bytes(png(0))
     with dark.open() as text, pytest.raises(errors.ImageError, match="gives str instead of bytes"):
-        nowhere.certify(text, **QUICK)  # which is no text at all
+        nowhere.certify(text, **QUICK)  # this is not text at all
     with pytest.raises(errors.InvalidImageError, match=r"images\.0 \(BytesIO\): "):
         client.certify(io.BytesIO(b"words"), **QUICK)
 
@@ -455,7 +455,7 @@ def test_one_stage_is_no_stages() -> None:
 
 
 def shown(*arguments: object, columns: int, **options: Any) -> list[str]:
-    """The lines that come to a screen of so many columns."""
+    """The lines that appear on a screen of this many columns."""
     done = smoothcert_process(*arguments, env={"COLUMNS": str(columns)}, **options)
     assert done.returncode == 0, done.stderr
     return [line.rstrip() for line in done.stdout.splitlines()]

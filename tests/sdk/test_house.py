@@ -1,4 +1,4 @@
-"""The client in its house: what it imports, what it is called, which errors it raises."""
+"""The modules that the client imports, its public names, and the errors that it raises."""
 
 from __future__ import annotations
 

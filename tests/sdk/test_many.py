@@ -1,4 +1,4 @@
-"""A whole data set: in its order, a few jobs at a time, and resumed from its file."""
+"""A whole data set is certified in order, a few jobs at a time, and resumed from its file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POST = "POST /v1/certifications"
 
 
 def images(count: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """Every third is light, and no two are the same."""
+    """Images of which every third is light, and no two are equal."""
     for number in range(count):
         image = (DARK if number % 3 else LIGHT).copy()
         image[0, 0, 0] = number
@@ -50,7 +50,7 @@ def test_certificates_come_in_the_order_of_the_images(rogue: Rogue) -> None:
 
 
 def test_a_loader_may_yield_batches_and_pairs_whose_labels_are_ignored(client: Client) -> None:
-    """As torch's DataLoader and the data sets of torchvision do."""
+    """torch's DataLoader and torchvision's data sets yield these."""
     arrays = torch.stack([torch.full((3, 8, 8), each, dtype=torch.uint8) for each in (0, 255, 0)])
     loader = DataLoader(TensorDataset(arrays, torch.tensor([0, 1, 0])), batch_size=2)
     without = DataLoader(TensorDataset(arrays), batch_size=2)
@@ -72,7 +72,7 @@ def test_only_as_many_images_are_taken_as_are_under_way(client: Client) -> None:
 
 
 def test_jobs_have_no_more_bytes_than_may_be(rogue: Rogue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "JOB_BYTES", 3 * 256)  # base64 of 192 pixels
+    monkeypatch.setattr(many, "JOB_BYTES", 3 * 256)  # the length of 192 pixels in base64
     with Client(rogue.url) as client:
         assert [each.class_index for each in client.certify_many(images(10), **QUICK)] == classes(10)
     assert jobs(rogue) == [3, 3, 3, 1]
@@ -98,12 +98,12 @@ def test_a_run_goes_on_where_it_was_cut(rogue: Rogue, tmp_path: Path) -> None:
         assert any("images 16 to 23 of the data set" in note for note in caught.value.__notes__)
         lines = out.read_text().splitlines()
         assert len(lines) == 1 + 16
-        out.write_text("\n".join(lines[:-2]) + "\n" + lines[-2][:100])  # the machine died while it wrote
+        out.write_text("\n".join(lines[:-2]) + "\n" + lines[-2][:100])  # the machine died while it wrote this line
         rogue.seen.clear()
         found = list(client.certify_many(images(40), job_images=8, out=out, **QUICK))
     assert found[:12] == before
     assert [each.class_index for each in found] == classes(40)
-    assert jobs(rogue) == [8, 8, 8, 8]  # the jobs under way are asked for again, from that of image 14 on
+    assert jobs(rogue) == [8, 8, 8, 8]  # the jobs under way are asked for again, from the one of image 14 on
     assert len(out.read_text().splitlines()) == 1 + 40
     with Client(rogue.url) as client:
         rogue.seen.clear()
@@ -135,7 +135,7 @@ def test_a_certification_that_has_failed_is_not_said_to_go_on(client: Client, le
 
 
 def test_what_was_under_way_is_not_drawn_again(rogue: Rogue, client: Client, tmp_path: Path) -> None:
-    """Otherwise the images that were undecided at Ctrl-C, and only those, would have a second chance."""
+    """Otherwise the images that were undecided at Ctrl-C, and only those, would get a second chance."""
     out = tmp_path / "out.jsonl"
 
     def interrupted() -> Iterator[Any]:
@@ -197,8 +197,8 @@ def test_what_a_job_has_finished_is_kept_by_who_leaves_it(rogue: Rogue, client: 
         client.certifications.wait(newest.id)
         refuse(418)(exchange)
 
-    rogue.plan("GET", refuse_at_the_end)  # events,
-    rogue.plan("GET", refuse(418))  # and the poll after them
+    rogue.plan("GET", refuse_at_the_end)  # the events fail,
+    rogue.plan("GET", refuse(418))  # and so does the poll after them
     with Client(rogue.url, retries=0) as through, pytest.raises(errors.AnswerError):
         list(through.certify_many(images(8), out=out, **QUICK))
     assert len(out.read_text().splitlines()) == 1 + 8

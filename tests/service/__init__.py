@@ -1,4 +1,4 @@
-"""What the tests of the service share: waiting for other processes, seeing which are left, places of one's own."""
+"""Helpers of the service's tests: waiting for other processes, finding processes that are left, separate databases."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 PATIENCE_S = 120.0
-"""For anything that is waited for; the machine may be slow."""
+"""The seconds to wait for anything; the machine may be slow."""
 T = TypeVar("T")
 
 
 def eventually(look: Callable[[], T], what: str = "it", *, patience: float = PATIENCE_S) -> T:
-    """What `look` gives as soon as that is true."""
+    """The value of `look` as soon as it is true."""
     deadline = time.monotonic() + patience
     while not (seen := look()):
         assert time.monotonic() < deadline, f"waited {patience:g} s for {what}, which is still {seen!r}"
@@ -42,7 +42,7 @@ def free_port() -> int:
 
 
 def database(url: str, number: int) -> str:
-    """Another database of an embedded server: nothing of what is in the first is seen there."""
+    """Another database of an embedded server, which sees nothing of the first one."""
     first = "?db=0"
     assert url.endswith(first), url
     return f"{url.removesuffix(first)}?db={number}"

@@ -28,7 +28,7 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]
 
 @pytest.fixture(scope="session")
 def api(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """As it is without any settings."""
+    """The service as it runs without any settings."""
     with Api(valkey.url, tmp_path_factory.mktemp("api")) as running:
         yield running
 
@@ -40,7 +40,7 @@ def client(api: Api) -> httpx2.Client:
 
 @pytest.fixture
 def players(valkey: EmbeddedServer) -> Iterator[Callable[..., Player]]:
-    """Workers of the test's own, each of which has announced its ensemble; no trace is left of them."""
+    """Workers that the test plays, each of which has announced its ensemble; they leave no trace."""
     made: list[Player] = []
 
     def announced(**card: Any) -> Player:
@@ -74,7 +74,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]
 
 @pytest.fixture(scope="module")
 def steady(server: EmbeddedServer, zoo: Path) -> Iterator[Pool]:
-    """A pool with one worker that is left alone."""
+    """A pool with one worker that no test disturbs."""
     pool = Pool(server, zoo, "steady")
     pool.start()
     yield pool

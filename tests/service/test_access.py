@@ -1,4 +1,4 @@
-"""Keys: who gets in, who does not, and who sees what."""
+"""Which keys are accepted, and what each of them may see."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_client_that_tries_keys_has_to_wait(valkey: EmbeddedServer, tmp_path: 
 
 
 class Redis:
-    """The allowance of wrong keys in a real server, as the API asks for it."""
+    """The allowance of wrong keys in a real server, as the API uses it."""
 
     def __init__(self, url: str) -> None:
         self.client: Any = redis.Redis.from_url(url)
@@ -201,7 +201,7 @@ def test_a_place_for_keys_without_a_key_opens_nothing(tmp_path: Path, setting: s
 
 @dataclass(frozen=True)
 class Done:
-    """What a command has printed, and its exit code."""
+    """The output of a command and its exit code."""
 
     returncode: int
     stdout: str
@@ -210,7 +210,7 @@ class Done:
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    """`python -m app` with these arguments and settings, in this process: imports take most of a command's time."""
+    """`python -m app` with these arguments and settings, run in this process, because imports take most of the time."""
 
     def run(*arguments: str, **settings: str) -> Done:
         with monkeypatch.context() as environment:

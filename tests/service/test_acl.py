@@ -1,4 +1,4 @@
-"""A user of Redis with exactly the rights that docs/operation.md lists runs the whole service, and no right is idle."""
+"""A user of Redis with exactly the rights in docs/operation.md runs the whole service, and no right is unused."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ROOT = Path(__file__).parents[2]
 URL = "/v1/certifications"
 SOURCES = [path for package in ("app", "store", "workers") for path in sorted((ROOT / package).rglob("*.py"))]
 OPTIONAL = {"client|setinfo", "config|get"}
-"""What is tried and not needed; Redis 7.0 does not know the first, and would refuse to start with a right to it."""
+"""Commands that are tried but not needed. Redis 7.0 does not know the first, and would not start with a right to it."""
 CLIENTS = ("client", "pipeline", "pubsub", "redis")
-"""The names under which our sources hold clients of Redis."""
+"""The names that our sources give to clients of Redis."""
 
 
 def documented() -> str:
-    """The rules of the user in the documentation, on one line."""
+    """The user's rules from the documentation, on one line."""
     (block,) = re.findall(r"```text\n(user smoothcert .*?)```", (ROOT / "docs" / "operation.md").read_text(), re.DOTALL)
     return " ".join(block.split())
 
@@ -45,7 +45,7 @@ def named(known: set[str]) -> set[str]:
         found |= set(re.findall(r"redis\.call\('([A-Z]+)'", source))
         found |= set(re.findall(r"\(\"([A-Z]{3,})\"", source))
         found |= {name.upper() for name in re.findall(rf"\b_?(?:{'|'.join(CLIENTS)})\.([a-z]+)\(", source)}
-    return {name.lower() for name in found} & known - {"pubsub"}  # a method that makes an object and sends nothing
+    return {name.lower() for name in found} & known - {"pubsub"}  # this method makes an object and sends nothing
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def admin(server: ServerProcess) -> Any:
 
 @pytest.fixture(scope="module")
 def used(server: ServerProcess, admin: Any, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The commands that a service of this user used in its life."""
+    """The commands that a service of this user sent."""
     folder = tmp_path_factory.mktemp("life")
     (folder / "password").write_text("secret\n")
     url, password = f"redis://smoothcert@127.0.0.1:{server.port}/0", str(folder / "password")
@@ -81,7 +81,7 @@ def used(server: ServerProcess, admin: Any, tmp_path_factory: pytest.TempPathFac
 
 
 def live(api: Api, pool: Pool) -> None:
-    """A life of the service: work that succeeds, fails, is canceled and deleted, a death, and a full queue."""
+    """Let a service live: work succeeds, fails, is canceled and deleted, a worker dies, and the queue is full."""
     image = text(picture(size=(8, 8)))
     first = pool.start()
     body = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential", "images": [image]}

@@ -1,4 +1,4 @@
-"""The archive of a real service: written once, found after expiry, listed, deleted, and behind where it must wait."""
+"""The archive of a real service is written once, read after expiry, listed and deleted, and catches up."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Archived:
         return self.api.client.request(method, path, headers=headers, **options)
 
     def ended(self, *, owner: str = "ann", fields: dict[str, Any] | None = None, **finish: Any) -> str:
-        """A certification that has ended; `fields` are of the request."""
+        """A certification that has ended; `fields` belong to the request."""
         asked = question(self.player.ensemble, **(fields or {}))
         answer = self.ask("POST", "/v1/certifications", owner=owner, json=asked)
         assert answer.status_code == 202, answer.text
@@ -54,7 +54,7 @@ class Archived:
         return str(answer.json()["id"])
 
     def archived(self, **options: Any) -> str:
-        """One that the archive has."""
+        """A certification that the archive has."""
         certification = self.ended(**options)
         self.settled(certification)
         return certification
@@ -63,7 +63,7 @@ class Archived:
         eventually(lambda: self.player.redis.zscore(keys.ARCHIVAL, certification) is None, "the archive")
 
     def expire(self, certification: str) -> None:
-        """Let Redis forget it, as it does after a day."""
+        """Make Redis forget it, as it does after a day."""
         for key in (keys.record, keys.certificates, keys.arrivals):
             self.player.redis.delete(key(certification))
 
@@ -214,12 +214,12 @@ def test_deletion_is_real(service: Archived, expired: bool) -> None:
 def test_what_is_deleted_while_somebody_writes_it_is_erased_when_that_process_is_done(service: Archived) -> None:
     redis, certification = service.player.redis, service.archived()
     record = service.player.record(certification)
-    redis.zadd(keys.ARCHIVAL, {certification: time.time() + archival.LEASE_S})  # another process has it in hand
+    redis.zadd(keys.ARCHIVAL, {certification: time.time() + archival.LEASE_S})  # another process has claimed it
     assert service.ask("DELETE", path(certification)).status_code == 204
     problem(service.ask("GET", path(certification)), "unknown_certification")
     time.sleep(1.0)
     assert service.objects(certification), "the lease of the other process is respected"
-    redis.eval(*archival.written(record).arguments)  # the other process is done
+    redis.eval(*archival.written(record).arguments)  # the other process has finished
     eventually(lambda: not service.objects(certification), "its erasure")
     later = time.time() + archival.LATE_S / 2
     eventually(lambda: redis.zscore(keys.ARCHIVAL, certification) > later, "once more, later")
@@ -264,7 +264,7 @@ def test_every_end_is_archived(service: Archived) -> None:
 
 
 def test_an_archive_that_is_full_or_away_catches_up(service: Archived) -> None:
-    """A file in the place of the folder: every write fails, and nothing that is there can be read."""
+    """A file stands in the place of the folder: every write fails, and nothing there can be read."""
     aside = service.root.with_name("aside")
     earlier = service.archived()
     service.expire(earlier)
@@ -321,7 +321,7 @@ def test_a_bucket_is_an_archive_and_may_be_away_or_slow(
             assert api.client.get(path(certification)).json()["status"] == "succeeded"
             assert api.client.delete(path(certification)).status_code == 204
             eventually(lambda: not moto.names(), "its erasure")
-            with moto.silent():  # it takes what it is sent and does not answer
+            with moto.silent():  # it accepts what it is sent, and does not answer
                 certification = api.client.post("/v1/certifications", json=question(player.ensemble)).json()["id"]
                 player.play()
                 assert api.client.get(path(certification)).json()["status"] == "succeeded"

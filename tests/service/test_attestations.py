@@ -43,7 +43,7 @@ def keyring(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def signing(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory, keyring: Path) -> Iterator[Api]:
-    """A service with keys of both kinds; no test here sends one."""
+    """A service with keys of both kinds; the tests here send none."""
     folder = tmp_path_factory.mktemp("signing")
     with Api(valkey.url, folder, keyring_file=keyring) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Images that cannot be certified as they are: a clear 4xx, and nothing is queued."""
+"""Images that cannot be certified as they are get a clear 4xx, and nothing is queued."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_another_mode_is_refused_in_words_and_can_be_converted(
 
 
 def sixteen_bit(colour_type: int, pixel: bytes) -> bytes:
-    """A PNG with sixteen bits, which Pillow cannot write in colour."""
+    """A colour PNG with sixteen bits, which Pillow cannot write."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -198,7 +198,7 @@ def test_a_bomb_is_not_decoded(client: httpx2.Client, api: Api, player: Player, 
 
 
 def test_a_webp_bomb_is_not_decoded(client: httpx2.Client, api: Api, player: Player) -> None:
-    file = picture(size=(4_001, 4_001), file="WEBP")  # a little more than the 16,000,000 pixels that are accepted
+    file = picture(size=(4_001, 4_001), file="WEBP")  # a little more than the accepted 16,000,000 pixels
     assert len(file) < 50_000
     before = api.resident_bytes()
     refused(client, player, "invalid_image", "4,001 x 4,001", images=[text(file)])

@@ -65,7 +65,7 @@ __all__ = ["nothing_is_queued"]
         ({"sigma": 0.5, "noise": {"name": "gaussian", "sigma": 0.25}}, "", "sigma 0.5 is short for Gaussian noise"),
         ({"radius": -1}, "radius", "-1"),
         ({"radius": [1]}, "radius", "[1]"),
-        ({"procedure": "magic"}, "procedure", "'largest', 'hierarchy', 'exact', 'predict', 'transfer', got 'magic'"),
+        ({"procedure": "magic"}, "procedure", "'largest', 'hierarchy', 'exact', got 'magic'"),
         ({"procedure": {"name": "adaptive", "stages": [100, 100]}}, "procedure.adaptive.stages", "[100, 100]"),
         ({"procedure": {"name": "adaptive", "stages": [200, 100]}}, "procedure.adaptive.stages", "[200, 100]"),
         ({"procedure": {"name": "adaptive", "stages": []}}, "procedure.adaptive.stages", "none"),
@@ -151,7 +151,7 @@ def test_what_the_ensemble_does_not_offer_is_refused(client: httpx2.Client, play
 
 
 def test_a_radius_out_of_reach_comes_with_what_would_be_in_reach(client: httpx2.Client, player: Player) -> None:
-    # by hand: 0.0005 ** (1 / 200) = 0.9627, sigma * Phi^-1 of it = 0.4457; log(0.0005) / log(Phi(0.5 / 0.25)) = 330.3
+    # By hand: 0.0005 ** (1 / 200) = 0.9627, sigma * Phi^-1 of it = 0.4457; log(0.0005) / log(Phi(0.5 / 0.25)) = 330.3.
     refused(client, player, "radius_out_of_reach", "0.4457", "is 0.5", "200 samples", "331 samples", radius=0.5)
     refused(client, player, "radius_out_of_reach", "beyond what can be computed", radius=5)
     sequential = {"name": "sequential", "max_samples": 1000}
@@ -329,7 +329,7 @@ def test_a_body_must_arrive_in_time(strict: Api) -> None:
         started = time.monotonic()
         connection.settimeout(PATIENCE_S)
         answer = b""
-        while chunk := connection.recv(4096):  # to the end: the connection is closed
+        while chunk := connection.recv(4096):  # until the connection is closed
             answer += chunk
         assert time.monotonic() - started > 0.5
     assert answer.startswith(b"HTTP/1.1 408")

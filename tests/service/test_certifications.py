@@ -1,4 +1,4 @@
-"""Certifications over HTTP, with a worker that is played by hand: so every order of events can be had at will."""
+"""Certifications over HTTP. A test plays the worker by hand, so that it can choose any order of events."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_the_only_ensemble_need_not_be_named(valkey: EmbeddedServer, tmp_path: P
         assert one.ensemble in refusal.detail
         assert other.ensemble in refusal.detail
         other.forget()
-        time.sleep(1.1)  # ensembles are taken to be those of a second ago
+        time.sleep(1.1)  # the API may use what it knew of the ensembles a second ago
         assert api.client.post(URL, json=payload).json()["ensemble"] == one.ensemble
 
 
@@ -279,7 +279,7 @@ def test_what_runs_is_asked_to_stop(client: httpx2.Client, player: Player) -> No
         "command": "stop-job",
         "job_id": certification.id,
     }
-    assert channel.get_message(timeout=0.2) is None  # told once
+    assert channel.get_message(timeout=0.2) is None  # it was published once
     channel.close()
     player.finish(record, {}, status="canceled")
     problem(client.post(f"{URL}/{certification.id}/cancel"), "already_ended")
@@ -295,7 +295,7 @@ def test_a_cancel_that_comes_between_taking_and_beginning_wins(client: httpx2.Cl
 
 
 def test_a_cancel_in_the_midst_of_changes_ends_in_one_of_two_ways(client: httpx2.Client, player: Player) -> None:
-    """The worker begins at the very time: whoever comes first, the other sees it."""
+    """The worker begins at the same time; whichever comes first, the other sees it."""
     for _ in range(20):
         certification = posted(client, player)
         record = player.take()

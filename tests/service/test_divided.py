@@ -1,4 +1,4 @@
-"""One certification over two real workers: certificates are those of one engine, and a death costs one shard."""
+"""Two real workers share one certification: certificates are those of one engine, and a death costs one shard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.zoo import ALLOWED, SIGMA
 SEED = "0123456789abcdef"
 IMAGES = 8
 LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 4_000}, "radius": None, "seed": SEED}
-"""Some seconds of work."""
+"""A question that takes some seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_two_workers_share_the_samples_of_one_image(two: Pool, zoo: Path) -> Non
 
 
 def test_a_burst_of_single_images_is_spread_over_both_workers(two: Pool) -> None:
-    """Mutant killed: the first worker that looks takes all of them. Both are stopped while they come, as if at once."""
+    """Mutant killed: the first worker that looks takes all. Both are stopped while the images come, as if at once."""
     before = jobs_done(two)
     for process in two.processes:
         os.kill(process.pid, signal.SIGSTOP)
@@ -169,6 +169,6 @@ def _certificates(pool: Pool, job: str) -> dict[bytes, bytes]:
 
 
 def _began(pool: Pool, job: str, place: int) -> float:
-    """When the worker that made a certificate began with its image."""
+    """The time at which the worker that made a certificate began with its image."""
     provenance: Any = pool.certificates(job)[place].provenance
     return float(provenance.started_at.timestamp())

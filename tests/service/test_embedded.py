@@ -1,4 +1,4 @@
-"""The embedded Valkey: private, durable, alone on its folder, and gone with the process that started it."""
+"""The embedded Valkey is private, durable, alone on its folder, and ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _work_in_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # so that running_in finds the guards too
+    monkeypatch.chdir(tmp_path)  # running_in then finds the guards, too
 
 
 def ask(url: str, *words: object) -> object:
@@ -198,7 +198,7 @@ def test_sigkill_of_the_parent_ends_the_server(tmp_path: Path) -> None:
         ask(url, "SET", "name", "value")
         assert len(running_in(tmp_path)) == 3, "parent, guard and server"
         parent.kill()
-    with EmbeddedServer(tmp_path / "data") as server:  # at once: it waits for the other to be gone
+    with EmbeddedServer(tmp_path / "data") as server:  # this waits until the other one is gone
         assert ask(server.url, "GET", "name") == "value"
     eventually(lambda: not running_in(tmp_path))
 

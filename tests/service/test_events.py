@@ -1,4 +1,4 @@
-"""Certifications as streams of events."""
+"""Certifications as event streams."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.player import Player, certificate
 
 
 class Listener:
-    """The events of a stream, in a thread."""
+    """Reads the events of a stream in a thread."""
 
     def __init__(self, client: httpx2.Client, certification: str, **headers: str) -> None:
         self.events: list[tuple[str, str, Any]] = []
@@ -46,7 +46,7 @@ class Listener:
                     fields = {}
 
     def until(self, count: int, kind: str = "") -> list[tuple[str, str, Any]]:
-        """The events of a kind, once there are so many."""
+        """The events of a kind, once there are this many."""
 
         def enough() -> list[tuple[str, str, Any]]:
             found = [event for event in self.events if kind in ("", event[0])]
@@ -97,7 +97,7 @@ def test_a_stream_goes_on_exactly_where_it_broke_off(client: httpx2.Client, play
 
 
 def test_a_certificate_that_is_saved_again_keeps_its_place(client: httpx2.Client, player: Player) -> None:
-    """A worker that got no reply sends the same call again, and ids that were given out must stay true."""
+    """A worker that got no reply sends the same call again, and ids that clients have seen must stay valid."""
     certification = posted(client, player, images=[text(picture())] * 3)
     record = player.begin(player.take())
     for index in (2, 1, 2):

@@ -1,4 +1,4 @@
-"""Nothing outlives its record: keys, entries of lists and counts go with it, and what waits too long ends."""
+"""Nothing outlives its record: keys, list entries and counts go with it, and what waits too long ends."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ OF_THE_SERVICE = {
     b"rq:queues",
     keys.turns(POOL).encode(),
 }
-"""What is kept of the service and not of a certification; the last one names owners, who are few."""
+"""Keys of the service itself and not of a certification; the last one names owners, who are few."""
 
 
 def test_what_waits_past_its_deadline_ends_though_nobody_looks(client: Any, janitor: Janitor) -> None:
@@ -98,7 +98,7 @@ def test_what_runs_past_its_deadline_is_left_to_its_worker(client: Any, janitor:
 
 
 def test_what_a_certification_keeps_is_as_the_document_says(client: Any) -> None:
-    """docs/operation.md: about 3 kB for one that has ended, with the entries of lists and without its certificates."""
+    """docs/operation.md says about 3 kB for one that has ended, with list entries and without its certificates."""
     request = CertificationRequest(ensemble="e" * 30, radius=0.25, sigma=0.25, procedure=Sequential())
     fields = {"request": request.model_dump_json(), "digest": "d" * 64, "ensemble": "e" * 30, "seed": "s" * 32}
     record = accepted(client, **fields)

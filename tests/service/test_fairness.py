@@ -1,4 +1,4 @@
-"""Several keys: none of them can lock out the others."""
+"""Several keys share the service, and none of them can lock out the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ensembles of timm, transformers and ONNX in a real worker, by HTTP; and photographs of another size."""
+"""Ensembles of timm, transformers and ONNX in a real worker, over HTTP, and photographs of another size."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from workers.replay import read_image, replay
 SIGMA = 0.25
 FIXED = {"name": "fixed", "n": 200, "n0": 20}
 SOURCE = (50, 37)
-"""Width and height of the photograph, which is not what any of the ensembles takes."""
+"""The width and height of the photograph, which no ensemble here takes."""
 
 
 HIDDEN = ("onnx", "onnxruntime", "timm", "transformers")
@@ -88,7 +88,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def fill(zoo: Path, folder: Path) -> None:
-    """A zoo with `hub`, a model of transformers beside one of timm, `onnx`, two ONNX files, and `plain`, of torch.
+    """Make a zoo with `hub`, a model of transformers beside one of timm, `onnx`, two ONNX files, and `plain`, of torch.
 
     The description of `broken` cannot be read.
     """
@@ -114,7 +114,7 @@ def pixels(width: int, height: int) -> Any:
 
 
 def replayed(certificate: Certificate, image: Path, zoo: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What `python -m workers replay` prints, if it finds every count again."""
+    """What `python -m workers replay` prints; it must find every count again."""
     file = image.with_suffix(".json")
     file.write_text(certificate.to_json())
     with pytest.MonkeyPatch.context() as patch:
@@ -155,7 +155,7 @@ def test_a_worker_serves_models_of_others_and_its_certificates_are_those_of_the_
 
 @contextmanager
 def bare_worker(service: Service, folder: Path) -> Iterator[None]:
-    """A worker process in whose interpreter the libraries cannot be imported, as in an image without extras."""
+    """A worker process whose interpreter cannot import the libraries, as in an image without extras."""
     for name in HIDDEN:
         (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError('hidden', name={name!r})\n")
     pool = Pool(service.server, service.zoo, "bare")
@@ -204,7 +204,7 @@ def test_a_request_for_an_ensemble_that_could_not_be_loaded_is_told_why(service:
 def test_a_declared_superclass_is_proved_where_no_class_is(
     service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The most likely class has 44 % of the noise, and its superclass two thirds."""
+    """The most likely class has 44 % of the samples, and its superclass two thirds."""
     image = tmp_path / "image.png"
     image.write_bytes(encoded(Image.fromarray(pixels(4, 4))))
     noisy = {"noise": {"name": "rounded-gaussian", "sigma": 0.5}, "allow_noise_mismatch": True}
@@ -261,7 +261,7 @@ def test_a_photograph_of_another_size_is_certified_verified_and_replayed(
     box: tuple[float, ...],
     kind: str,
 ) -> None:
-    """The command certifies it; the record of the resizing, applied by hand, gives the pixels that were certified."""
+    """The command certifies it, and the recorded resizing, applied by hand, gives the certified pixels."""
     photograph, file = tmp_path / f"photograph.{kind.lower()}", tmp_path / "certificate.jsonl"
     photograph.write_bytes(encoded(Image.fromarray(pixels(*SOURCE)), kind))
     done = smoothcert(
@@ -290,7 +290,7 @@ def test_a_photograph_of_another_size_is_certified_verified_and_replayed(
 def test_source_and_result_of_one_size_are_told_apart_by_their_pixels(
     service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Mutant killed: a replay resizes whatever has the size of the source."""
+    """Mutant killed: a replay that resizes every image of the source's size."""
     source, result = tmp_path / "source.png", tmp_path / "result.png"
     picture = Image.fromarray(pixels(32, 32))
     source.write_bytes(encoded(picture))
@@ -321,7 +321,6 @@ def test_another_photograph_is_not_the_one_that_was_certified(service: Service, 
 
 
 def test_an_image_of_the_right_size_has_its_record_too(service: Service) -> None:
-    """Nothing was changed, and the record says so."""
     file = io.BytesIO()
     Image.fromarray(pixels(32, 32)).save(file, "PNG")
     certificate = service.certified("hub", file.getvalue(), resize="cover")

@@ -1,4 +1,4 @@
-"""A server whose memory is full: new work is refused, and everything that was accepted goes on to its end."""
+"""While the memory of a server is full, new work is refused, and everything that was accepted goes on to its end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def used(client: Any) -> int:
 
 
 def test_the_limit_binds(client: Any) -> None:
-    """Mutant killed: a script without its first line, to which Redis allows every write after the first deletion."""
+    """Mutant killed: a script without its first line, which Redis lets write after its first deletion."""
     most = used(client) + 3_000_000
     client.config_set("maxmemory", most)
     count = 0
@@ -57,9 +57,9 @@ def test_the_limit_binds(client: Any) -> None:
 
 
 def refused_record(client: Any) -> Record | None:
-    """A certification that the server refuses; None if it accepts one."""
+    """The certification that the server refuses; None if it accepts one."""
     record = new()
-    client.zadd(keys.active("me"), {"cert_gone": 1})  # which the script deletes
+    client.zadd(keys.active("me"), {"cert_gone": 1})  # the script deletes this entry
     try:
         call(client, admission.accept(record, bytes(SIZE), MANY, idempotency=None, high=False))
     except redis.exceptions.OutOfMemoryError:
@@ -84,7 +84,7 @@ def test_what_was_accepted_ends_and_makes_room(client: Any) -> None:
 def test_a_worker_that_starts_at_a_full_server_takes_up_what_a_dead_one_had(
     server: EmbeddedServer, tmp_path: Path
 ) -> None:
-    """Otherwise the server stays full for ever: images are freed only when they have been certified."""
+    """Otherwise the server would stay full for ever, because images are freed only when they have been certified."""
     pool = Pool(server, make_zoo(tmp_path / "zoo"), "full")
     try:
         first = pool.start()
@@ -118,7 +118,7 @@ def test_the_api_refuses_new_work_before_the_server_is_full_and_goes_on_with_the
             answer = eventually(lambda: refused(api, worker))
             assert "MB" in problem(answer, "storage_full").detail
             assert answer.headers["retry-after"] == "30"
-            again = api.client.post(URL, json=question(worker.ensemble), headers=key)  # which is not new work
+            again = api.client.post(URL, json=question(worker.ensemble), headers=key)  # this is not new work
             assert (again.json()["id"], again.headers["idempotency-replayed"]) == (fourth, "true")
             new_key = {"Idempotency-Key": "after that"}
             problem(api.client.post(URL, json=question(worker.ensemble), headers=new_key), "storage_full")
@@ -134,6 +134,6 @@ def test_the_api_refuses_new_work_before_the_server_is_full_and_goes_on_with_the
 
 
 def refused(api: Api, worker: Player) -> Any:
-    """The answer to a submission, once it is refused: the API measures the memory every second."""
+    """The response to a submission, once it is refused; the API measures the memory every second."""
     answer = api.client.post(URL, json=question(worker.ensemble))
     return answer if answer.status_code != 202 else None

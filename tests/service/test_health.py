@@ -1,4 +1,4 @@
-"""The health of a worker's container, and a password that is kept in a file."""
+"""The health check of a worker's container, and a password in a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.zoo import make_zoo
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[Pool]:
-    """Of workers that know the address of Redis and find its password in a file."""
+    """A pool of workers that know the address of Redis and read its password from a file."""
     password = tmp_path / "password"
     with EmbeddedServer(tmp_path / "data") as server:
         parts = urlsplit(server.url)

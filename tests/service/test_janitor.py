@@ -1,4 +1,4 @@
-"""The janitor: what it forgets, and whom it judges dead."""
+"""What the janitor forgets, and which workers it takes for dead."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_janitor_whose_clock_is_wrong_judges_nobody(
     janitor, registry = Janitor(here, settings, "me"), bookkeeping.started_key(bookkeeping.queue_name("clocks"))
 
     def sweep() -> bool:
-        """Sweep, and tell whether the execution was found dead."""
+        """Sweep, and return whether the execution was found dead."""
         here.client.delete(f"{keys.JANITOR}:clocks")
         here.client.zadd(registry, {"cert_x:execution": clock() - 1})
         janitor.sweep()

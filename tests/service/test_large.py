@@ -1,4 +1,4 @@
-"""The shape of ImageNet, end to end: three ResNet50, 224 x 224, 1,000 classes, by SDK, HTTP, page and worker."""
+"""Images of ImageNet's shape, end to end: three ResNet50, 224 x 224, 1,000 classes, by SDK, HTTP, page and worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.visit import Visit
 
 MOST_BYTES = 20_000
 MOST_MB = 2000
-"""The most memory of a worker: twice three networks of 102 MB, torch, and what a batch of 32 takes."""
+"""The most MB of a worker: twice three networks of 102 MB, torch, and what a batch of 32 takes."""
 QUESTION: dict[str, Any] = {"ensemble": NAME, "procedure": {"name": "fixed", "n": 24, "n0": 8}, "consensus": 2}
 
 

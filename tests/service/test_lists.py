@@ -1,4 +1,4 @@
-"""One's own certifications, page by page, and how many one may have."""
+"""The list of a key's certifications, page by page, and how many a key may have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.player import Player
 
 @pytest.fixture(scope="module")
 def apart(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A service with a database of its own, small limits, and nobody else's certifications."""
+    """A service with its own database, small limits, and no certifications of others."""
     limits = {"queue_length": 4, "active_certifications": 6}
     with Api(database(valkey.url, 1), tmp_path_factory.mktemp("apart"), **limits) as running:
         yield running
@@ -120,22 +120,22 @@ def test_a_full_queue_says_when_to_come_back(apart: Api, alone: Player) -> None:
         posted(client, alone)
     answer = post(client, alone)
     assert "4" in problem(answer, "queue_full").detail
-    assert answer.headers["retry-after"] == "10"  # nothing was measured
+    assert answer.headers["retry-after"] == "10"  # nothing was measured yet
     assert len(alone.waiting()) == 4
     assert client.post(f"{URL}/{alone.waiting()[0]}/cancel").status_code == 200
     assert post(client, alone).status_code == 202
 
 
 def test_those_who_are_sent_away_come_back_one_after_the_other(apart: Api, alone: Player) -> None:
-    idle_since = time.time() - 3600  # quiet time is no pace
+    idle_since = time.time() - 3600  # quiet time does not count for the pace
     alone.redis.rpush(keys.finished(alone.pool), *(idle_since - 3 * i for i in range(20)))
     for _ in range(4):
         posted(apart.client, alone)
     seconds = [int(post(apart.client, alone).headers["retry-after"]) for _ in range(30)]
-    assert seconds[0] == 3  # 20 endings in 57 seconds: one in three
+    assert seconds[0] == 3  # 20 endings in 57 seconds: one every three
     assert seconds == sorted(seconds)
     assert seconds[9] > 20
-    assert seconds[-1] == 60  # however many have been sent away
+    assert seconds[-1] == 60  # however many clients were sent away
 
 
 def test_an_owner_may_have_so_many_at_a_time(apart: Api, alone: Player) -> None:

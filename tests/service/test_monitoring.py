@@ -1,4 +1,4 @@
-"""The alerts and the dashboard ask for metrics that a running service has, with the labels that it gives them."""
+"""Alerts and dashboard use only metrics that a running service has, with the labels that it gives them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ SELECTOR = re.compile(r"\b((?:smoothcert_\w+|up))\b(?:\{([^}]*)\})?")
 MATCHER = re.compile(r'(\w+)=~?"([^"]*)"')
 GROUPED = re.compile(r"\bby \(([^)]*)\)")
 OF_PROMETHEUS = {"up": {"job": {"smoothcert"}}}
-"""What Prometheus itself adds; `job` is the name in deploy/prometheus/prometheus.yaml."""
+"""Labels that Prometheus itself adds; `job` is the name in deploy/prometheus/prometheus.yaml."""
 
 Labels = dict[str, set[str]]
 
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Labels]]:
-    """The metrics of a service in which everything has happened once: by name, the values of each label."""
+    """The metrics of a service in which everything has happened once: for each name, the values of its labels."""
     folder = tmp_path_factory.mktemp("service")
     secret = folder / "secret"
     secret.write_text("secret")
@@ -89,14 +89,14 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Labe
 
 
 def asked(api: Api, value: float, *, wait: int = 60, **fields: Any) -> httpx2.Response:
-    """The answer about a grey image."""
+    """The response about a grey image."""
     question = {"ensemble": "moody", "sigma": SIGMA, "procedure": "sequential", "radius": 0.02, **fields}
     headers = {"Content-Type": "application/x-npy", "Prefer": f"wait={wait}"}
     return api.client.post(URL, content=npy(flat(value)), params={"request": json.dumps(question)}, headers=headers)
 
 
 def unknown(query: str, metrics: dict[str, Labels]) -> list[str]:
-    """What a query names that the service does not have."""
+    """Names in a query that the service does not have."""
     wrong = []
     for name, matchers in SELECTOR.findall(query):
         if name not in metrics:
@@ -129,7 +129,7 @@ def test_a_query_with_a_mistake_is_found(query: str, wrong: str, metrics: dict[s
 
 
 def test_every_metric_of_the_service_is_shown_or_watched(metrics: dict[str, Labels]) -> None:
-    """Mutant killed: a metric that nobody looks at."""
+    """Mutant killed: a metric that neither an alert nor the dashboard uses."""
     asked = {name for queries in QUERIES.values() for query in queries for name, _ in SELECTOR.findall(query)}
     shown = {name for name in metrics if not name.endswith("_created")}
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown}

@@ -102,7 +102,7 @@ def test_a_certificate_without_chance_has_no_alpha_verifies_and_replays(client: 
 
 
 def test_the_sdk_and_the_command_choose_exact_where_the_noise_needs_it(client: httpx2.Client, tmp_path: Path) -> None:
-    """They choose before they know the noise of the ensemble; a procedure that the user names is left alone."""
+    """They choose before they know the noise of the ensemble, and keep a procedure that the user names."""
     address, image = str(client.base_url), tmp_path / "light.png"
     image.write_bytes(png(230))
     with Client(address) as sdk:
@@ -148,7 +148,7 @@ def test_bytes_get_exact_noise_unless_a_noise_is_named(
 
 
 def test_a_seed_can_be_shown_not_to_have_been_chosen(zoo: Path, tmp_path: Path) -> None:
-    """From the answer alone, once the secret is revealed whose commitment the service has published all along."""
+    """The response alone is enough, once the secret is revealed whose commitment the service has published."""
     (tmp_path / "secret").write_text("a secret of the service\n")
     with whole_service(tmp_path, zoo, api={"seed_secret_file": str(tmp_path / "secret")}) as api:
         version = api.client.get("/v1/version").json()

@@ -184,7 +184,7 @@ def test_metrics_tell_what_happened(client: httpx2.Client, player: Player) -> No
     host, _, worker = player.name.rpartition("-")
     assert after[f"smoothcert_worker_batch_fill,worker={worker}"] == 0.75
     assert 0 <= after[f"smoothcert_worker_heartbeat_age_seconds,worker={worker}"] < PATIENCE_S
-    assert not [name for name in after if host in name]  # hosts are not for every key
+    assert not [name for name in after if host in name]  # not every key may see hosts
 
 
 def test_paths_of_ones_own_make_no_series(client: httpx2.Client) -> None:
@@ -290,7 +290,7 @@ def test_whoever_waits_is_let_go_when_the_service_ends(valkey: EmbeddedServer, t
         eventually(player.waiting)
         assert api.process is not None
         api.process.terminate()
-        client.join(40)  # of the minute that it would wait
+        client.join(40)  # it would wait for a minute
         assert answers[0].status_code == 202
         api.process.wait(40)
 

@@ -1,4 +1,4 @@
-"""Redis goes away and comes back: 503 in bounded time, never a hang or a traceback, and nobody has to do anything."""
+"""Redis goes away and comes back: requests get 503 in bounded time, and the service recovers by itself."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.player import Player
 
 URL = "/v1/certifications"
 BOUND = 30.0
-"""Seconds; the timeouts add up to six, and the machine may be busy."""
+"""The longest seconds of a response; the timeouts add up to six, and the machine may be busy."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    """A server that is ours to kill."""
+    """A server that the test may kill."""
     with EmbeddedServer(tmp_path_factory.mktemp("mortal")) as running:
         yield running
 
@@ -65,7 +65,7 @@ def test_while_redis_is_away_every_answer_says_so(server: EmbeddedServer, outage
     certification = outage.client.post(URL, json=question(worker.ensemble)).json()
     server.kill()
     try:
-        time.sleep(1.1)  # what was known of the ensembles is out of date
+        time.sleep(1.1)  # what the API knew of the ensembles is out of date
         started = time.monotonic()
         for answer in requests(outage, certification["id"]):
             problem(answer, "unavailable")
@@ -94,7 +94,7 @@ def test_after_a_restart_waits_are_woken_by_messages_again(server: EmbeddedServe
     eventually(lambda: dict(worker.redis.pubsub_numsub(keys.CHANGED))[keys.CHANGED.encode()], "the listener")
 
     def seconds() -> float:
-        """From the end of a certification to the end of the wait for it."""
+        """The seconds from the end of a certification to the end of the wait for it."""
         ended: list[float] = []
 
         def play() -> None:
@@ -111,7 +111,7 @@ def test_after_a_restart_waits_are_woken_by_messages_again(server: EmbeddedServe
         assert answer.json()["status"] == "succeeded"
         return answered_at - ended[0]
 
-    assert any(seconds() < 0.3 for _ in range(5))  # with a look every second alone it would take 0.8 s
+    assert any(seconds() < 0.3 for _ in range(5))  # a look every second alone would take 0.8 s
 
 
 def test_who_waits_through_an_outage_gets_an_answer(server: EmbeddedServer, outage: Api, worker: Player) -> None:
@@ -131,7 +131,7 @@ def test_who_waits_through_an_outage_gets_an_answer(server: EmbeddedServer, outa
 def test_a_wait_that_ends_within_an_outage_tells_what_was_known(
     server: EmbeddedServer, outage: Api, worker: Player
 ) -> None:
-    """It was accepted: a 503 would make the client post it again."""
+    """It was accepted, and a 503 would make the client post it again."""
     answers: list[httpx2.Response] = []
     payload, wait = question(worker.ensemble), {"Prefer": "wait=2"}
     waiting = threading.Thread(target=lambda: answers.append(outage.client.post(URL, json=payload, headers=wait)))
@@ -191,7 +191,7 @@ def test_a_change_whose_answer_is_lost_is_not_denied(server: EmbeddedServer, wor
 
 
 class Lossy:
-    """Stands before a server, and cuts the connection when what it was told to lose has been carried out."""
+    """A proxy before a server that cuts the connection once a given command has been carried out."""
 
     def __init__(self, url: str) -> None:
         self._server = Redis.from_url(url).connection_pool.connection_kwargs
@@ -212,7 +212,7 @@ class Lossy:
         self._listening.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # closed
+        with suppress(OSError):  # it is closed
             while True:
                 client, _ = self._listening.accept()
                 threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()

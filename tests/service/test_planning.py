@@ -1,4 +1,4 @@
-"""Plans and verifications over HTTP are those of the package."""
+"""Plans and verifications over HTTP equal those of the package."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def planned(client: httpx2.Client, player: Player, **fields: Any) -> PlanAnswer:
 )
 def test_a_plan_is_that_of_the_package(client: httpx2.Client, player: Player, procedure: AnyProcedure) -> None:
     answer = planned(client, player, procedure=procedure.model_dump(), alpha=0.01)
-    expected = plan(procedure, RoundedGaussian(0.25), 0.25, alpha=0.01)  # what 8-bit images get
+    expected = plan(procedure, RoundedGaussian(0.25), 0.25, alpha=0.01)  # 8-bit images get this noise
     assert expected.boundaries is not None
     for name in (
         "feasible",
@@ -92,7 +92,7 @@ def test_seconds_follow_from_the_measured_rate(client: httpx2.Client, player: Pl
     assert answer.fewest_samples is not None
     padded = sum(math.ceil(n / ROWS) * ROWS for n in (100, 100))  # the selection and the first stage
     assert answer.seconds.best == pytest.approx(padded * 1 / 1000)
-    steps = (100, *(look.n for look in answer.boundaries))  # each stage of CertifyAdp has samples of its own
+    steps = (100, *(look.n for look in answer.boundaries))  # each stage of CertifyAdp has its own samples
     assert answer.seconds.worst == pytest.approx(sum(math.ceil(n / ROWS) * ROWS for n in steps) * 2 / 1000)
     assert answer.seconds.expected is not None
     assert answer.seconds.best <= answer.seconds.expected < answer.seconds.worst / 100
@@ -124,7 +124,7 @@ def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     assert "nobody" in detail("unknown_ensemble", ensemble="nobody")
     assert "0.5" in detail("noise_mismatch", sigma=0.5)
     assert "'splitting', got 'magic'" in detail("invalid_request", noise="magic")
-    assert "'exact', 'predict', 'transfer', got 'magic'" in detail("invalid_request", procedure="magic")
+    assert "'hierarchy', 'exact', got 'magic'" in detail("invalid_request", procedure="magic")
     assert "leave one out" in detail("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
     detail("too_many_samples", image_count=10**6)
 
@@ -145,7 +145,7 @@ def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     alpha=st.sampled_from([0.5, 0.01, 0.001, 1e-12]),
 )
 def test_what_is_refused_is_what_the_plan_calls_infeasible(procedure: Any, radius: float, alpha: float) -> None:
-    """Without the boundaries, which may take seconds to compute."""
+    """This needs no boundaries, which may take seconds to compute."""
     request = CertificationRequest(noise=Gaussian(0.25), radius=radius, procedure=procedure, alpha=alpha)
     expected = plan(procedure, Gaussian(0.25), radius, alpha=alpha)
     outcome = nullcontext() if expected.feasible else pytest.raises(ProblemError, match="radius_out_of_reach")
@@ -203,7 +203,7 @@ def test_what_is_settled_is_a_complete_request(player: Player) -> None:
 
 @dataclass(frozen=True)
 class Salt(Gaussian):
-    """A noise of another norm, as a card of a later version may have it."""
+    """A noise of another norm, as a card of a later version may have one."""
 
     name: Any = "salt"
     norm: Any = "l0"

@@ -1,4 +1,4 @@
-"""How certifications are read: in pieces, by their owner alone, and woken by their own messages."""
+"""Certifications are read in pieces, by their owner alone, and a wait is ended by their own messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def reading(valkey: EmbeddedServer, read: Callable[[Queue], Coroutine[Any, Any, T]]) -> tuple[T, list[int]]:
-    """What `read` gives, and the bytes of the certificates in each answer of Redis."""
+    """The result of `read`, and the bytes of certificates in each response of Redis."""
     sizes: list[int] = []
 
     async def counted() -> T:
@@ -116,7 +116,7 @@ def test_messages_go_to_those_who_wait_for_them(client: httpx2.Client, player: P
 def test_a_request_that_waits_for_its_own_certification_needs_no_subscription(
     client: httpx2.Client, player: Player
 ) -> None:
-    """Mutants killed: the end is told to nobody; the request subscribes; every record names the process."""
+    """Mutants killed: the end is told to no process; the request subscribes; every record names the process."""
     answers: list[httpx2.Response] = []
     waiting = threading.Thread(target=lambda: answers.append(post(client, player, headers={"Prefer": "wait=60"})))
     waiting.start()

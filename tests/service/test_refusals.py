@@ -1,4 +1,4 @@
-"""A server that answers and refuses: it is waited for, no worker ends, and no certification becomes a suspect."""
+"""While a server answers but refuses, everything waits: no worker ends, and no certification becomes a suspect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def without_replicas(client: Any) -> Iterator[None]:
 
 @contextmanager
 def busy(client: Any) -> Iterator[None]:
-    """A script of somebody else that does not end."""
+    """A foreign script that does not end."""
     client.config_set("busy-reply-threshold", 50)
 
     def loop() -> None:
@@ -42,7 +42,7 @@ def busy(client: Any) -> Iterator[None]:
 
     thread = threading.Thread(target=loop)
     thread.start()
-    time.sleep(0.2)  # until the threshold is passed
+    time.sleep(0.2)  # by now the threshold has passed
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A worker whose member runs at an endpoint, which is a process of its own: it goes away, and it comes back."""
+"""A worker with a member at an endpoint, which is a process of its own that goes away and comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rq-dashboard, started as docs/operation.md says, shows what a service does, and cannot take anything away."""
+"""rq-dashboard, started as in docs/operation.md, shows what a service does and cannot take anything away."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_it_shows_queues_workers_and_jobs_and_changes_nothing(pool: Pool) -> Non
         (seen,) = client.get("/0/data/workers.json").json()["workers"]
         assert (seen["name"], seen["state"], seen["queues"]) == (worker, "busy", [QUEUE, QUARANTINE])
         assert (seen["successful_job_count"], seen["failed_job_count"]) == (0, 1)
-        # With --disable-delete nobody can empty a queue by a click.
+        # With --disable-delete, no click can empty a queue.
         for path in (f"/queue/{QUEUE}/queued/empty", f"/job/{waiting[0]}/delete"):
             assert client.post(path).json() == {"status": "DISABLED"}
     assert [pool.record(each).status for each in (*running, *waiting)] == ["running"] * 2 + ["queued"] * 3

@@ -31,9 +31,9 @@ class Info:
     """What `rq info` prints."""
 
     queues: dict[str, tuple[int, int, int, int]]
-    """Queued, executing, finished and failed jobs of each queue."""
+    """The queued, executing, finished and failed jobs of each queue."""
     workers: dict[str, tuple[str, tuple[str, ...], int, int]]
-    """State, queues, finished and failed jobs of each worker."""
+    """The state, queues, finished and failed jobs of each worker."""
 
 
 def rq_info(pool: Pool) -> Info:
@@ -75,7 +75,7 @@ def test_rq_info_shows_what_waits_what_runs_what_ended_and_who_works(pool: Pool)
     for value, status in ((0.9, "succeeded"), (0.9, "succeeded"), (BREAK, "failed")):
         assert pool.ended(pool.submit(flat(value), "moody")).status == status
     eventually(lambda: rq_info(pool).workers[name][0] == "idle", "an idle worker")
-    # A job that succeeded is not kept in RQ (its result_ttl is 0): only the worker's own count remembers it.
+    # RQ does not keep a job that succeeded (its result_ttl is 0), so only the worker's own count remembers it.
     assert rq_info(pool) == Info({QUEUE: (0, 0, 0, 1)}, {name: ("idle", both, 2, 1)})
 
     running = [pool.submit(flat(0.5), **ENDLESS) for _ in range(2)]

@@ -1,6 +1,6 @@
-"""schemathesis sends to a real service what the OpenAPI document allows, and much that it does not.
+"""schemathesis sends a real service many requests that the OpenAPI document allows, and many that it does not.
 
-There must be no 5xx, and every answer must be as the document describes it: status, headers, content type, schema.
+There must be no 5xx, and every response must be as the document describes it: status, headers, content type, schema.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Target:
     def __init__(self, api: Api, player: Player) -> None:
         self.url = f"http://127.0.0.1:{api.port}"
         self._api, self._player = api, player
-        self.session = requests.Session()  # one connection; a session of each case's own takes longer than the request
+        self.session = requests.Session()  # a session for each case would take longer than the request
         self.session.trust_env = False
         self.certification = self.another()
 
     def another(self) -> str:
-        """One more that has ended."""
+        """Another certification that has ended."""
         certification = self._api.client.post("/v1/certifications", json=question(self._player.ensemble)).json()
         self._player.play()
         return str(certification["id"])
@@ -57,7 +57,7 @@ def test_the_document_is_the_one_that_is_served(target: Target) -> None:
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_answer_is_as_the_document_says(case: schemathesis.Case[Any], target: Target) -> None:
     if case.meta and case.meta.generation.mode is GenerationMode.POSITIVE and "id" in case.path_parameters:
-        # one that exists, half of the time; what is deleted here is missed by no other operation
+        # Half of the cases name a certification that exists. No other operation needs one that is deleted here.
         case.path_parameters["id"] = target.another() if case.operation.method == "delete" else target.certification
     case.call_and_validate(
         base_url=target.url,

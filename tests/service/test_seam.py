@@ -1,4 +1,4 @@
-"""A noise and a procedure that are defined in this file go the whole way, and no other file knows them.
+"""A noise and a procedure that are defined in this file are served, and no other file knows them.
 
 They go through an ensemble.toml, HTTP, Redis, a worker, the certificate, `verify`, POST /v1/verify and `replay`. The
 API and the worker are real processes that call `register` before they start, as a program with its own noises would.
@@ -71,7 +71,7 @@ class Box(Noise):
         return min(1.0, 0.5 + radius / (2 * self.reach))
 
     def draw(self, source: Source, block: int, shape: tuple[int, ...]) -> Tensor:
-        # erf(x / sqrt 2) = 2 Phi(x) - 1, which is uniform on [-1, 1] for a normal x
+        # erf(x / sqrt 2) = 2 Phi(x) - 1 is uniform on [-1, 1] for a normal x.
         return source.normal(block, shape).div_(math.sqrt(2)).erf_()
 
     def apply(self, out: Tensor, settled: Tensor, drawn: Tensor) -> None:
@@ -82,7 +82,7 @@ class Box(Noise):
 
 
 class TwoLooks(Parameters):
-    """Looks at the count twice, each time with half of alpha, and never abandons."""
+    """A procedure that looks at the count twice, each time with half of alpha, and never abandons."""
 
     budget: ClassVar[str] = "second"
 
@@ -145,7 +145,7 @@ from tests.service.test_seam import register
 register()
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
-"""Runs `python -m <module>` in a process that knows this file's noise and procedure."""
+"""A script that runs `python -m <module>` in a process that knows this file's noise and procedure."""
 
 
 class PoolThatKnows(Pool):
@@ -161,9 +161,9 @@ NAME = "boxed"
 ALLOWED = "tests.support.worker_networks:trivial"
 RADIUS = 0.3
 DEVIATION = NOISE.reach / math.sqrt(3 * math.prod(SHAPE))
-"""The standard deviation of the mean of an image's noise: the network looks at the mean alone."""
+"""The standard deviation of the mean of an image's noise; the network looks at the mean alone."""
 IMAGE = np.full(SHAPE, GREY + 1.2 * DEVIATION, np.float32)
-"""p_A is about Phi(1.2) = 0.885, and RADIUS needs 0.8.
+"""An image whose p_A is about Phi(1.2) = 0.885, where RADIUS needs 0.8.
 
 The 20 samples of the first look cannot prove that; the 2,020 of the second prove it for practically every seed.
 """
@@ -178,7 +178,7 @@ QUESTION: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def known() -> Iterator[None]:
-    """This process knows them, too, for the tests of this file alone."""
+    """Register them in this process, for the tests of this file alone."""
 
     def restore(family: Kinds[Any], kinds: dict[str, Any]) -> None:
         family._kinds, family._validator = kinds, None
@@ -212,7 +212,7 @@ def zoo(known: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
-    """A service of its own: server, API and worker."""
+    """A client of a separate service: server, API and worker."""
     folder = tmp_path_factory.mktemp("service")
     with EmbeddedServer(folder / "server") as server, ApiThatKnows(server.url, folder) as api:
         pool = PoolThatKnows(server, zoo, "seam")
@@ -225,7 +225,7 @@ def client(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[http
 
 @pytest.fixture(scope="module")
 def text(client: httpx2.Client) -> str:
-    """The certificate, as the service gives it."""
+    """The certificate as the service returns it."""
     answer = client.post("/v1/certifications", json=QUESTION, headers={"Prefer": "wait=60"})
     assert answer.status_code == 200, answer.text
     certification = answer.json()
@@ -264,7 +264,7 @@ def test_the_certificate_certifies_at_the_second_look_and_verifies(text: str, cl
     assert [stage.outcome for stage in certificate.stages] == ["continued", "certified"]
     assert certificate.provenance is not None
     assert certificate.provenance.sampling.scheme.endswith(Box.scheme)
-    # The radius by hand: 2 reach (p_lower - 1/2), floored to six decimals.
+    # The radius by hand is 2 reach (p_lower - 1/2), floored to six decimals.
     p_lower = lower_bound(certificate.stages[1].count, 2_020, 0.001 / 2)
     assert certificate.radius == math.floor((p_lower - 0.5) * 1e6) / 1e6
     assert certificate.radius >= RADIUS

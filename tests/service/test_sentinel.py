@@ -114,12 +114,12 @@ def test_what_was_acknowledged_survives_the_primary_and_ends(watched: Watched, t
                 acknowledged.append(answer.json()["id"])
             watched.primary.kill()
             worker.send_signal(signal.SIGCONT)
-            # 3. Nothing is accepted until a replica can confirm it. The answers say so, first that the queue is away.
+            # 3. Nothing is accepted until a replica can confirm it, and the responses say so.
             unconfirmed = eventually(lambda: _refused(posted("during"), "unconfirmed"), "the other server")
             assert "0 of 1 replicas" in unconfirmed.detail
             for certification in acknowledged:
                 assert pool.ended(certification).status == "succeeded"
-            # 4. The old primary returns as a replica, at once: Sentinels would take ten seconds to make it one.
+            # 4. The old primary returns as a replica at once; Sentinels would take ten seconds to make it one.
             watched.primary.start()
             watched.primary.client(password=PASSWORD).replicaof("127.0.0.1", watched.replica.port)
             accepted = eventually(lambda: (answer := posted("during")).is_success and answer, "a replica")
@@ -138,14 +138,14 @@ def test_a_repeated_request_is_confirmed_by_replicas_that_have_the_first_one(
     replica = watched.replica.client(password=PASSWORD).info("server")["process_id"]
 
     async def submit(key: str) -> Receipt:
-        """By a connection of its own."""
+        """Submit over a separate connection."""
         async with Queue(watched.address, MANY, result_ttl=60, replicas=1).listening() as made:
             return await made.submissions.add(new(), b"images", idempotency=(key, "digest"))
 
     assert asyncio.run(submit("first")).outcome == "accepted"
     assert asyncio.run(submit("first")).outcome == "replay"
     os.kill(replica, signal.SIGSTOP)
-    monkeypatch.setattr(submissions, "CONFIRM_SECONDS", 0.2)  # nothing is awaited that could come
+    monkeypatch.setattr(submissions, "CONFIRM_SECONDS", 0.2)  # nothing that is awaited could come
     try:
         for _ in range(3):
             with pytest.raises(UnconfirmedError, match="0 of 1 replicas"):
@@ -157,7 +157,7 @@ def test_a_repeated_request_is_confirmed_by_replicas_that_have_the_first_one(
 
 
 def test_results_that_are_lost_with_a_primary_are_made_again(tmp_path: Path) -> None:
-    """The server becomes what a replica was that had not received the end, while the worker goes on."""
+    """The server becomes a replica that had not received the end, while the worker goes on."""
     with EmbeddedServer(tmp_path / "server") as server:
         pool = Pool(server, make_zoo(tmp_path / "zoo"), "default", dead_after_s=2)
         try:

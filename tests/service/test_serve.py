@@ -1,4 +1,4 @@
-"""The all-in-one command: says when it is ready, keeps its parts running, and leaves nothing behind."""
+"""The all-in-one command says when it is ready, keeps its parts running, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_second_interrupt_ends_a_worker_that_does_not(service: Serving) -> Non
     service.printed("Ctrl-C again")
     told = "finishes its certifications for up to 20 s (SMOOTHCERT_DRAIN_S); the rest goes on at the next start"
     assert told in service.output.read_text()
-    service.interrupt()  # without it, the driver would wait for a million seconds
+    service.interrupt()  # otherwise the driver would wait for a million seconds
     assert service.exit_code() == 0
     assert "ending at once" in service.output.read_text()
     assert not running_in(service.folder)
@@ -102,7 +102,7 @@ def test_it_says_what_it_waits_for(service: Serving) -> None:
 def test_it_is_ready_when_its_own_worker_says_so_and_not_while_the_api_counts_one_that_was_killed(
     service: Serving,
 ) -> None:
-    """The API's answer is 200 all the time, as it is until the heartbeat of a worker is old."""
+    """The API responds with 200 all the time, as it does until the heartbeat of a worker is old."""
     (service.folder / "silent").touch()
     service.start().printed("waiting for the worker to load its ensembles ...")
     assert "ready at" not in service.output.read_text()

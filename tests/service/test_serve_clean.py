@@ -1,4 +1,4 @@
-"""What `make serve` installs suffices to serve: no tool of development is needed."""
+"""What `make serve` installs is enough for serving: no development tool is needed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def installed() -> list[str]:
 
 
 def names(text: str) -> Iterator[str]:
-    """The name of a requirement, and of what its extras add."""
+    """The name of a requirement, and the names that its extras add."""
     wanted = Requirement(text)
     yield wanted.name
     for each in map(Requirement, distribution(wanted.name).requires or () if wanted.extras else ()):

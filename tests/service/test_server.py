@@ -1,4 +1,4 @@
-"""Real servers of every kind: what is warned of, what is refused in one sentence, and a service that speaks TLS."""
+"""Real servers of every kind: warnings, refusals in one sentence, and a service over TLS."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ speaks_tls = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def careless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that keeps nothing."""
+    """A server that stores nothing."""
     lines = ("appendonly no", 'save ""', "maxmemory-policy allkeys-lru", f"requirepass {SECRET}")
     with ServerProcess(tmp_path_factory.mktemp("careless"), *lines) as running:
         running.client(password=SECRET)
@@ -65,7 +65,7 @@ def refusal(folder: Path, module: str, **settings: str) -> str:
     text = output.read_text()
     assert "Traceback" not in text
     assert SECRET not in text
-    (sentence,) = [line for line in text.splitlines() if not line.startswith("{")]  # the others are the log
+    (sentence,) = [line for line in text.splitlines() if not line.startswith("{")]  # the other lines are the log
     return sentence
 
 
@@ -190,7 +190,7 @@ def test_the_api_leaves_a_server_that_became_a_replica_for_the_one_at_its_addres
 
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The settings for a server that speaks TLS alone and asks for a certificate."""
+    """The settings for a server that speaks only TLS and asks for a certificate."""
     folder = tmp_path_factory.mktemp("tls")
     authority = Authority(folder, "authority")
     certificate, key = authority.sign("ours")
@@ -248,7 +248,7 @@ def test_a_certificate_of_another_authority_is_one_sentence(encrypted: dict[str,
 
 
 def test_a_server_without_tls_at_a_url_of_tls_is_one_sentence(careless: ServerProcess, tmp_path: Path) -> None:
-    """It waits for the rest of the handshake, as if that were a command, so all that a client sees is a timeout."""
+    """The server waits for the rest of the handshake as if it were a command, so a client sees only a timeout."""
     place = f"127.0.0.1:{careless.port}"
     sentence = f"Redis at {place} does not speak TLS: its URL must begin with redis, not rediss"
     url = f"rediss://:{SECRET}@{place}/0"

@@ -1,4 +1,4 @@
-"""A certification that is divided, in a real server: its shards wait, run, die and end, and it ends once."""
+"""A divided certification in a real server: its shards wait, run, die and end, and it ends once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def empty(client: Any) -> Any:
 
 
 def look(client: Any, worker: str, *, under_way: tuple[str, ...] = ()) -> list[str]:
-    """What a worker takes."""
+    """The work that a worker takes."""
     made = waiting.take(
         POOL,
         most=1,
@@ -73,7 +73,7 @@ def shard_of(client: Any, record: Record, name: str = NAME) -> Record:
 
 
 def divided(client: Any, **fields: Any) -> tuple[Record, Record]:
-    """A certification of four images of which a worker gave two away, and the shard of those, which waits."""
+    """A certification of four images of which a worker gave two away, and the waiting shard of these two."""
     record = accepted(client, images=4, **fields)
     assert look(client, "w") == [record.id]
     begun(client, record)
@@ -83,7 +83,7 @@ def divided(client: Any, **fields: Any) -> tuple[Record, Record]:
 
 
 def taken(client: Any, record: Record, name: str = NAME) -> Record:
-    """The shard, begun by the worker that was idle."""
+    """The shard, begun by the idle worker."""
     assert look(client, "v") == [f"{record.id}-{name}"]
     _, made = lease.begin(shard_of(client, record, name), "v", now=time.time(), ttl=100)
     assert call(client, made) == (1, "queued")
@@ -126,12 +126,12 @@ def test_a_shard_waits_as_a_certification_does_and_rq_sees_it(empty: Any) -> Non
 
 def test_nothing_is_divided_while_no_worker_is_idle(empty: Any) -> None:
     record = accepted(empty, images=4)
-    assert look(empty, "w") == [record.id]  # was idle until it took this
+    assert look(empty, "w") == [record.id]  # it was idle until it took this
     begun(empty, record)
     before = empty.hgetall(keys.record(record.id))
     assert call(empty, dividing(read(empty, record))) == (0, "running")
     assert empty.hgetall(keys.record(record.id)) == before
-    look(empty, "w")  # a worker is not divided for itself
+    look(empty, "w")  # a worker does not divide its own work for itself
     assert call(empty, dividing(read(empty, record)))[0] == 0
 
 

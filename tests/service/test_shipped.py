@@ -52,7 +52,7 @@ def png(pixels: Any) -> bytes:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """Ready, and with the real API and worker."""
+    """The service with the real API and worker, once it is ready."""
     serving = Serving(tmp_path_factory.mktemp("shipped")).start_for_real()
     try:
         serving.printed("Ctrl-C ends it.")
@@ -122,7 +122,7 @@ def test_it_is_verified_over_http_and_on_the_command_line(
 
 
 def test_real_digits_are_certified_in_l0_over_http_and_in_the_library(client: httpx2.Client) -> None:
-    """The last digit is uploaded as a colour picture, which `convert` makes grey again."""
+    """The last digit is uploaded as a colour picture, and `convert` makes it grey again."""
     request = {"ensemble": L0, "radius": 2, "procedure": "sequential", "consensus": 2, "convert": "grey"}
     colour = png(np.repeat(DIGITS.pixels[2], 3, axis=0))
     texts = asked(client, request, [*(png(digit) for digit in DIGITS.pixels[:2]), colour])
@@ -161,7 +161,7 @@ def test_a_ship_is_certified_behind_denoisers_that_share_one_classifier(client: 
 
 
 def _weights(network: nn.Module) -> tuple[int, ...]:
-    """Where the weights are in memory."""
+    """The addresses of the weights in memory."""
     return tuple(tensor.data_ptr() for tensor in network.parameters())
 
 
@@ -181,7 +181,7 @@ def test_it_is_replayed_from_its_seed(certificates: list[str], tmp_path: Path) -
 
 
 def test_ctrl_c_ends_it_and_leaves_nothing_running(service: Serving) -> None:
-    """The last test of this file."""
+    """This must be the last test of the file."""
     service.interrupt()
     assert service.exit_code() == 0
     assert running_in(service.folder) == {}

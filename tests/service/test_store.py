@@ -1,4 +1,4 @@
-"""The life of a certification in a real server: RQ sees what we say it sees, and in no order of events is one lost."""
+"""The life of a certification in a real server: RQ sees what we say, and no order of events loses one."""
 
 from __future__ import annotations
 
@@ -162,8 +162,9 @@ def test_only_the_execution_under_way_may_write(empty: Any) -> None:
 
 
 def test_a_worker_that_stood_still_does_not_begin_what_was_put_back(empty: Any) -> None:
-    """Mutants killed: it begins, and the certification waits and runs at a time; what the next worker took is dropped,
-    because it had begun when somebody looked."""
+    """Mutants killed: the worker begins, and the certification waits and runs at the same time; what the next worker
+    took is dropped, because it had begun when it was looked at.
+    """
     record = accepted(empty)
     stale = taken(empty, record)
     assert call(empty, lease.put_back(stale)) == (1, "queued")
@@ -286,7 +287,7 @@ def test_statistics_are_counted_with_the_end(empty: Any) -> None:
 
 
 class Life(RuleBasedStateMachine):
-    """Workers begin, save, die, hand back, finish, and come back from the dead, in any order; clients cancel."""
+    """Workers begin, save, die, hand back, finish and return from the dead, in any order; clients cancel."""
 
     server: EmbeddedServer
     client: Any
@@ -308,7 +309,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(target=running, record=queued, worker=st.sampled_from("ab"))
     def begin(self, record: Record, worker: str) -> tuple[Record, str]:
-        """Take it from where it waits and begin, as a worker does."""
+        """Take it from where it waits and begin it, as a worker does."""
         execution, made = lease.begin(taken(self.client, record), worker, now=time.time(), ttl=100)
         call(self.client, made)
         return record, execution
@@ -344,7 +345,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(record=queued)
     def put_back(self, record: Record) -> None:
-        """A janitor that is late: it saw the id among those taken."""
+        """A late janitor that saw the id among those taken puts it back."""
         now = read(self.client, record)
         call(self.client, lease.put_back(now))
 

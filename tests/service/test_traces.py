@@ -62,7 +62,7 @@ def worker_thread(url: str, zoo: Path, traces: Traces | None, monkeypatch: pytes
     settings = WorkerSettings(
         redis_url=url, zoo=zoo, ensembles="moody", threads=1, allowed_imports=",".join(ALLOWED), drain_s=5
     )
-    monkeypatch.setattr("workers.worker.signal.signal", lambda *_: None)  # a thread may not
+    monkeypatch.setattr("workers.worker.signal.signal", lambda *_: None)  # only the main thread may set handlers
     worker = CertificationWorker(RedisConnection(url), settings, Holdings.load(settings, "cpu"), traces)
     thread = threading.Thread(target=worker.serve)
     thread.start()
@@ -74,7 +74,7 @@ def worker_thread(url: str, zoo: Path, traces: Traces | None, monkeypatch: pytes
 
 
 async def certify(app: Any, *asked: tuple[float, dict[str, str]]) -> list[str]:
-    """The ids of certifications of a grey image each, with headers, which have ended."""
+    """The ids of certifications that have ended, each of a grey image, submitted with these headers."""
     transport = httpx2.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
@@ -91,7 +91,7 @@ async def _certified(client: httpx2.AsyncClient, image: Any, headers: dict[str, 
         answer = await client.post(URL, content=npy(image), params=question, headers=fields)
         if answer.status_code == 200:
             return str(answer.json()["id"])
-        assert answer.status_code == 404, answer.text  # the worker has not announced its ensemble
+        assert answer.status_code == 404, answer.text  # the worker has not announced its ensemble yet
         await asyncio.sleep(0.05)
     raise AssertionError("no worker")
 
@@ -122,7 +122,7 @@ def test_one_trace_leads_from_the_client_through_the_queue_to_the_worker(
     assert f"{request.parent.span_id:016x}" == PARENT
     assert request.attributes is not None
     assert request.attributes["http.response.status_code"] == 200
-    assert "secret" not in str(request.attributes)  # query strings stay here
+    assert "secret" not in str(request.attributes)  # query strings are not exported
 
     found = by_name(spans, good)
     assert set(found) == {"wait", "certify"}
@@ -141,7 +141,7 @@ def test_one_trace_leads_from_the_client_through_the_queue_to_the_worker(
     failed = by_name(spans, bad)["certify"]
     assert failed.status.status_code == StatusCode.ERROR
     assert failed.context is not None
-    assert f"{failed.context.trace_id:032x}" != TRACE  # a request without a context begins a trace of its own
+    assert f"{failed.context.trace_id:032x}" != TRACE  # a request without a context begins its own trace
 
 
 def test_without_a_setting_nothing_is_kept_or_made(
@@ -202,7 +202,7 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_opentelemetry_is_imported_where_traces_are_on_and_nowhere_else() -> None:
-    """`store.traces` alone imports it, and only `traces_of` imports that, once an address is configured."""
+    """Only `store.traces` imports it, and only `traces_of` imports that, once an address is configured."""
     for package in ("smoothcert", "models", "store", "workers", "app"):
         for path in sorted((ROOT / package).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()

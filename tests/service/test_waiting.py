@@ -1,4 +1,4 @@
-"""What waits: owners in turn, their shares, places in the queue, and what earlier versions left there."""
+"""The waiting lists: owners in turn, their shares, places in the queue, and what earlier versions left there."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ def test_an_owner_has_its_share_of_a_worker_and_keeps_its_turn(empty: Any) -> No
 
 
 def test_priority_gives_no_more_than_the_share_and_hides_nothing_behind_it(empty: Any) -> None:
-    """Mutants killed: what has priority is taken without a look at the share, or does not count towards it; others'
-    work with priority is looked for only among the oldest."""
+    """Mutants killed: work with priority is taken without a look at the share, or does not count towards it; that of
+    others is looked for only among the oldest.
+    """
     flood = [urgent(empty, owner="alice") for _ in range(2 * MOST_PASSED)]
     usual = accepted(empty, owner="alice")
     bob, carol = urgent(empty, owner="bob"), accepted(empty, owner="carol")
@@ -113,14 +114,14 @@ def test_work_is_taken_by_bytes_as_well(empty: Any) -> None:
     call(empty, admission.accept(large, bytes(1000), MANY, idempotency=None, high=False))
     small = accepted(empty, owner="bob")
     assert taking(empty, 10, most_bytes=500, busy=True) == (True, [])
-    assert taking(empty, 10, most_bytes=500) == (True, [large.id])  # alone it may have any size
+    assert taking(empty, 10, most_bytes=500) == (True, [large.id])  # alone, it may have any size
     assert take(empty, 10, most_bytes=500, busy=True) == [small.id]
 
 
 def look(
     client: Any, worker: str, live: int = 0, *, most: int = 32, age: float = 0.0, **other: Any
 ) -> tuple[bool, int]:
-    """Whether something is left for others, and how many a worker takes that has `live` certifications under way."""
+    """Whether something is left for others, and how many a worker with `live` certifications under way takes."""
     now = time.time() - age
     blocked, found = taking(
         client, most, held={"me": live} if live else {}, among=Looking(worker, now, now + 2), **other
@@ -185,8 +186,9 @@ def test_a_full_worker_leaves_the_rest_without_calling_anybody(empty: Any) -> No
 
 
 def test_what_is_left_to_others_neither_hurries_a_worker_nor_hides_what_waits_behind(empty: Any) -> None:
-    """Mutants killed: what is passed over counts as blocked, so that the worker looks ten times a second; no more than
-    MOST_PASSED of it are passed over, so that a worker never sees the rest."""
+    """Mutants killed: work that is passed over counts as blocked, so that the worker looks ten times a second; at most
+    MOST_PASSED are passed over, so that a worker never sees the rest.
+    """
     left = [accepted(empty, owner="alice") for _ in range(MOST_PASSED + 1)]
     behind = accepted(empty, owner="alice")
     assert taking(empty, 10, passed=ids(left)) == (False, [behind.id])
@@ -200,7 +202,7 @@ def test_the_place_is_the_number_of_those_that_are_taken_before(empty: Any) -> N
     chance = Random(5)
     waits = [accepted(empty, owner=chance.choice("abc")) for _ in range(30)]
     waits += [urgent(empty, owner=chance.choice("abc")) for _ in range(12)]
-    take(empty, 3)  # so that the turns are not those of the beginning
+    take(empty, 3)  # the turns are then not those of the beginning
     waits = [record for record in waits if place(empty, record) is not None]
     places = {record.id: place(empty, record) for record in waits}
     together = {
@@ -234,7 +236,7 @@ def test_a_record_is_read_by_its_owner_alone(empty: Any) -> None:
 
 
 def test_what_an_earlier_version_left_waiting_is_taken_first(empty: Any) -> None:
-    """Version 0.1 had RQ's list alone, and its records know neither size nor budget."""
+    """Version 0.1 had only RQ's list, and its records know neither size nor budget."""
     old = new(owner="alice")
     fields = {name: value for name, value in old.mapping().items() if name not in ("size", "budget", "high")}
     empty.hset(keys.record(old.id), mapping=fields)
@@ -247,7 +249,7 @@ def test_what_an_earlier_version_left_waiting_is_taken_first(empty: Any) -> None
 
 
 def test_a_long_list_of_rq_keeps_what_was_canceled_until_it_comes_to_its_head(empty: Any) -> None:
-    """Searching such a list would stop the server for everybody."""
+    """Searching such a list would block the server for everybody."""
     listed = bookkeeping.waiting_key(QUEUE)
     flood = {f"cert_flood{number:06}": number for number in range(LONG_LIST + 1)}
     empty.zadd(keys.waiting(POOL, "alice"), flood)
@@ -261,7 +263,7 @@ def test_a_long_list_of_rq_keeps_what_was_canceled_until_it_comes_to_its_head(em
     assert empty.lrange(listed, -2, -1) == [bob.id.encode(), canceled.id.encode()]
     empty.delete(keys.waiting(POOL, "alice"))
     empty.ltrim(listed, -2, -1)
-    assert take(empty, 5) == ids([bob, canceled])  # as strays: the worker drops both
+    assert take(empty, 5) == ids([bob, canceled])  # the worker drops both as strays
     execution, made = lease.begin(read(empty, canceled), "w", now=time.time(), ttl=60)
     assert (call(empty, made), bool(execution)) == ((0, "canceled"), True)
 
@@ -321,7 +323,7 @@ def test_many_certificates_are_written_in_pieces(empty: Any, monkeypatch: pytest
 
 
 def test_a_draw_is_written_once_and_goes_with_its_image(empty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What belongs to one image is never in two calls: a worker that dies between them would leave half of it."""
+    """What belongs to one image is never split over two calls: a worker that dies between them would leave half."""
     monkeypatch.setattr(pieces, "PIECE_BYTES", 10)
     monkeypatch.setattr(pieces, "PIECE_ENTRIES", 2)
     record = accepted(empty, images=2)

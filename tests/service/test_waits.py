@@ -1,4 +1,4 @@
-"""What a wait costs: many wait at a time, for certifications of many certificates."""
+"""The cost of waits: many requests wait at the same time, for certifications of many certificates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TWO = question("")["images"] * 2
 
 @pytest.fixture(scope="module")
 def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    """Of these tests alone, since they count what all of its clients ask."""
+    """A server of these tests alone, because they count the commands of all its clients."""
     with EmbeddedServer(tmp_path_factory.mktemp("valkey")) as running:
         yield running
 
@@ -32,7 +32,7 @@ def api(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def reads(player: Player) -> int:
-    """How often a whole certification was read, or changed: both are scripts."""
+    """The number of times that a whole certification was read or changed; both are scripts."""
     return int(player.redis.info("commandstats")["cmdstat_eval"]["calls"])
 
 
@@ -70,4 +70,4 @@ def test_nobody_waits_for_a_client_that_is_gone(api: Api, player: Player) -> Non
         connection.sendall(head.encode())
         eventually(lambda: reads(player) > before)
     answered = f'"path": "{URL}/{certification["id"]}"'
-    assert eventually(lambda: answered in api.log.read_text(), patience=30)  # half of what it asked for
+    assert eventually(lambda: answered in api.log.read_text(), patience=30)  # half of the wait

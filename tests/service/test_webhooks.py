@@ -42,7 +42,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def sending(url: str, folder: Path, receiver: Receiver, secret_file: Path, **other: Any) -> Api:
-    """An API that may send to the receiver, and tries again at once, five times."""
+    """An API that may send to the receiver, and that retries at once, five times."""
     settings = {
         "webhook_hosts": receiver.origin,
         "webhook_networks": LOOPBACK,
@@ -76,7 +76,7 @@ def arrived(receiver: Receiver, count: int = 1) -> list[Received]:
 
 
 def left(worker: Player) -> int:
-    """How many webhooks are not delivered yet."""
+    """The number of webhooks that are not delivered yet."""
     return int(worker.redis.zcard(keys.DELIVERIES))
 
 
@@ -180,7 +180,7 @@ def test_attempts_survive_the_death_of_every_process(
     server.start()
     assert left(worker) == 1
     receiver.silent.set()
-    worker.redis.zadd(keys.DELIVERIES, {certification.id: 0})  # the hour has passed
+    worker.redis.zadd(keys.DELIVERIES, {certification.id: 0})  # an hour passes
     with sending(server.url, tmp_path, receiver, secret_file, **waiting) as api:
         arrived(receiver, 2)  # it is killed while it sends
         assert api.process is not None
@@ -188,7 +188,7 @@ def test_attempts_survive_the_death_of_every_process(
         api.process.wait()
     receiver.silent.clear()
     assert left(worker) == 1
-    worker.redis.zadd(keys.DELIVERIES, {certification.id: 0})  # the lease has passed
+    worker.redis.zadd(keys.DELIVERIES, {certification.id: 0})  # the lease expires
     with sending(server.url, tmp_path, receiver, secret_file, **waiting):
         eventually(lambda: left(worker) == 0, "the delivery")
     assert receiver.ids() == [f"msg_{certification.id}"] * 3
@@ -213,7 +213,7 @@ def test_two_processes_send_a_message_once(
 def test_a_receiver_at_a_private_address_gets_nothing(
     server: EmbeddedServer, worker: Player, receiver: Receiver, secret_file: Path, tmp_path: Path
 ) -> None:
-    """Also where the host is on the list: its name may come to point anywhere."""
+    """This holds even for a host on the list, because its name may come to point anywhere."""
     for origin in (receiver.origin, f"http://localhost:{receiver.port}"):
         settings = {"webhook_hosts": origin, "webhook_secret_file": secret_file, "webhook_retry_s": "0.01"}
         with Api(server.url, tmp_path, **settings) as api:
@@ -267,7 +267,7 @@ def test_a_host_that_is_no_longer_allowed_is_not_called(
 
 
 def test_an_owner_whose_receiver_hangs_holds_up_nobody_else() -> None:
-    """Mutants killed: no share; a claim that is not counted; what is put off staying before all others."""
+    """Mutants killed: no share; a claim that is not counted; deliveries that were put off stay before all others."""
     with private_server() as client:
         for owner, count in (("slow", 150), ("quick", 2)):
             for _ in range(count):
@@ -282,7 +282,7 @@ def test_an_owner_whose_receiver_hangs_holds_up_nobody_else() -> None:
         assert {each.owner for each in claim(slow=8)} == {"quick"}
         again = eventually(claim, "those that were put off")
         assert {(each.owner, each.attempts) for each in again} == {("slow", 1)}
-        # What arrived is gone, what failed is due when it was told to be, and what expired is dropped.
+        # Delivered messages are gone, failed ones are due at their time, and expired ones are dropped.
         for each, commands in zip(again, (deliveries.done, deliveries.again), strict=False):
             arguments = {"outcome": "delivered"} if commands is deliveries.done else {"at": 1.0}
             for command in commands(each, **arguments):  # type: ignore[operator]

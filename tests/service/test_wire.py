@@ -1,4 +1,4 @@
-"""From an image to a certificate through all of it: HTTP, the queue, a real worker, real networks."""
+"""From an image to a certificate through the whole service: HTTP, the queue, a real worker, real networks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAIT = {"Prefer": "wait=60"}
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A service of its own, with one worker."""
+    """A separate service with one worker."""
     folder = tmp_path_factory.mktemp("whole")
     with whole_service(folder, make_zoo(folder / "zoo")) as api:
         yield api

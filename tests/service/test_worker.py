@@ -1,4 +1,4 @@
-"""A worker that is left alone: what it answers, and what it refuses."""
+"""What an undisturbed worker answers, and what it refuses."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_ensemble_that_is_not_the_one_accepted_is_refused(steady: Pool, monke
 def test_what_was_accepted_for_an_ensemble_that_the_next_worker_lacks_waits_for_one_that_holds_it(
     server: EmbeddedServer, zoo: Path
 ) -> None:
-    """As after a start with another zoo. What comes behind it is not kept waiting, and a deadline still ends it."""
+    """This happens after a start with another zoo. Work behind it is not held up, and a deadline still ends it."""
     before, after = (Pool(server, zoo, "changed", ensembles=name) for name in ("moody", "trivial"))
     try:
         gone = before.start()
@@ -171,14 +171,14 @@ def test_many_at_once_are_all_answered(steady: Pool) -> None:
 
 
 def test_what_is_slow_to_begin_keeps_nobody_waiting_and_is_not_thought_dead(steady: Pool) -> None:
-    radius = 0.01 + time.time() % 1 / 1000  # boundaries that are in no cache yet
+    radius = 0.01 + time.time() % 1 / 1000  # these boundaries are in no cache yet
     slow = {"name": "sequential", "max_samples": 1_000_000, "abandon": "lost-certificate"}
     large = steady.submit(flat(0.9), procedure=slow, radius=radius)
     wait_until(lambda: steady.record(large).status == "running", "its beginning")
     assert steady.ended(steady.submit(flat(0.9))).status == "succeeded"
     record = steady.ended(large)
     assert (record.status, record.deaths) == ("succeeded", 0)
-    assert record.queue == bookkeeping.queue_name("steady")  # never in quarantine
+    assert record.queue == bookkeeping.queue_name("steady")  # it was never in quarantine
 
 
 @pytest.mark.parametrize("wrong", [-60, 60])

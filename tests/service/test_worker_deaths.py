@@ -90,12 +90,12 @@ def test_a_worker_that_comes_back_from_a_long_sleep_writes_nothing_any_more(
     assert [without_times(each) for each in pool.certificates(job)] == [expected]
     wait_until(lambda: idle_since(pool, name, woken_at), "the sleeper to let go of it")
     assert pool.record(job).finished_at == finished_at
-    assert sleeper.poll() is None  # it goes on with other things
+    assert sleeper.poll() is None  # it goes on with other work
     assert pool.redis.zcard(bookkeeping.started_key(bookkeeping.queue_name(pool.name))) == 0
 
 
 def idle_since(pool: Pool, worker: bytes, moment: float) -> bool:
-    """Whether a worker has announced since then that it has nothing under way."""
+    """Whether a worker has reported since then that it has nothing under way."""
     text = pool.redis.get(keys.worker(worker.decode()))
     seen = Presence.model_validate_json(text) if text else None
     return seen is not None and seen.beat_at > moment and seen.live == 0
@@ -149,14 +149,14 @@ def pids(pool: Pool) -> set[int]:
 def test_those_that_wait_to_be_prepared_are_not_thought_dead(pool: Pool) -> None:
     worker = pool.start()
     swept(pool)
-    os.kill(worker.pid, signal.SIGSTOP)  # so that it takes all of them at once
-    first = 0.01 + time.time() % 1 / 1000  # boundaries that are in no cache yet: some seconds for all
+    os.kill(worker.pid, signal.SIGSTOP)  # it then takes all of them at once
+    first = 0.01 + time.time() % 1 / 1000  # no cache has these boundaries, which take some seconds in all
     procedure = {"name": "sequential", "max_samples": 200_000}
     jobs = [pool.submit(flat(0.9), procedure=procedure, radius=first + n / 10_000) for n in range(24)]
     os.kill(worker.pid, signal.SIGCONT)
     records = [pool.ended(job) for job in jobs]
     assert {record.status for record in records} == {"succeeded"}
-    assert {record.queue for record in records} == {bookkeeping.queue_name(pool.name)}  # never in quarantine
+    assert {record.queue for record in records} == {bookkeeping.queue_name(pool.name)}  # it was never in quarantine
 
 
 def test_new_work_does_not_keep_a_process_whose_device_hangs(pool: Pool) -> None:

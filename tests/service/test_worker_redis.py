@@ -1,4 +1,4 @@
-"""A worker whose Redis goes away, stands still or is full."""
+"""A worker whose Redis goes away, stops or is full."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_redis_that_stands_still_for_a_while_makes_nobody_dead(alone: Pool) ->
 
 def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Leaving(RedisConnection):
-        """A connection whose server goes away right after an answer."""
+        """A connection whose server goes away right after a response."""
 
         def call(self, calls: Sequence[Call]) -> list[tuple[bool, str]]:
             answers = super().call(calls)
@@ -110,5 +110,5 @@ def test_redis_may_go_away_while_a_batch_is_begun(alone: Pool, zoo: Path, monkey
         assert names == [deleted, job]
         found = fetch(worker.redis, names)
         alone.redis.delete(keys.record(deleted))
-        worker._begin(found, worker.queue)  # it has nothing to write after the answer
+        worker._begin(found, worker.queue)  # it has nothing to write after the response
         assert [(work.record.id, work.prepared) for work in worker.clerk.works] == [(job, True)]

@@ -31,12 +31,12 @@ SETTINGS = ApiSettings(
 
 
 IDLE: list[Any] = []
-"""Applications of processes that have ended."""
+"""The applications of processes that have ended."""
 
 
 def _application() -> Any:
-    """A new application. FastAPI takes long to prepare one, so it is used again with the parts of another process."""
-    world, STAGE.world = STAGE.world, World("")  # whether it is new must not change what happens
+    """An application for a new process. FastAPI takes long to prepare one, so one that has ended is used again."""
+    world, STAGE.world = STAGE.world, World("")  # a new one must not change what happens in the history
     try:
         return create_app(SETTINGS)
     finally:
@@ -44,7 +44,7 @@ def _application() -> Any:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """An event loop that is stepped by the world and waits for nothing."""
+    """An event loop that the world steps; it waits for nothing."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     @property
     def next_at(self) -> float | None:
-        """When something is due next."""
+        """The time at which something is due next."""
         return self._scheduled[0].when() if self._scheduled else None
 
 
@@ -97,14 +97,14 @@ class ApiProcess(Process):
             network=network,
             process=self,
         )
-        made._redis.connection_pool = pool  # of the one client that its parts share
+        made._redis.connection_pool = pool  # its parts share this one client
         network.subscribe(f"{keys.CHANGED}:", self, lambda message: self.run(lambda: made.listener.hear(message)))
         return application
 
     # --- the event loop
 
     def run(self, action: Action) -> None:
-        """Do something in the process, once it is not stopped any more."""
+        """Run the action in the process, once it is no longer stopped."""
         if self.stopped_until > self.world.now:
             self.world.after(self.stopped_until - self.world.now, lambda: self.run(action))
         elif self.alive:
@@ -130,7 +130,7 @@ class ApiProcess(Process):
         self.run(lambda: None)
 
     def settle(self, future: asyncio.Future[Any], answer: Any) -> None:
-        """Give a coroutine what it waits for."""
+        """Give a coroutine the result that it waits for."""
 
         def give() -> None:
             if not future.done():
@@ -201,12 +201,12 @@ class Conversation:
         """`delay` draws the seconds that a part of the response is under way; the parts arrive in their order."""
         self.gone = asyncio.Event()
         self.ended = False
-        """Whether the API has nothing more to say."""
+        """Whether the API has sent everything."""
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.chunks: list[bytes] = []
         self.whole = self.broken = False
-        """What the customer knows: whether the response is complete, and whether the connection was lost."""
+        """Whether the response is complete and whether the connection was lost, as far as the customer knows."""
         self.delivered = False
         """Whether the request has reached an API process."""
         self.changed: Callable[[], None] = lambda: None

@@ -1,4 +1,4 @@
-"""What must be true of a history: of each order, of Redis in the end, and of what is left there much later."""
+"""What must be true of a history: of each order, of Redis at the end, and of what is left there much later."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ QUEUE, QUARANTINE = bookkeeping.queue_name(POOL), bookkeeping.quarantine_name(PO
 FAILURES = [f"rq:failed:{name}" for name in (QUEUE, QUARANTINE)]
 """The sets in which RQ's tools look for failures."""
 MOST_PASSED = 2
-"""How many certifications of other owners may be taken while one that may be taken waits."""
+"""The number of certifications of other owners that may be taken while one that may be taken waits."""
 CLOCKS_S = 2.0
-"""The most seconds by which the moment of expiry may be off: clocks differ, and time passes in whole seconds."""
+"""The most seconds by which an expiry may be off: clocks differ, and time passes in whole seconds."""
 
 PLACES = """#!lua flags=no-writes
 -- ARGV: names of keys, as JSON. Returns [name, status, number of places where it waits or was taken, number of
@@ -120,7 +120,7 @@ NAMES = json.dumps(
 
 
 class Audit:
-    """Looks at a history while it lasts and at its end."""
+    """Checks a history while it lasts and at its end."""
 
     def __init__(self, history: History) -> None:
         self._history, self._database = history, history.database
@@ -134,7 +134,7 @@ class Audit:
     # --- while it lasts
 
     def look(self) -> None:
-        """Each shard is in one place, and each image belongs to one of them, at any time."""
+        """Check that each shard is in one place, and each image belongs to one of them, at any time."""
         places, divided, entries = json.loads(self._ask(("EVAL", PLACES, 0, NAMES)))
         self.settled = not places and not divided and not entries
         for name, status, *numbers in places:
@@ -155,7 +155,7 @@ class Audit:
             self.seen.append(what)
 
     def _watch(self, process: Process, command: Arguments, reply: Any) -> None:
-        """No owner is passed over: of those that may be taken, the one that was served longest ago comes first."""
+        """Check that no owner is passed over: of work that may be taken, the owner served longest ago comes first."""
         if command[0] == "EVAL" and command[1] == DIVIDE and reply[0]:
             self._history.world.note(process.name, "divides a certification")
         if command[0] != "EVAL" or command[1] != TAKE or not reply[1]:
@@ -177,13 +177,13 @@ class Audit:
     # --- at the end
 
     def stuck(self) -> list[str]:
-        """The history has not ended in time."""
+        """Report that the history has not ended in time."""
         self.look()
         places = json.loads(self._ask(("EVAL", PLACES, 0, NAMES)))
         return [f"not ended after {self._history.world.now:.0f} s: {places}", *self.final()]
 
     def final(self) -> list[str]:
-        """All orders, the counters, and what must be empty."""
+        """Check all orders, the counters, and what must be empty."""
         records = {record.id: record for record in self._records()}
         wrong = [f"{order.ids or order.key}: {each}" for order in self._history.orders for each in order.wrong]
         for order in self._history.orders:
@@ -219,8 +219,8 @@ class Audit:
     def _status(self, order: Order, record: Record) -> list[str]:
         code = json.loads(record.error)["code"] if record.error else None
         late = order.request.deadline_s is not None
-        # By design, a certification fails with which two workers died in a row. Nobody can tell them from workers
-        # that were stopped or whose heartbeats were held back.
+        # By design, a certification fails if two workers died with it in a row. They cannot be told from workers that
+        # were stopped or whose heartbeats were held back.
         deadly = self._history.deaths >= 2 or self._history.weather.late or self._history.weather.slow
         allowed = {
             ("succeeded", None): True,
@@ -234,7 +234,7 @@ class Audit:
         texts = self._ask(("HGETALL", keys.certificates(record.id)))
         arrived = self._ask(("ZCARD", keys.arrivals(record.id)))
         if not texts and not arrived and EPOCH + self._history.world.now > record.expires_at - CLOCKS_S:
-            return []  # a long history: the record outlives its certificates, to say that they have expired
+            return []  # in a long history, the record outlives its certificates and says that they have expired
         if not len(texts) == arrived == record.done:
             return [f"{record.done} done, {arrived} arrived, {len(texts)} certificates"]
         if record.status == "succeeded" and record.done != record.images:
@@ -253,7 +253,7 @@ class Audit:
         return wrong
 
     def _counted(self, records: dict[str, Record]) -> list[str]:
-        """Every end was counted once; those that customers deleted are known from the customers."""
+        """Check that every end was counted once; ends of deleted certifications are known from the customers."""
         ends = Counter(record.status for record in records.values())
         ends += Counter(order.end.status for order in self._history.orders if order.deleted and order.end)
         counters = self._ask(("HGETALL", keys.STATISTICS))
@@ -263,7 +263,7 @@ class Audit:
     # --- much later
 
     def remains(self) -> list[str]:
-        """When records have expired, nothing is left of them but what RQ's tools show of failures for a day."""
+        """Check that nothing is left of expired records but what RQ's tools show of failures for a day."""
         names = [record.id for record in self._records()]
         names += [each for order in self._history.orders for each in order.ids]
         failed = {record.id for record in self._records() if record.status == "failed"}
@@ -306,7 +306,7 @@ class Audit:
 
 
 def bare(certificate: dict[str, Any]) -> dict[str, Any]:
-    """A certificate without its times, its digest, and the seed, which the counts here do not depend on."""
+    """A certificate without its times, its digest, and the seed, on which the counts here do not depend."""
     provenance = {name: value for name, value in certificate["provenance"].items() if not name.endswith("_at")}
     provenance["sampling"] = {
         name: value for name, value in provenance["sampling"].items() if name not in ("seed", "nonce")
@@ -320,7 +320,7 @@ def _without(text: str, *names: str) -> str:
 
 @cache
 def _expected(request: str, image: int, index: int, images: int) -> dict[str, Any]:
-    """The certificate at a place among some images; which the others are does not matter."""
+    """The certificate at a place among some images; the other images do not matter."""
     pixels = torch.from_numpy(PIXELS[image]).expand(images, *SHAPE)
     seed = "0" * 64
     return bare(undisturbed(CertificationRequest.model_validate_json(request), pixels, index, seed))

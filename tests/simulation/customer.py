@@ -24,11 +24,11 @@ R = TypeVar("R")
 HTTP = {
     owner: httpx2.Client(base_url=URL, headers=Address(URL, key).headers, timeout=30.0) for owner, key in OWNERS.items()
 }
-"""A client for each owner, only to build requests as it does."""
+"""A client for each owner, used only to build requests as a client does."""
 
 
 class Internet:
-    """The way from customers to the API processes; a customer reaches any of those that live."""
+    """The connection from customers to the API processes; a customer reaches any of those that live."""
 
     def __init__(self, world: World) -> None:
         self.world, self.weather = world, CALM

@@ -1,6 +1,6 @@
 """The engine of the histories: the real one, except that the class of a sample is looked up and not computed.
 
-The class depends on the image and on the number of the sample alone, so a sample that is counted twice, left out or
+The class depends only on the image and on the number of the sample, so a sample that is counted twice, left out or
 counted for another image shows in the certificate.
 """
 
@@ -28,7 +28,7 @@ from tests.simulation.stage import STAGE
 from tests.support.worker_networks import Trivial, state
 
 BATCH, BATCH_S = 128, 0.7
-"""The samples of a batch, and the simulated seconds that one takes."""
+"""The samples of a batch, and the simulated seconds that a batch takes."""
 SHAPE = (3, 2, 2)
 LOTS = np.random.Generator(np.random.Philox(0)).random(100_000)
 """A number for each sample; a sample of an image is light if its number is below the value of the first pixel."""

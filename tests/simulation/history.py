@@ -32,23 +32,23 @@ LIMIT_S = 200.0
 LAST_ARRIVAL_S = 3.0
 """The simulated seconds after which no further customer comes."""
 SKEW_S = 1.0
-"""The most seconds between a clock and that of Redis: as 2 s are to 12 s without a heartbeat by default."""
+"""The most seconds between a clock and that of Redis, in proportion to 2 s for 12 s without a heartbeat by default."""
 
 
 @dataclass
 class Outcome:
-    """What a history came to."""
+    """The result of a history."""
 
     seed: str
     wrong: list[str]
     commands: int
     """The number of commands that the server has executed for it, without those of the audit."""
     notes: list[tuple[float, str, Any]] = field(default_factory=list, repr=False)
-    """What happened, as the world has noted it."""
+    """Everything that the world has noted."""
 
     @property
     def steps(self) -> list[str]:
-        """What happened, step by step, as text."""
+        """All steps of the history, as text."""
         return [f"{at:9.4f}  {who:10}  {_told(what)}" for at, who, what in self.notes]
 
 
@@ -67,7 +67,7 @@ class History:
         self.network, self.internet = Network(self.world, database), Internet(self.world)
         self._acts: list[tuple[Order, Callable[[Customer, Order], None]]] = []
         self.deaths = 0
-        """How often a worker was killed, stopped or cut off."""
+        """The number of times that a worker was killed, stopped or cut off."""
         self.audit = Audit(self)
         self._workers: list[WorkerProcess] = []
         self._customers: list[Customer] = []
@@ -97,7 +97,7 @@ class History:
 
     @property
     def orders(self) -> list[Order]:
-        """What the customers have wanted so far."""
+        """The certifications that the customers have asked for so far."""
         return [order for order, _ in self._acts]
 
     # --- processes
@@ -116,7 +116,7 @@ class History:
         return ApiProcess(self.network, name, skew=self._skew(name))
 
     def _supervise(self) -> None:
-        """Start again what has ended."""
+        """Start again the processes that have ended."""
         for place, worker in enumerate(self._workers):
             if not worker.alive:
                 self._workers[place] = self._worker(place)
@@ -132,7 +132,7 @@ class History:
 
         def order_of(customer: Customer) -> Order:
             if shared and chance.random() < 0.2:
-                return shared[0]  # the same submission, from two customers at a time
+                return shared[0]  # two customers make the same submission at the same time
             order = scripts.place(customer)
             self._acts.append((order, act))
             return order
@@ -169,7 +169,7 @@ class History:
         self.network.weather = self.internet.weather = CALM
 
     def _look(self) -> None:
-        """Once in a while: the supervisors look after the processes, and the audit at the places."""
+        """Let the supervisors check the processes, and the audit the places, once in a while."""
         self._supervise()
         self.audit.look()
         self.world.after(self.world.chance.uniform(0.5, 2.0), self._look)

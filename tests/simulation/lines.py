@@ -22,7 +22,7 @@ from tests.simulation.world import Process, require_alive
 
 
 class Letters:
-    """What a connection has sent and not read the replies of."""
+    """Commands that a connection has sent and whose replies it has not read."""
 
     def __init__(self, network: Network, process: Process) -> None:
         self.network, self.process = network, process

@@ -1,4 +1,4 @@
-"""The network between the processes and Redis: what becomes of each list of commands that a process sends.
+"""The network between the processes and Redis: what happens to each list of commands that a process sends.
 
 A list may arrive late or never, and so may its replies. A partition holds both back until it ends. A process that has
 waited too long closes its connection and perhaps sends the same again, while the first list may still arrive.
@@ -20,31 +20,31 @@ from tests.simulation.server import Arguments, Database
 from tests.simulation.world import EPOCH, Process, Wake, World
 
 USUAL_S = 0.002
-"""The mean of the seconds that a list of commands or replies is under way."""
+"""The mean seconds that a list of commands or replies is under way."""
 LONGEST_S = 3.0
 """The most seconds that a slow one is under way."""
 BELL, SUMMONS = keys.bell(""), keys.summons("")
-"""What the commands mention that may wake a process which waits for an entry of a list."""
+"""Texts in commands that may wake a process which waits for an entry of a list."""
 INFO = b"used_memory:1\r\nmaxmemory:0\r\n"
-"""What the server would otherwise tell about the machine of the simulator."""
+"""The reply to INFO; the server would describe the machine of the simulator."""
 
 
 @dataclass(frozen=True)
 class Weather:
-    """How likely it is that something happens to a list of commands."""
+    """The probability of each kind of trouble for a list of commands."""
 
     lost: float = 0.0
-    """It never arrives, and the connection is closed."""
+    """The list never arrives, and the connection is closed."""
     unanswered: float = 0.0
-    """It is executed, and the connection is closed before the replies come."""
+    """The list is executed, and the connection is closed before the replies come."""
     slow: float = 0.0
-    """It takes up to LONGEST_S, on its way there or back."""
+    """The list takes up to LONGEST_S, on its way there or back."""
     late: float = 0.0
-    """It is executed only after the process has given up waiting."""
+    """The list is executed only after the process has given up waiting."""
 
     @classmethod
     def draw(cls, chance: Random) -> Weather:
-        """Some kinds of trouble at a time: many histories together see all of them, alone and in company."""
+        """Draw some kinds of trouble, so that many histories together see all of them, alone and combined."""
         return cls(**{each.name: chance.choice((0.0, 0.0, 0.01, 0.05)) for each in fields(cls)})
 
 
@@ -57,7 +57,7 @@ class Network:
     def __init__(self, world: World, database: Database) -> None:
         self.world, self.database, self.weather = world, database, CALM
         self.watchers: list[Callable[[Process, Arguments, Any], None]] = []
-        """Called with each command that was executed, and its reply."""
+        """Functions that are called with each executed command and its reply."""
         self._subscribers: list[tuple[str, Process, Callable[[dict[str, Any]], None]]] = []
         self._blocked: list[_Blocked] = []
 
@@ -147,7 +147,7 @@ class Network:
     # --- blocking commands and messages
 
     def subscribe(self, beginning: str, process: Process, receive: Callable[[dict[str, Any]], None]) -> None:
-        """Let a process receive what is published on channels whose names begin so."""
+        """Let a process receive what is published on channels whose names begin with this."""
         self._subscribers.append((beginning, process, receive))
 
     def _serve_blocked(self) -> None:
@@ -168,7 +168,7 @@ class Network:
             self._reply(blocked.message, [reply])
 
     def _publish(self) -> None:
-        """Pass on what was published; a message may be lost at any time, and nobody is told."""
+        """Pass on what was published; a message may be lost at any time, and no process is told."""
         messages, self.database.messages = self.database.messages, []
         for channel, text in messages:
             for beginning, process, receive in self._subscribers:
@@ -185,9 +185,9 @@ class _Message:
     process: Process
     commands: Sequence[Arguments]
     deadline: float
-    """When the process gives up waiting."""
+    """The time at which the process gives up waiting."""
     back: float | None
-    """The seconds that the replies need; None where the connection is closed before they come."""
+    """The seconds that the replies take; None if the connection is closed before they come."""
     done: Wake
     given_up: bool = False
 

@@ -1,4 +1,4 @@
-"""What customers do in a history. They are patient: whoever gets no answer asks again."""
+"""What customers do in a history. They are patient: a customer that gets no response asks again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUESTIONS = (
     {"procedure": {"name": "sequential", "max_samples": 400}, "radius": 0.1, "family_wise": True},
 )
 AWAY = (NoAnswerError, ServerError, UnknownEnsembleError)
-"""What a client may say while the service, or the way to it, is disturbed, or no worker has announced itself yet."""
+"""Errors that a client may raise while the service, or the way to it, is disturbed, or no worker is known yet."""
 AGAIN_S = 1.0
 R = TypeVar("R")
 
@@ -50,7 +50,7 @@ class Order:
 
     owner: str
     places: tuple[int, ...]
-    """Which of the images."""
+    """The places of its images."""
     request: CertificationRequest
     key: str
     ids: set[str] = field(default_factory=set)
@@ -61,7 +61,7 @@ class Order:
     """Whether the customer has asked to cancel it."""
     deleted: bool = False
     wrong: list[str] = field(default_factory=list)
-    """What the customer saw and should not have."""
+    """What the customer saw and should not have seen."""
 
 
 def place(customer: Customer) -> Order:
@@ -82,7 +82,7 @@ def certify(customer: Customer, order: Order) -> None:
 
 
 def cancel(customer: Customer, order: Order) -> None:
-    """Submit, change one's mind after a while, and see how it ends."""
+    """Submit, cancel after a while, and see how it ends."""
     submitted = submit(customer, order)
     if submitted is None:
         return
@@ -94,7 +94,7 @@ def cancel(customer: Customer, order: Order) -> None:
 
 
 def delete(customer: Customer, order: Order) -> None:
-    """Certify, delete, and submit again under the same key: that must not certify a second time."""
+    """Certify, delete, and submit again under the same key, which must not certify a second time."""
     certify(customer, order)
     if order.end is None:
         return
@@ -116,7 +116,7 @@ def submit(customer: Customer, order: Order) -> Certification | None:
 
 def await_end(customer: Customer, order: Order, certification: str) -> Certification:
     while True:
-        # With little time left the client polls, and otherwise it follows the events.
+        # With little time left the client polls; otherwise it follows the events.
         deadline = Deadline(customer.world.chance.choice((10.0, 40.0)))
         try:
             found = patiently(customer, lambda: customer.core.wait(certification, deadline, lambda _: None))  # noqa: B023
@@ -141,7 +141,7 @@ def patiently(customer: Customer, steps: Callable[[], Steps[R]]) -> R:
 
 
 def acting(order_of: Callable[[Customer], Order], act: Callable[[Customer, Order], None]) -> Callable[[Customer], None]:
-    """The whole script: an error that a customer must not see is noted in its order."""
+    """The whole script; an error that a customer must not see is noted in its order."""
 
     def script(customer: Customer) -> None:
         order = order_of(customer)

@@ -1,4 +1,4 @@
-"""The real Valkey of the histories. Each history has a database of its own, and many of them share a round trip."""
+"""The real Valkey of the histories. Each history has its own database, and many of them share a round trip."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DATABASES = 16
 NOTHING = object()
 """What the parser returns while a reply is incomplete."""
 STRETCH = 1_000_000
-"""Times to live are a million times as long in the server, so that real seconds do not count."""
+"""The factor by which times to live are longer in the server, so that real seconds do not count."""
 AGE = """#!lua flags=allow-oom
 -- ARGV: milliseconds
 local by = tonumber(ARGV[1])
@@ -39,16 +39,16 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   end
 end
 """
-"""Lets time pass for all keys that expire."""
+"""A script that lets time pass for all keys that expire."""
 TIMES = re.compile(r'\["EXPIRE", ("[^"]*"), "(\d+)"\]|"EX", "(\d+)"')
-"""The times to live in the JSON of commands: of EXPIRE, and of SET."""
+"""The times to live in the JSON of commands: those of EXPIRE and of SET."""
 
 
 class Server:
     """A Valkey, and the histories that are under way in it, each in a greenlet."""
 
     def __init__(self, url: str) -> None:
-        # redis-py opens the connection, with its password and protocol; it would take longer than the server to talk.
+        # redis-py opens the connection, with its password and protocol. To talk, it would take longer than the server.
         self._connection: Any = redis.Redis.from_url(url).connection_pool.get_connection()
         self._reader = hiredis.Reader(replyError=BaseParser.parse_error, notEnoughData=NOTHING)
         self._scripts: set[bytes] = set()
@@ -56,7 +56,7 @@ class Server:
         self.executed = 0
         """The number of commands that were executed."""
         self._exchange([(0, [("CONFIG", "SET", "appendonly", "no")])])
-        self._connection.send_command("PSUBSCRIBE", "*")  # its answer is a message, not a reply
+        self._connection.send_command("PSUBSCRIBE", "*")  # the response to this is a message, not a reply
 
     def each(self, histories: Iterator[Callable[[Database], None]], *, at_a_time: int = DATABASES) -> None:
         """Run histories to their ends, some at a time."""
@@ -89,7 +89,7 @@ class Server:
             self.executed += len(commands)
             packed.append(_selecting(number))
             packed += map(self._packed, commands)
-            packed.append(PING)  # what the commands before it publish comes before its reply
+            packed.append(PING)  # whatever the commands before it publish comes before its reply
         self._connection._sock.sendall(b"".join(packed))
         return [self._replies(len(commands)) for _, commands in lists]
 
@@ -121,13 +121,13 @@ class Database:
     def __init__(self, server: Server, number: int) -> None:
         self._server, self._number, self._aged, self._ahead = server, number, 0, 0.0
         self.messages: list[Message] = []
-        """What was published and nobody has received yet."""
+        """Messages that were published and not received yet."""
         self.resumed: Callable[[], None] = lambda: None
-        """Called when this history goes on after others have run."""
+        """A function that is called when this history goes on after others have run."""
         self.execute([("FLUSHDB",)])
 
     def pass_time(self, now: float) -> None:
-        """Let keys expire whose time has come at `now`, in seconds since the history began; once in a second."""
+        """Let keys expire whose time has come at `now`, in seconds since the history began; at most once a second."""
         if (seconds := floor(now) - self._aged) > 0:
             self._aged += seconds
             self.execute([("EVAL", AGE, 0, 1000 * seconds * STRETCH)])
@@ -159,7 +159,7 @@ class Database:
         return f'"PX", "{self._milliseconds(ex)}"'
 
     def _milliseconds(self, seconds: str | int) -> int:
-        # The next ageing takes a whole second, of which some has passed already.
+        # The next ageing takes a whole second, of which a part has passed already.
         return int((int(seconds) + self._ahead) * 1000 * STRETCH)
 
 

@@ -17,13 +17,13 @@ from tests.simulation.server import DATABASES, Database, private_server
 from tests.simulation.stage import staged
 
 COLLECT = 100
-"""The histories after which garbage is collected; to let Python choose the moments takes a tenth longer."""
+"""The number of histories between two garbage collections; with Python's own moments it takes a tenth longer."""
 LOT = 200
-"""The histories that a process plays before it tells: each lot starts a server of its own."""
+"""The number of histories that a process plays before it reports; each lot starts its own server."""
 
 
 def simulate(seeds: Iterable[str], tell: Callable[[Outcome], None], *, at_a_time: int = DATABASES) -> None:
-    """Play the history of each seed, and tell what it came to."""
+    """Play the history of each seed, and report its result."""
 
     def playing(seed: str) -> Callable[[Database], None]:
         return lambda database: tell(play(seed, database))
@@ -33,7 +33,7 @@ def simulate(seeds: Iterable[str], tell: Callable[[Outcome], None], *, at_a_time
 
 
 def simulate_in_processes(seeds: Sequence[str], tell: Callable[[Outcome], None], *, jobs: int) -> None:
-    """The same as `simulate`, in several processes; the notes of histories in which nothing is wrong are left out."""
+    """The same as `simulate`, in several processes, without the notes of histories in which nothing is wrong."""
     lots = [seeds[at : at + LOT] for at in range(0, len(seeds), LOT)]
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         try:
@@ -69,7 +69,7 @@ def collecting(seeds: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A context in which the service logs nothing: what is expected here would fill the screen."""
+    """A context in which the service logs nothing, because expected trouble would fill the screen."""
     logging.disable(logging.CRITICAL)
     gc.collect()
     gc.freeze()

@@ -32,7 +32,7 @@ OURS = ("app", "smoothcert", "store", "workers")
 
 
 class Stage:
-    """Where histories happen. Several are under way at a time, and `world` is that of the one that runs now."""
+    """The place of all histories. Several are under way at the same time; `world` is that of the running one."""
 
     world: World
 
@@ -91,7 +91,7 @@ class SimulatedCondition:
         for wake in waiting:
             STAGE.world.after(0.0, lambda wake=wake: wake(True))
 
-    notify = notify_all  # a waiter that wakes in vain looks again
+    notify = notify_all  # a waiter that wakes without reason looks again
 
 
 class SimulatedEvent(SimulatedCondition):
@@ -185,7 +185,7 @@ SIMULATED: dict[ModuleType, Any] = {
     ),
     uuid: SimpleNamespace(uuid4=_uuid4),
 }
-"""What stands on the stage for each of these modules."""
+"""The simulated stand-in for each of these modules."""
 
 
 @contextlib.contextmanager
@@ -209,7 +209,7 @@ def staged(engine: type[Engine]) -> Iterator[None]:
                 if isinstance(value, ModuleType) and value in SIMULATED:
                     put(module, name, SIMULATED[value])
     put(workers.engines, "Engine", engine)
-    put(workers.worker, "traceback", SimpleNamespace(format_exc=str))  # nobody reads why the threads of the dead end
+    put(workers.worker, "traceback", SimpleNamespace(format_exc=str))  # why dead threads end is of no interest
     put(workers.worker, "os", SimpleNamespace(_exit=_exit, environ=os.environ))
     put(workers.worker, "signal", SimpleNamespace(signal=_on_signal, SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT))
     put(redis.utils, "get_lib_version", cache(redis.utils.get_lib_version))  # it reads a file for every client

@@ -1,4 +1,4 @@
-"""A share of the histories, those that once found a bug, and mutants of the service that a few histories must find."""
+"""Some of the histories, those that once found a bug, and mutants of the service that a few histories must find."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.simulation.history import STRANGER, Outcome
 from tests.simulation.simulator import simulate, simulate_in_processes
 
 SHARE = 16
-"""The histories in the test suite; `make simulate` plays any number."""
+"""The number of histories in the test suite; `make simulate` plays any number."""
 FIRST, MOST = 53, 200
-"""The histories among which a mutant must be found. From the first of these on, each of them is found soon."""
+"""The histories among which a mutant must be found. From the first of these on, each mutant is found soon."""
 FOUND = {
     "found-20": "a heartbeat came after the end and left keys of RQ behind",
     "found-63": "the same, while another worker had the certification",
@@ -27,7 +27,7 @@ FOUND = {
     "found-5": "a certification failed and was deleted, and RQ still listed the failure",
     "50-227": "a worker began what had been put back while it stood still, and it waited and ran at a time",
 }
-"""Histories that once found a bug."""
+"""The histories that once found a bug."""
 
 
 def played(seeds: Sequence[str]) -> list[Outcome]:
@@ -55,7 +55,7 @@ def test_a_seed_gives_the_same_history_whatever_else_is_played() -> None:
 
 
 def test_a_worker_that_holds_another_ensemble_leaves_the_work_to_others_and_looks_about_once_a_second() -> None:
-    """What must be true of every history is true beside it; in particular, nothing fails because it took it."""
+    """Everything that must be true of a history is true beside it; in particular, it makes nothing fail."""
     strange = [
         (outcome, steps)
         for outcome in played([f"strange-{number}" for number in range(16)])
@@ -80,7 +80,7 @@ def test_several_processes_play_the_same_histories(monkeypatch: pytest.MonkeyPat
 
 
 def ignore_idempotency(patch: pytest.MonkeyPatch) -> None:
-    """A submission that is repeated because its answer was lost is accepted a second time."""
+    """A repeated submission, whose first response was lost, is accepted a second time."""
     accept = admission.accept
 
     def mutant(*arguments: Any, idempotency: object, **other: Any) -> Call:
@@ -90,12 +90,12 @@ def ignore_idempotency(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_to_requeue(patch: pytest.MonkeyPatch) -> None:
-    """What a dead worker had does not wait again."""
+    """The work of a dead worker does not wait again."""
     patch.setattr(waiting, "put_back", lambda _: [])
 
 
 def let_anybody_finish(patch: pytest.MonkeyPatch) -> None:
-    """A worker that was thought dead may write, although another has taken over."""
+    """A worker that was taken for dead may write, although another has taken over."""
     guarded = writing.guarded
 
     def mutant(record: str, *, execution: str = "", **other: Any) -> Call:
@@ -133,7 +133,7 @@ def end_with_the_first_shard(patch: pytest.MonkeyPatch) -> None:
 
 
 def begin_and_keep(patch: pytest.MonkeyPatch) -> None:
-    """What a worker has begun is still among those that were taken and not begun."""
+    """What a worker has begun stays among the ids that were taken and not begun."""
     patch.setattr(lease, "TAKEN", lease.TAKEN.replace("'LREM', KEYS[2], 1, ARGV[4]", "'LLEN', KEYS[2]"))
 
 

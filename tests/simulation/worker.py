@@ -21,7 +21,7 @@ from workers.worker import CertificationWorker
 
 POOL = "default"
 NOWHERE = RedisAddress.of("redis://nowhere.invalid")
-"""An address is examined when it is made, which takes long; that of workers is never used."""
+"""The address of all workers, which is never used; to examine one takes long."""
 SETTINGS = WorkerSettings(
     pool=POOL,
     batch=BATCH,

@@ -31,10 +31,10 @@ class World:
 
     def __init__(self, seed: str) -> None:
         self.now = 0.0
-        """Seconds since the history began, by the clock of Redis."""
+        """The seconds since the history began, by the clock of Redis."""
         self.chance = Random(seed)
         self.names = Random(f"names {seed}")
-        """For ids and keys alone, so that their number does not change what happens otherwise."""
+        """A generator for ids and keys alone, so that their number does not change anything else."""
         self.current: Process | None = None
         """The process whose code runs now."""
         self.notes: list[tuple[float, str, Any]] = []
@@ -47,7 +47,7 @@ class World:
         self.notes.append((self.now, who, what))
 
     def after(self, seconds: float, action: Action) -> None:
-        """Call `action` in so many seconds; events of the same time are called in the order in which they were made."""
+        """Call `action` after this many seconds; events of the same time are called in the order of their making."""
         heapq.heappush(self._events, (self.now + max(TICK, seconds), next(self._number), action))
 
     def run(self, until: Callable[[], bool], *, limit: float) -> bool:
@@ -60,7 +60,7 @@ class World:
         return True
 
     def skip(self, seconds: float) -> None:
-        """Let time pass in which nothing happens any more of what was to come."""
+        """Let time pass without the events that were still to come."""
         self._events.clear()
         self.now += seconds
 
@@ -85,7 +85,7 @@ class World:
         return wake
 
     def pause(self) -> Any:
-        """Let others run until somebody calls the waker; the value that it is called with."""
+        """Let others run until the waker is called, and return the value that it is called with."""
         process = self.current
         require_alive(process)
         value = self._hub.switch()
@@ -98,7 +98,7 @@ class World:
         self.pause()
 
     def switch(self, thread: greenlet, process: Process | None, value: Any) -> None:
-        """Go on with a greenlet, once its process is not stopped any more; never, if it has ended."""
+        """Resume a greenlet, once its process is no longer stopped; never, if it has ended."""
         if process is not None and process.stopped_until > self.now:
             self.after(process.stopped_until - self.now, lambda: self.switch(thread, process, value))
         elif (process is None or process.alive) and not thread.dead:
@@ -115,11 +115,11 @@ class World:
 
 
 class Process:
-    """A process on a host of its own, which may be killed, stopped, or cut off from Redis."""
+    """A process on its own host, which may be killed, stopped, or cut off from Redis."""
 
     def __init__(self, world: World, name: str, *, skew: float = 0.0) -> None:
         self.world, self.name, self.skew = world, name, skew
-        """`skew` is how far its clock is ahead of that of Redis."""
+        """The world, the name, and the seconds by which its clock is ahead of that of Redis."""
         self.alive = True
         self.stopped_until = self.cut_until = 0.0
         self.shown = ""
@@ -144,12 +144,12 @@ class Process:
         return thread
 
     def exit(self) -> None:
-        """End from within."""
+        """End the process from within."""
         self.alive = False
         self.world.after(0.0, self._unwind)
 
     def kill(self) -> None:
-        """End at once, from outside: no line of its code is executed any more, except to unwind its threads."""
+        """End the process at once, from outside: no line of its code runs any more, except to unwind its threads."""
         self.alive = False
         self._unwind()
 

@@ -1,7 +1,7 @@
 """The guarantees, sampled: real runs of the procedures with the truth at the edge of the claim.
 
-Each test names the mutant that it kills and runs it, too: the mutant must break what the procedure keeps. Everything
-is seeded, so a failure means that the code has changed.
+Each test names the mutant that it kills and runs it, too: the mutant must break what the procedure keeps. Everything is
+seeded, so a failure means that the code has changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from smoothcert.verdict import Verdict
 
 NOISE = Gaussian(1.0)
 RADIUS = 1.0
-EDGE = NOISE.probability(RADIUS) - 1e-6  # just below what RADIUS needs, so every certificate is false
+EDGE = NOISE.probability(RADIUS) - 1e-6  # RADIUS needs a little more, so every certificate is false
 ALPHA = 0.05
 RUNS = 4_000
 FEW = 1_500
@@ -73,7 +73,7 @@ def test_adaptive_keeps_alpha_over_all_its_stages(kept: bool) -> None:
 
 @pytest.mark.parametrize("abandon", ["strict", "lost-certificate"])
 def test_sequential_keeps_alpha_over_all_its_looks(abandon: Abandon) -> None:
-    """Mutant killed: peeking, that is, comparing with the boundary between looks too."""
+    """Mutant killed: peeking, that is, comparing with the boundary also between looks."""
 
     def start() -> Procedure:
         return certify_sequential(NOISE, RADIUS, max_samples=800, alpha=ALPHA, beta=0.05, abandon=abandon)

@@ -82,7 +82,7 @@ def test_without_its_share_of_alpha_adaptive_would_certify_falsely(kept: bool) -
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_sequential_certifies_falsely_at_most_alpha(alpha: float, budget: int) -> None:
-    """With the abandon rule and without it: soundness must not rest on abandoning."""
+    """Soundness must not rest on abandoning, so this is checked with the abandon rule and without it."""
     for ratio in RATIOS:
         p0 = NOISE.probability(ratio)
         boundaries = Sequential(max_samples=budget).boundaries(NOISE, ratio, alpha=alpha, beta=alpha)
@@ -96,7 +96,7 @@ def test_sequential_certifies_falsely_at_most_alpha(alpha: float, budget: int) -
 
 
 def test_the_budget_of_alpha_is_used_where_counts_are_fine_enough() -> None:
-    """A boundary that never certified would pass every test above; this one spends what it is given."""
+    """A boundary that never certified would pass every test above; this one must spend what it is given."""
     boundaries = Sequential().boundaries(NOISE, 1.0, alpha=0.01, beta=0.01)
     ever, _ = walk(boundaries, NOISE.probability(1.0), abandoning=False)
     _, abandoned = walk(boundaries, NOISE.probability(1.0), abandoning=True)
@@ -105,7 +105,7 @@ def test_the_budget_of_alpha_is_used_where_counts_are_fine_enough() -> None:
 
 
 def test_a_peek_between_looks_would_break_alpha() -> None:
-    """The mutant: comparing with the boundary after every sample instead of at the looks."""
+    """The mutant compares with the boundary after every sample instead of at the looks."""
     alpha, p0 = 0.05, NOISE.probability(1.0)
     design = Sequential(max_samples=1_000).boundaries(NOISE, 1.0, alpha=alpha, beta=alpha)
     n = np.arange(1, 1_001)
@@ -129,7 +129,7 @@ def test_a_peek_between_looks_would_break_alpha() -> None:
     ],
 )
 def test_lost_certificates_stay_within_beta_at_every_p(ratio: float, alpha: float, beta: float, budget: int) -> None:
-    """On a grid much finer than the one that the boundaries were built on.
+    """This is checked on a grid much finer than the one that the boundaries were built on.
 
     The loss is what abandoning takes: P(certify without abandoning) - P(certify with it).
     """
@@ -181,7 +181,6 @@ def test_without_reserve_or_reach_certificates_would_be_lost(
     reach: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The mutants themselves."""
     ratio, alpha, beta, budget, between = setting
     p0, looks = NOISE.probability(ratio), sequential.looks_up_to(budget)
     monkeypatch.setattr(sequential, "RESERVE", reserve)

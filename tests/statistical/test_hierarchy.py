@@ -18,9 +18,9 @@ N = 200
 EDGE = 0.5
 """The probability of each set that is chosen: at the edge of being provable, so every claim is false."""
 LEVELS = ((Superclass(name="b", classes=(1, 2)),),)
-"""The class 0 is alone, and the classes 1 and 2 are together as likely as it is."""
+"""The levels: class 0 is alone, and the classes 1 and 2 together are as likely as it is."""
 SELECTION = (40, 30, 30, 0)
-"""It chooses the class 0 on the finest level and {1, 2} on the other one: sets that cannot both be unlucky."""
+"""Counts that choose class 0 on the finest level and {1, 2} on the other one; these sets cannot both be unlucky."""
 
 Start = Callable[..., Procedure]
 
@@ -56,12 +56,12 @@ CUTS = tuple(
     )
     for mask in range(1, 8)
 )
-"""Seven ways to cut eight classes into halves, of which any two are independent."""
+"""Seven ways to cut eight classes into halves; any two of them are independent."""
 RUNS = 2000
 
 
 def unlucky_halves() -> int:
-    """How many of RUNS prove a half of equally likely classes, which has the probability one half."""
+    """The number of RUNS that prove a half of equally likely classes, which has probability one half."""
     rng, wrong = np.random.default_rng(3), 0
     for _ in range(RUNS):
         started = hierarchy.certify_hierarchy(Gaussian(1.0), CUTS, n0=N, n=N, alpha=ALPHA)
@@ -71,7 +71,7 @@ def unlucky_halves() -> int:
 
 
 def test_the_sets_are_chosen_by_other_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant killed: the samples that bound the probabilities choose the sets, too."""
+    """Mutant killed: the samples that bound the probabilities also choose the sets."""
     most, original = int(stats.binom.ppf(1 - 1e-6, RUNS, ALPHA)), hierarchy._certify_hierarchy
     assert 0 < unlucky_halves() <= most
 

@@ -45,7 +45,7 @@ def most(runs: int) -> int:
 
 
 class HalfSpace(nn.Module):
-    """Class 1 where w x + b > 0, |w| = 1."""
+    """A classifier that gives class 1 if w x + b > 0, where |w| = 1."""
 
     def __init__(self, direction: Tensor, offset: float) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class HalfSpace(nn.Module):
 
 
 class Slab(nn.Module):
-    """Class 1 where the first value is above the byte `edge`, or equal to it and the second value is above 128."""
+    """Class 1 if the first value is above the byte `edge`, or equal to it and the second value is above 128."""
 
     def __init__(self, edge: int) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Slab(nn.Module):
 class WorstForFlips(nn.Module):
     """The classifier of Neyman and Pearson for a black image x and the white values 1..r of x', with two levels.
 
-    Class 1 where fewer than `limit` of the first r values are white, and where `limit` of them are and a coin shows
+    It gives class 1 if fewer than `limit` of the first r values are white, and if `limit` of them are and a coin shows
     heads. The coin is thrown by COIN further values, which are equal in x and x': the outcomes that are heads have
     together the largest probability that does not exceed the share that would make a tie at x'.
     """
@@ -118,14 +118,14 @@ class WorstForFlips(nn.Module):
 
 
 class WeakerGaussian(Gaussian):
-    """Less noise than is stated."""
+    """The mutant draws less noise than is stated."""
 
     def apply(self, out: Tensor, settled: Tensor, drawn: Tensor) -> None:
         Gaussian(0.8 * self.sigma).apply(out, settled, drawn)
 
 
 class WeakerRoundedGaussian(RoundedGaussian):
-    """Less noise than is stated."""
+    """The mutant draws less noise than is stated."""
 
     def settle(self, pixels: Tensor) -> Tensor:
         return RoundedGaussian(0.8 * self.sigma).settle(pixels)
@@ -138,7 +138,7 @@ class WeakerRoundedGaussian(RoundedGaussian):
 
 
 class WithoutRoot(GaussianLinf):
-    """The l2 radius as one in l-infinity, without sqrt(d)."""
+    """The mutant states the l2 radius as one in l-infinity, without sqrt(d)."""
 
     def radius(self, p_lower: float) -> float:
         return Gaussian(self.sigma).radius(p_lower)
@@ -148,7 +148,7 @@ class WithoutRoot(GaussianLinf):
 
 
 class ReachAsDeviation(Uniform):
-    """The reach taken for the standard deviation: radii of a cube that is sqrt(3) times as wide."""
+    """The mutant takes the reach for the standard deviation, so its radii are those of a cube sqrt(3) times as wide."""
 
     def radius(self, p_lower: float) -> float:
         return 2 * sqrt(3) * self.reach * (p_lower - 0.5)
@@ -158,7 +158,7 @@ class ReachAsDeviation(Uniform):
 
 
 class NextThreshold(Replacement):
-    """The threshold of r - 1 for r."""
+    """The mutant uses the threshold of r - 1 for r."""
 
     def radius(self, p_lower: float) -> float:
         return super().radius(p_lower) + 1
@@ -168,14 +168,14 @@ class NextThreshold(Replacement):
 
 
 class KeepAsMask(Replacement):
-    """`keep` as the probability that a value is not drawn anew; it then keeps its level with keep + (1 - keep) / 2."""
+    """The mutant keeps a value with `keep` and redraws it otherwise: it keeps its level with keep + (1 - keep) / 2."""
 
     def draw(self, source: Source, block: int, shape: tuple[int, ...]) -> Tensor:
         return Replacement((1 + self.keep) / 2, self.levels).draw(source, block, shape)
 
 
 class NotStrict(Replacement):
-    """p >= tau_r instead of p > tau_r."""
+    """The mutant accepts p >= tau_r instead of p > tau_r."""
 
     def radius(self, p_lower: float) -> float:
         return sum(p_lower >= tau for tau in exact_thresholds(self.keep, self.levels, 20)) - 1
@@ -231,10 +231,10 @@ def gaussian_linf() -> Known:
 
 
 def rounded_gaussian() -> Known:
-    """The sum of 16 bytes: class 1 where that of the noise is above -320.
+    """The sum of 16 bytes; it is class 1 if the sum of the noise is above -320.
 
-    At x', 20 levels darker in all values, that is the event that the noise has a sum above 0, which is less likely
-    than 1/2 because the law is symmetric. x' is sqrt(16) * 20 / 255 away, and every larger radius is false.
+    At x', 20 levels darker in all values, this is the event that the noise has a sum above 0, which is less likely than
+    1/2 because the law is symmetric. x' is sqrt(16) * 20 / 255 away, and every larger radius is false.
     """
     image = torch.full(SHAPE, 128, dtype=torch.uint8)
     network = HalfSpace(torch.ones(16), -(16 * 128 - 320 + 0.5) / 255 / 4)
@@ -245,9 +245,9 @@ def rounded_gaussian() -> Known:
 
 
 def uniform() -> Known:
-    """One value: N > -128, or N = -128 and a coin, so p_A is 1/2 + 128/510 but for the coin's millionths.
+    """One value: N > -128, or N = -128 and a coin, so p_A is 1/2 + 128/510 except for the coin's millionths.
 
-    128 levels darker this is N > 0, or N = 0 and a coin of less than 1/2, which is less likely than 1/2.
+    128 levels darker, this is N > 0, or N = 0 and a coin of less than 1/2, which is less likely than 1/2.
     """
     image = torch.full(SHAPE, 128, dtype=torch.uint8)
     truth = 128 / 255
@@ -280,7 +280,7 @@ def test_more_than_the_truth_is_certified_at_most_alpha(case: Any, procedure: Pa
 @each_case
 @each_procedure
 def test_a_little_less_than_the_truth_is_certified_mostly(case: Any, procedure: Parameters) -> None:
-    """Mutant killed: noise that is reused between the images of a request would make all runs agree."""
+    """Mutant killed: noise that is reused between the images of a request, which makes all runs agree."""
     known: Known = case()
     found = known.certificates(known.noise, procedure, radius=known.within, runs=FEWER)
     right = [each for each in found if proved_radius(each) >= known.within]
@@ -294,7 +294,7 @@ def test_a_little_less_than_the_truth_is_certified_mostly(case: Any, procedure: 
 def test_at_the_threshold_of_replacement_the_worst_classifier_has_a_tie(keep: float, levels: int, r: int) -> None:
     """Mutants killed: p >= tau_r instead of p > tau_r, and the threshold of another r.
 
-    No sampling: all outcomes of the r changed values are listed, and p_A is exactly where p' = 1/2.
+    Nothing is sampled: all outcomes of the r changed values are listed, and p_A is exactly where p' = 1/2.
     """
     p = tied(Fraction(str(keep)), levels, r)
     assert p == exact_thresholds(keep, levels, r)[r]
@@ -347,8 +347,8 @@ def test_with_consensus_the_truth_is_the_same(
 ) -> None:
     """Mutant killed: counting the rows without consensus for the chosen class.
 
-    Where the first two planes disagree (a strip 0.1 wide) the full vote decides, which is the middle plane: with
-    consensus and without, the truth is the same margin.
+    Where the first two planes disagree (a strip 0.1 wide), the full vote decides, which is the middle plane: the truth
+    is the same margin with consensus and without.
     """
     ensemble, image = half_spaces
     view = ensemble.with_(consensus=consensus)

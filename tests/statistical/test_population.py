@@ -1,4 +1,4 @@
-"""The intervals of reports and comparisons contain what they promise to; their mutants do not."""
+"""The intervals of reports and comparisons contain what they promise; their mutants do not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_interval_of_a_share_keeps_its_level_for_every_population() -> None:
 
 
 def test_certified_accuracy_of_drawn_images_covers_that_of_their_population() -> None:
-    """Simulated from images to interval. Mutant killed: the interval of only half of its level."""
+    """This is simulated from images to interval. Mutant killed: an interval of half of its level."""
     rng = np.random.default_rng(1)
     kinds = [Judged(certificate_of(Fixed(n=1000), p), label) for p, label in ((0.99, 1), (0.8, 1), (0.99, 0), (0.4, 1))]
     weights, radius, runs, n = [0.35, 0.3, 0.15, 0.2], 0.3, 400, 60
@@ -81,7 +81,7 @@ def ends(interval: Interval, n: int) -> list[tuple[int, int, float, float]]:
 
 
 def beyond(interval: Interval, n: int, gain: float, loss: float) -> float:
-    """The exact chance, over all outcomes, that an end of the interval is beyond the difference; the larger one."""
+    """The exact chance, over all outcomes, that the difference is beyond an end of the interval; the larger one."""
     low_side = high_side = 0.0
     for gained, lost, low, high in ends(interval, n):
         chance = stats.multinomial.pmf([gained, lost, n - gained - lost], n, [gain, loss, 1 - gain - loss])
@@ -95,7 +95,7 @@ def ours(gained: int, lost: int, n: int) -> tuple[float, float]:
 
 
 def paired_wald(gained: int, lost: int, n: int) -> tuple[float, float]:
-    """The mutant: a normal law with the estimated variance, as textbooks have it."""
+    """The mutant: a normal law with the estimated variance, as in textbooks."""
     seen = (gained - lost) / n
     spread = stats.norm.ppf(0.95) * np.sqrt(((gained + lost) / n - seen**2) / n)
     return seen - spread, seen + spread
@@ -103,14 +103,14 @@ def paired_wald(gained: int, lost: int, n: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("n", [6, 14])
 def test_the_interval_of_a_paired_difference_keeps_its_level_for_every_population(n: int) -> None:
-    """Exact, over all outcomes. Mutant killed: the interval of a normal law, which is empty without disagreements."""
+    """This is exact. Mutant killed: the interval of a normal law, which is empty without disagreements."""
     populations = [(gain, loss) for gain in (0.001, 0.02, 0.1, 0.25, 0.4, 0.6) for loss in (0.0, 0.01, 0.05, 0.15, 0.4)]
     assert max(beyond(ours, n, *each) for each in populations) <= 0.05
     assert max(beyond(paired_wald, n, *each) for each in populations) > 0.3
 
 
 def test_at_many_images_the_interval_is_hardly_longer_than_it_must_be() -> None:
-    """Simulated, at the size of a release. An interval that is too long would pass the test above."""
+    """This is simulated at the size of a release. An interval that is too long would pass the test above."""
     rng, runs, n, gain, loss = np.random.default_rng(5), 120, 300, 0.03, 0.06
     drawn = rng.multinomial(n, [gain, loss, 1 - gain - loss], size=runs)
     found = {tuple(each): difference_interval(*each[:2].tolist(), n, level=0.1) for each in drawn}

@@ -1,4 +1,4 @@
-"""The bound on a difference keeps its level over all outcomes of two counts, of which the second follows the first."""
+"""The bound on a difference keeps its level over all outcomes of two counts; the second depends on the first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Q = (0.0, 0.01, 0.1, 0.2)
 
 
 def size(x: int) -> int:
-    """A number of further samples that depends on the first count, and not in a good way."""
+    """A number of further samples that depends unfavourably on the first count."""
     return 300 if x % 3 == 0 else 40 + x % 7
 
 

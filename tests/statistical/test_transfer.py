@@ -1,4 +1,4 @@
-"""A transfer is true: sampled at the edge of the claim, and in the engine on classifiers whose robustness is known."""
+"""Transfers keep their guarantee: sampled at the edge of the claim, and in the engine on known classifiers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def most(runs: int, level: float = ALPHA) -> int:
 
 
 def false_claims(zeta: float, joint: bool = True, combination: str = "union") -> int:
-    """How many of RUNS claims are false where every disagreement costs the class: P(new = c) = P_OLD - zeta."""
+    """The number of RUNS with a false claim if every disagreement costs the class: P(new = c) = P_OLD - zeta."""
     rng, p_new, wrong = np.random.default_rng(7), P_OLD - zeta, 0
     shares = [1 - P_OLD, p_new, zeta] if joint else [1 - p_new, p_new, 0.0]
     for _ in range(RUNS):
@@ -46,7 +46,7 @@ def false_claims(zeta: float, joint: bool = True, combination: str = "union") ->
 
 @pytest.mark.parametrize("zeta", ZETAS)
 def test_a_joint_transfer_keeps_alpha(zeta: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant killed: the disagreement that was seen in place of a bound on it."""
+    """Mutant killed: the disagreement that was seen instead of a bound on it."""
     assert false_claims(zeta) <= most(RUNS)
     if zeta:
         monkeypatch.setattr(transfer, "upper_bound", lambda count, n, _: count / n)
@@ -55,7 +55,7 @@ def test_a_joint_transfer_keeps_alpha(zeta: float, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("zeta", ZETAS)
 def test_a_transfer_by_the_product_keeps_alpha(zeta: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant killed: the share that was lost in place of a bound on it."""
+    """Mutant killed: the share that was lost instead of a bound on it."""
     assert false_claims(zeta, combination="product") <= most(RUNS)
     if zeta:
         bound = transfer.lower_bound
@@ -121,7 +121,7 @@ def test_no_certificate_reaches_beyond_the_new_plane(old: list[Certificate]) -> 
 
 
 def test_both_run_on_common_noise(old: list[Certificate]) -> None:
-    """On independent noise they would disagree five times as often. Parallel planes disagree between them alone."""
+    """With independent noise they would disagree five times as often. Parallel planes disagree only between them."""
     found = transferred(old, half_space(AFTER), half_space(BEFORE))
     disagreed = sum(each.stages[0].counts.other for each in found)
     between = float(stats.norm.cdf(BEFORE / 0.25) - stats.norm.cdf(AFTER / 0.25))

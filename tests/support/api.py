@@ -1,4 +1,4 @@
-"""The API as a process of its own, and small requests to it."""
+"""The API as a separate process, and small requests to it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.support.player import SHAPE
 
 ROOT = Path(__file__).parents[2]
 ANSWER_S = 90.0
-"""More than the longest wait that a client may ask for."""
+"""The seconds to wait for a response: more than the longest wait that a client may ask for."""
 
 
 class Api:
-    """`python -m app` with settings of its own, as long as the context lasts; `client` is connected to it."""
+    """`python -m app` with its own settings, as long as the context lasts; `client` is connected to it."""
 
     command: tuple[str, ...] = (sys.executable, "-m", "app")
 
@@ -120,7 +120,7 @@ def question(ensemble: str, /, **fields: Any) -> dict[str, Any]:
 
 
 def problem(answer: httpx2.Response, code: str) -> Problem:
-    """The problem in an answer, which must have this code."""
+    """The problem in a response, which must have this code."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     found = Problem.model_validate_json(answer.content)
     assert (found.code, found.status) == (code, KINDS[code].status), found

@@ -33,7 +33,7 @@ def got(client: httpx2.Client, certification: str) -> Certification:
 
 
 def in_a_moment(act: Any) -> threading.Thread:
-    """What a worker does while the client waits."""
+    """Run what a worker does while the client waits."""
     thread = threading.Timer(0.2, act)
     thread.start()
     return thread

@@ -1,4 +1,4 @@
-"""A whole service under attack: Valkey, one real worker, the API, each a process of its own; and whether it stands."""
+"""A whole service under attack, with Valkey, one real worker and the API as processes, and whether it still works."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUESTION: dict[str, Any] = {"ensemble": ENSEMBLE, "radius": 0.02, "procedure": "
 
 
 class Whole:
-    """While the context is; `settings` are those of the API."""
+    """The service, as long as the context lasts; `settings` are those of the API."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
         self._folder, self._settings = folder, settings
@@ -63,7 +63,7 @@ class Whole:
         return self.api.client
 
     def worker_lines(self) -> list[dict[str, Any]]:
-        """What the worker has logged."""
+        """The lines that the worker has logged."""
         return [json.loads(line) for line in self.worker_log.read_text().splitlines()]
 
     def certifies(self) -> bool:

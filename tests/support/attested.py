@@ -1,4 +1,4 @@
-"""Certificates that say what they are about, and keyrings to sign them with."""
+"""Certificates with all records, and keyrings to sign them with."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tests.support.certificates import certificate_of
 
 FINISHED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MADE = FINISHED - timedelta(days=30)
-"""When the key was made."""
+"""The time at which the key was made."""
 LATER = FINISHED + timedelta(days=400)
-"""When the certificate is verified."""
+"""The time at which the certificate is verified."""
 MEMBERS = tuple(hashlib.sha256(each).hexdigest() for each in (b"first", b"second"))
 
 
@@ -48,7 +48,7 @@ def complete(
     drawn: str | None = None,
     **fields: Any,
 ) -> Certificate:
-    """A consistent certificate with its provenance; another seed gives other counts, and `drawn` is the noise's."""
+    """A consistent certificate with its provenance. Another seed gives other counts; `drawn` belongs to the noise."""
     bare = certificate_of(procedure or Adaptive(), 0.95, seed, **fields)
     provenance = Provenance(
         ensemble=EnsembleRecord(name=ensemble, digest=sha256(ensemble), members=MEMBERS, voting="soft", consensus=None),
@@ -93,7 +93,7 @@ def with_every_record(certificate: Certificate) -> Certificate:
 
 
 def resigned(certificate: Certificate) -> Certificate:
-    """The certificate with the digest of its fields as they are now."""
+    """The certificate with the digest of its current fields."""
     return certificate.model_copy(update={"digest": certificate.expected_digest()})
 
 

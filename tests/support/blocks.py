@@ -22,7 +22,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """What is typed after each `$ `; a backslash continues in the next line."""
+        """The text after each `$ `; a backslash continues in the next line."""
         joined = self.text.replace("\\\n", " ")
         return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Blur(Noise):
-    """Uniform noise on [-reach, reach] in every pixel: l1 radii of 2 * reach * (p - 1/2)."""
+    """Uniform noise on [-reach, reach] in every pixel, with l1 radii of 2 * reach * (p - 1/2)."""
 
     reach: float
     name: Literal["test-blur"] = field(default="test-blur", kw_only=True)
@@ -46,7 +46,7 @@ class Blur(Noise):
 
 @contextmanager
 def known_blur() -> Iterator[None]:
-    """Add the noise to those that files and command lines can name, for the time of one test."""
+    """Add the noise to those that files and command lines can name, during one test."""
     NOISES.add(Blur)
     try:
         yield

@@ -1,4 +1,4 @@
-"""An S3-compatible store as a process of its own: moto's server, with one bucket."""
+"""An S3-compatible store as a separate process: moto's server, with one bucket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "kept"
 
 
 class Moto:
-    """`moto_server`, as long as the context lasts. What it holds is gone when it is stopped."""
+    """`moto_server`, as long as the context lasts. Its contents are gone when it is stopped."""
 
     def __init__(self) -> None:
         self.port = free_port()

@@ -1,4 +1,4 @@
-"""A real Chromium, driven by Playwright; where there is none, `MISSING` says why."""
+"""A real Chromium, driven by Playwright; `MISSING` says why there is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-"""The shell is the same engine without windows and menus, and takes half of the time."""
+"""The names of its executables. The shell is the same engine without windows and menus, and takes half of the time."""
 EXECUTABLE = next(filter(None, map(shutil.which, NAMES)), None)
 
 if find_spec("playwright") is None:
@@ -24,12 +24,12 @@ else:
 
 
 LEAN = ("--disable-gpu", "--in-process-gpu", "--renderer-process-limit=1", "--process-per-site")
-"""Options without a part in what a page may do; they save processes."""
+"""Options that do not affect what a page may do; they save processes."""
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The browser; while it runs no other event loop can run in this thread."""
+    """The browser; while it runs, no other event loop can run in this thread."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

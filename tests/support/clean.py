@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 
 class CleanEnvironment:
-    """A new virtual environment. What is to be found in it is linked from this one, which takes no download.
+    """A new virtual environment. Its packages are linked from this one, which takes no download.
 
-    `install` runs pip without an index. So it fails where a wheel needs a package that was not provided, or another
+    `install` runs pip without an index, so it fails if a wheel needs a package that was not provided, or another
     version than the constraints allow.
     """
 
@@ -27,7 +27,7 @@ class CleanEnvironment:
         (self._packages,) = (folder / "venv").glob("lib/python*/site-packages")
 
     def provide(self, *names: str) -> None:
-        """Link these packages and all that they need."""
+        """Link these packages and everything that they need."""
         for found in needed(names).values():
             for top in {Path(file).parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
                 target = self._packages / top
@@ -53,7 +53,7 @@ class CleanEnvironment:
 
 
 def needed(names: Iterable[str]) -> dict[str, Distribution]:
-    """The distributions of these names and of all that they require here, by their names."""
+    """The distributions of these names and of everything that they require here, by their names."""
     found: dict[str, Distribution] = {}
     waiting = list(names)
     while waiting:

@@ -23,7 +23,7 @@ RUN_S = 300
 
 
 COMMANDS = ("models.commands.add", "smoothcert.engine.smoothed", "workers.replay")
-"""What `python` finds imported already: fifty commands would spend two seconds each on it."""
+"""The modules that `python` finds imported already, because fifty commands would spend two seconds each on them."""
 
 
 class Clone:
@@ -94,7 +94,7 @@ class Clone:
         raise AssertionError(f"`{command}` was not ready: {self._log.read_text()}")
 
     def untracked(self) -> list[str]:
-        """The files that commands have left in the clone, and that git is not told to ignore."""
+        """The files that commands have left in the clone and that git does not ignore."""
         listed = self._finished(["git", "ls-files", "--others", "--exclude-standard", "--", ":!.venv"])
         return listed.splitlines()
 

@@ -1,4 +1,4 @@
-"""The command `smoothcert`, in this process where that is enough, and as a process of its own."""
+"""The command `smoothcert`, in this process where that is enough, or as a separate process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from PIL import Image
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "smoothcert.cli"]
 QUICKLY = ("--ensemble", "trivial", "--radius", "0.02", "--procedure", "sequential")
-"""Answered in a moment."""
+"""A question that is answered in a moment."""
 ENDLESSLY = ("--ensemble", "moody", "--procedure", '{"name": "fixed", "n": 1000000}')
-"""Takes minutes: long enough to leave in the middle."""
+"""A question that takes minutes, long enough to be left in the middle."""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def smoothcert(
         redirect_stdout(out),
         redirect_stderr(err),
     ):
-        from smoothcert.cli.app import run  # here, so that its consoles never see the terminal of the tests
+        from smoothcert.cli.app import run  # imported here, so that its consoles never see the terminal of the tests
 
         try:
             run(words)
@@ -62,7 +62,7 @@ def smoothcert(
 
 
 def smoothcert_process(*arguments: object, url: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end as a process: for streams, screens and what is only there in another interpreter."""
+    """Run the command to its end as a process: for streams, screens, and whatever needs another interpreter."""
     more: Mapping[str, str] = options.pop("env", {})
     env = environment(**({"SMOOTHCERT_URL": url} if url else {}), **more)
     streams = {} if "stdout" in options else {"capture_output": True}
@@ -70,7 +70,7 @@ def smoothcert_process(*arguments: object, url: str = "", **options: Any) -> sub
 
 
 def begun(*arguments: object, url: str) -> subprocess.Popen[str]:
-    """Start it with default signals, also if the tests run in the background or under nohup, which ignore some."""
+    """Start it with default signals, even if the tests run in the background or under nohup, which ignore some."""
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         text=True,
@@ -89,7 +89,7 @@ def default_signals() -> None:
 def on_a_terminal(
     *arguments: object, url: str = "", seeing: Callable[[str], object] = len, **more: str
 ) -> tuple[int, str]:
-    """Run it on a terminal: the exit code and everything on the screen. `seeing` is called with what came so far."""
+    """Run it on a terminal: the exit code and everything on the screen. `seeing` is called with the output so far."""
     ours, theirs = pty.openpty()
     env = environment(SMOOTHCERT_URL=url, COLUMNS="120", **more)
     process = subprocess.Popen([*COMMAND, *map(str, arguments)], env=env, stdin=theirs, stdout=theirs, stderr=theirs)

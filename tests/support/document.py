@@ -14,14 +14,14 @@ from app.main import create_app
 from app.settings import ApiSettings
 
 MORE_THAN_A_SCHEMA_CAN_SAY = {
-    "POST /v1/certifications",  # an image that is an image, of the size that the ensemble takes
+    "POST /v1/certifications",  # the image must be one, of the size that the ensemble takes
     "POST /v1/predictions",  # the same, and no other procedure than `predict`
-    "GET /v1/certifications",  # a cursor that an earlier page gave
-    "POST /v1/plan",  # stages that increase, a radius where the procedure needs one
-    "POST /v1/examine",  # any file is answered, but one with too many values
-    "POST /v1/verify",  # every field given, each number written in the one way in which certificates write it
+    "GET /v1/certifications",  # the cursor must be from an earlier page
+    "POST /v1/plan",  # stages must increase, and some procedures need a radius
+    "POST /v1/examine",  # any file is answered, except one with too many values
+    "POST /v1/verify",  # all fields are required, and numbers must be written as certificates write them
 }
-"""What fits the schema may be refused here all the same: a positive answer is not required for it."""
+"""Operations that may refuse what fits the schema, so that a positive response is not required."""
 
 
 @schemathesis.serializer(npy.MEDIA_TYPE)
@@ -34,7 +34,7 @@ schema = schemathesis.openapi.from_dict(DOCUMENT)
 
 
 def excluded_checks(operation: Any) -> list[Any]:
-    """Those of schemathesis that an operation need not pass."""
+    """The checks of schemathesis that an operation need not pass."""
     excluded: list[Any] = [positive_data_acceptance] if operation.label in MORE_THAN_A_SCHEMA_CAN_SAY else []
     if operation.path.endswith("/events"):  # schemathesis takes the schema of a stream for that of each event
         excluded.append(response_schema_conformance)

@@ -19,7 +19,7 @@ from smoothcert.procedures.protocol import draw
 SHAPE = (3, 4, 4)
 NOISE = Gaussian(0.25)
 DEVICE = os.environ.get("SMOOTHCERT_TEST_DEVICE", "cpu")
-"""Where the ensembles of these tests run; `make gpu` names a GPU."""
+"""The device of the ensembles of these tests; `make gpu` names a GPU."""
 
 
 class Patches(nn.Module):
@@ -55,7 +55,7 @@ def images(n: int) -> list[Tensor]:
 
 
 def draws(*sizes: int) -> Procedure:
-    """A procedure that draws these many samples and keeps the counts; its verdict is a list of them."""
+    """A procedure that draws this many samples each time and keeps the counts; its verdict is a list of them."""
     seen = []
     for size in sizes:
         seen.append((yield from draw(size)))
@@ -65,7 +65,7 @@ def draws(*sizes: int) -> Procedure:
 def counts_by_hand(
     voters: Ensemble, image: Tensor, seed: str, index: int, sizes: list[int], noise: Noise = NOISE
 ) -> list[tuple[int, ...]]:
-    """The counts by the definition: draw all noise of a draw at once, then `classify`."""
+    """The counts by definition: draw all noise of a draw at once, then `classify`."""
     noisy, found, start = NoisyImage(noise, image.to(voters.device), seed, index), [], 0
     for size in sizes:
         out = torch.empty(size, *SHAPE, device=voters.device)

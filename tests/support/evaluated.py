@@ -42,7 +42,7 @@ def evaluated(
 
 
 def in_l0(members: str, *shares: float) -> Evaluated:
-    """Certificates of ten digits by the k best or one member of a network for replacement noise."""
+    """Certificates of ten digits by the k best members or one member of a network for replacement noise."""
     noise = Replacement(0.8, 2)
     plain = evaluated(*shares, members=members, procedure=Fixed(n=100_000))
     setting = replace(plain.setting, question=replace(plain.setting.question, noise=noise))

@@ -1,9 +1,9 @@
 """The whole path of the engine on a GPU that is not there: `python -m tests.support.fakes`.
 
-Fake tensors have a device and a shape and no values, and refuse to mix devices as a GPU does. They are on "cuda" where
-torch is built with CUDA. Elsewhere torch cannot even index them there, so they are on a device that it makes up. That
-concerns the whole process, which is why this is a program of its own. It ends with an error where a tensor is on the
-wrong device. With the argument `mutant` noise stays on the CPU, and it prints which noises are caught at that.
+Fake tensors have a device and a shape and no values, and refuse to mix devices as a GPU does. They are on "cuda" if
+torch is built with CUDA. Otherwise torch cannot even index them there, so they are on a device that it makes up. That
+affects the whole process, so this is a separate program. It ends with an error if a tensor is on the wrong device. With
+the argument `mutant`, noise stays on the CPU, and the program prints which noises are caught.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOISES = (Gaussian(0.25), RoundedGaussian(0.25), Uniform(1.0), Replacement(0.8, 
 
 
 class FakeGpu:
-    """Answers for the GPU: every third row is undecided until all members were asked."""
+    """The answers of the GPU: every third row is undecided until all members were asked."""
 
     depth = 2
 
@@ -99,10 +99,10 @@ def drive(device: torch.device, noise: Noise, voting: str, consensus: int | None
         return drawn if mutant else drawn.to(source.device)
 
     def levels(pixels: Tensor) -> Tensor:
-        return pixels.mul(255).round_().short()  # without the check, which reads every value
+        return pixels.mul(255).round_().short()  # the check is left out, because it reads every value
 
     dtype = torch.uint8 if noise.eight_bit else torch.float32
-    real = Pixels.of(torch.zeros(SHAPE, dtype=dtype), SHAPE)  # reads every value
+    real = Pixels.of(torch.zeros(SHAPE, dtype=dtype), SHAPE)  # this reads every value
     pixels = replace(real, stored=MODE.from_tensor(real.stored))
     with ExitStack() as patched:
         for owner, name, other in (
@@ -114,7 +114,7 @@ def drive(device: torch.device, noise: Noise, voting: str, consensus: int | None
             (uniform, "levels", levels),
             (pixels_module, "GREYS", MODE.from_tensor(pixels_module.GREYS)),
             (Ensemble, "arithmetic", {}),
-            (poll, "exits", lambda bounds: (2,)),  # reads numbers, once for each ensemble
+            (poll, "exits", lambda bounds: (2,)),  # the original reads numbers, once for each ensemble
             (Member, "finite", True),
         ):
             patched.enter_context(mock.patch.object(owner, name, other))

@@ -1,4 +1,4 @@
-"""Charts of Helm as manifests: by Helm itself where it is installed, and by the few rules of templates that ours use.
+"""Helm charts as manifests, rendered by Helm itself if it is installed, and by the few template rules that ours use.
 
 `helm_python` (helm-python-sdk on PyPI, 250 MB) contains Helm; it is too large to be installed for these tests alone.
 """
@@ -24,11 +24,11 @@ with helm_python.Chart.load(folder) as chart:
     print(json.dumps(chart.render(json.loads(values), name="release", namespace=namespace)))
 """
 INSTALLED = "helm" if shutil.which("helm") else "helm_python" if importlib.util.find_spec("helm_python") else None
-"""How Helm itself can be reached; None where it is not installed."""
+"""The command of Helm itself; None if it is not installed."""
 
 
 def by_helm(chart: Path, values: dict[str, Any], namespace: str) -> list[dict[str, Any]]:
-    """What Helm makes of a chart."""
+    """The manifests that Helm makes of a chart."""
     if INSTALLED == "helm":
         command = ["helm", "template", "release", str(chart), "--namespace", namespace, "--values", "-"]
         text = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True).stdout
@@ -40,7 +40,7 @@ def by_helm(chart: Path, values: dict[str, Any], namespace: str) -> list[dict[st
 
 
 def by_rules(chart: Path, values: dict[str, Any], namespace: str) -> list[dict[str, Any]]:
-    """What the rules below make of a chart; an action that they do not know is an error."""
+    """The manifests that the rules below make of a chart; an action that they do not know is an error."""
     merged = _merged(yaml.safe_load((chart / "values.yaml").read_text()), values)
     context = {"Values": merged, "Release": {"Namespace": namespace, "Name": "release"}}
     texts = [_rendered(path.read_text(), context) for path in sorted((chart / "templates").glob("*.yaml"))]
@@ -58,7 +58,7 @@ def _merged(defaults: Any, values: Any) -> Any:
 
 
 def _rendered(template: str, context: dict[str, Any]) -> str:
-    """Knows `{{ .A.B }}`, `toYaml`, `quote`, `nindent`, and `if`, also with `not`, up to its `end`."""
+    """Render `{{ .A.B }}`, `toYaml`, `quote`, `nindent`, and `if`, also with `not`, up to its `end`."""
     written, shown, at = "", [True], 0
     for action in ACTION.finditer(template):
         before = template[at : action.start()]
@@ -93,7 +93,7 @@ def _evaluated(pipeline: str, context: dict[str, Any]) -> str:
 
 
 def _value(path: str, context: dict[str, Any]) -> Any:
-    """What `.A.B` names; Helm would write nothing for a name that does not exist, which is a mistake here."""
+    """The value of `.A.B`. Helm writes nothing for a name that does not exist, which is an error here."""
     found: Any = context
     assert path.startswith("."), path
     for name in path[1:].split("."):

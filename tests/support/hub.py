@@ -113,7 +113,7 @@ def transformers_network(kind: str, seed: int = 0) -> Any:
 
 
 def transformers_files(folder: Path, network: Any, **changed: Any) -> dict[str, bytes]:
-    """The files that `save_pretrained` writes, with a preprocessor beside; `changed` are keys of config.json.
+    """The files that `save_pretrained` writes, and a preprocessor; `changed` are keys of config.json.
 
     The network may be the name of one of `transformers_network`.
     """
@@ -133,9 +133,9 @@ def normalised(x: Tensor) -> Tensor:
 
 @contextmanager
 def serving(repository: str, files: Mapping[str, bytes]) -> Iterator[tuple[str, list[str]]]:
-    """A server that speaks as much of the hub's protocol as a download needs: its address, and the paths it was asked.
+    """A server with as much of the hub's protocol as a download needs: its address, and the paths of its requests.
 
-    It gives `files` of one repository at REVISION, and 404 for everything else.
+    It has `files` of one repository at REVISION, and answers 404 to everything else.
     """
     asked: list[str] = []
     listed = [{"type": "file", "path": name, "size": len(data), "oid": "0" * 40} for name, data in files.items()]

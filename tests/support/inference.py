@@ -1,6 +1,6 @@
 """A server of the Open Inference Protocol with one model of two classes, dark and light, that misbehaves on demand.
 
-In threads of this process (`serving_model`), or as a process of its own: python -m tests.support.inference PORT
+It runs in threads of this process (`serving_model`), or as a separate process: python -m tests.support.inference PORT
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def logits_of(images: Floats) -> Floats:
 
 @dataclass
 class ServedModel:
-    """What the server tells of its model, how it answers, and what it was asked."""
+    """What the server says about its model, how it responds, and what it was asked."""
 
     port: int = 0
     rows: int = -1
@@ -41,17 +41,17 @@ class ServedModel:
     outputs: list[dict[str, Any]] | None = None
     answer: Callable[[Floats], Floats] = logits_of
     statuses: list[tuple[int, dict[str, str]]] = field(default_factory=list)
-    """Answers other than 200 to the next requests, with headers."""
+    """Statuses other than 200 for the next requests, with headers."""
     binary: bool = True
-    """Whether answers have binary tensors, or numbers in their JSON."""
+    """Whether responses have binary tensors instead of numbers in their JSON."""
     spoil: Callable[[bytes, dict[str, str]], bytes] = lambda body, headers: body
-    """What becomes of the body of an answer."""
+    """A function that changes the body of a response."""
     pause_s: float = 0.0
-    """Seconds between two bytes of an answer."""
+    """The seconds between two bytes of a response."""
     asked: list[int] = field(default_factory=list)
     """The number of images of every request for logits."""
     together: int = 0
-    """The most requests for logits at a time."""
+    """The most requests for logits at the same time."""
     _now: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -66,7 +66,7 @@ class ServedModel:
                 "outputs": self.outputs or [logits]}  # fmt: skip
 
     def infer(self, head: dict[str, Any], tensors: bytes) -> tuple[bytes, dict[str, str]]:
-        """The body and headers of the answer to a request."""
+        """The body and headers of the response to a request."""
         (tensor,) = head["inputs"]
         kind = {"FP32": "<f4", "FP16": "<f2"}[tensor["datatype"]]
         images = np.frombuffer(tensors, kind).reshape(tensor["shape"]).astype(np.float32)
@@ -129,7 +129,7 @@ def _handler(model: ServedModel) -> type[BaseHTTPRequestHandler]:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def handle_error(self, *_: object) -> None:  # a client that has lost its patience
+    def handle_error(self, *_: object) -> None:  # a client has given up waiting
         pass
 
 

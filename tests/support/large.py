@@ -18,7 +18,7 @@ from smoothcert.noise import Gaussian
 NAME, CLASSES, SHAPE = "imagenet-shape", 1000, (3, 224, 224)
 PARAMETERS = 25_557_032
 SOURCE = (500, 375)
-"""Width and height of the image, which is not the shape that the networks take."""
+"""The width and height of the image, which the networks do not take as it is."""
 ARCHITECTURE = "torchvision/resnet50"
 
 

@@ -23,6 +23,6 @@ def models(*arguments: object) -> Done:
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
         run([*map(str, arguments)])
-    if isinstance(end.value.code, str):  # sys.exit with a sentence: Python prints it and exits with 1
+    if isinstance(end.value.code, str):  # Python prints the sentence of sys.exit and exits with 1
         return Done(1, out.getvalue(), end.value.code)
     return Done(end.value.code or 0, out.getvalue(), err.getvalue())

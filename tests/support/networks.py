@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Lookup(nn.Module):
-    """Gives row i of a table of logits to an image whose first pixel is i."""
+    """A network that gives row i of a table of logits to an image whose first pixel is i."""
 
     table: Tensor
 
@@ -21,7 +21,7 @@ class Lookup(nn.Module):
 
 
 class Tiny(nn.Module):
-    """A convolution, a batch norm, dropout and a linear layer; images [1, 4, 4]."""
+    """A convolution, a batch norm, dropout and a linear layer, for images [1, 4, 4]."""
 
     def __init__(self, classes: int = 3) -> None:
         super().__init__()
@@ -43,5 +43,5 @@ def tiny(seed: int, classes: int = 3) -> Tiny:
 
 
 def numbered(rows: int) -> Tensor:
-    """Images [rows, 1, 4, 4] for Lookup: image i has i for its pixels."""
+    """Images [rows, 1, 4, 4] for Lookup, in which every pixel of image i is i."""
     return torch.arange(rows, dtype=torch.float32).view(-1, 1, 1, 1).expand(-1, 1, 4, 4)

@@ -1,7 +1,7 @@
-"""Runs a notebook, cell by cell, and keeps its outputs: `python -m tests.support.notebook docs/notebook.ipynb`.
+"""Run a notebook, cell by cell, and keep its outputs: `python -m tests.support.notebook docs/notebook.ipynb`.
 
 A cell is run as IPython runs it: what it prints is a stream, and the value of its last expression is shown as text and,
-where the value knows how, as HTML or PNG. Magics are not supported.
+if the value supports it, as HTML or PNG. Magics are not supported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 MOST_TEXT = 200
-"""Characters of the plain text that are kept beside HTML or a picture."""
+"""The most characters of plain text that are kept beside HTML or a picture."""
 
 
 def run_notebook(path: Path) -> dict[str, Any]:

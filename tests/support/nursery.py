@@ -1,7 +1,7 @@
 """Python processes that start at once: forks of a process that has imported torch and the workers already.
 
 A fresh `python -m workers` spends two seconds on imports, and the tests start more than a hundred. A child here runs
-the same module with arguments, streams and an environment of its own, as if the interpreter had just started. The real
+the same module with its own arguments, streams and environment, as if the interpreter had just started. The real
 commands are tested too: by `make serve`, the command `smoothcert`, the fleet and the compose file.
 
 A shell can start such processes as well: `Door` has a `python` for its PATH.
@@ -37,7 +37,7 @@ class Child:
     """A process of the nursery, with the methods of `subprocess.Popen` that the tests use."""
 
     def __init__(self, status: socket.socket) -> None:
-        self._status = status.makefile("rb", buffering=0)  # what is buffered would be hidden from select
+        self._status = status.makefile("rb", buffering=0)  # select would not see what is buffered
         self.pid = int(self._status.readline())
         self.returncode: int | None = None
 
@@ -95,7 +95,7 @@ def start(
 
 
 class Door:
-    """A nursery in a folder, and another folder, `bin`, with a `python` that has its commands run by the nursery."""
+    """A nursery in a folder, and another folder, `bin`, with a `python` whose commands the nursery runs."""
 
     def __init__(self, own: Path, folder: Path, prepared: tuple[str, ...], env: Mapping[str, str]) -> None:
         self.bin = own
@@ -154,7 +154,7 @@ def _nursery(prepared: tuple[str, ...]) -> socket.socket:
 
 
 def tend(channel: socket.socket) -> dict[str, Any] | None:
-    """Fork for every request and tell how each child ended. Returns in a child, with its request, and at the end."""
+    """Fork for every request and report how each child ended. Returns in a child, with its request, and at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
     signal.signal(signal.SIGCHLD, lambda *_: None)
     reading, writing = socket.socketpair()
@@ -184,7 +184,7 @@ def tend(channel: socket.socket) -> dict[str, Any] | None:
 
 
 def received(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """A request, and its files: where to tell how it ends, then its streams. One connection a request at a door."""
+    """A request, and its files: where to report how it ends, then its streams; at a door, over its own connection."""
     if not channel.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         data, files, _, _ = socket.recv_fds(channel, MOST_BYTES, 3)
         return data, files
@@ -194,7 +194,7 @@ def received(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def bury(children: dict[int, socket.socket]) -> None:
-    """Tell the exit codes of the children that have ended."""
+    """Report the exit codes of the children that have ended."""
     while children:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
@@ -202,7 +202,7 @@ def bury(children: dict[int, socket.socket]) -> None:
         with children.pop(pid) as told:
             try:
                 told.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-            except BrokenPipeError:  # nobody waits for it any more
+            except BrokenPipeError:  # no process waits for it any more
                 continue
 
 

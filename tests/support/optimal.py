@@ -25,7 +25,7 @@ def make(ratio: float, *, alpha: float = ALPHA, **parameters: int) -> Boundaries
 
 
 def ever(rule: Boundaries, p: float) -> float:
-    """f(p): the chance that the count of a class of probability p ever reaches U, where nothing is abandoned."""
+    """f(p): the chance that the count of a class of probability p ever reaches U if nothing is abandoned."""
     return Boundaries(rule.looks, rule.certify, np.full(len(rule.looks), -1)).outcome(p).certify
 
 

@@ -1,4 +1,4 @@
-"""An ensemble of two tiny members, `pair`, and files to make others of."""
+"""An ensemble of two tiny members, `pair`, and files from which others are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every path of twelve samples, and how each fares between boundaries."""
+"""Every path of twelve samples, and how each ends between boundaries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNTS = np.cumsum(PATHS, axis=1)[:, [n - 1 for n in LOOKS]]
 
 
 def stops(certify: Sequence[int], abandon: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whether each path certifies, whether it is abandoned, and after how many samples it ends."""
+    """Whether each path certifies, whether it is abandoned, and the number of samples after which it ends."""
     certified, abandoned = np.zeros(len(PATHS), bool), np.zeros(len(PATHS), bool)
     samples = np.full(len(PATHS), LOOKS[-1])
     for n, counts, u, low in zip(LOOKS, COUNTS.T, certify, abandon, strict=True):

@@ -28,7 +28,7 @@ from tests.service import eventually
 
 TTL = 3600
 SHAPE = (3, 4, 5)
-"""Channels, height and width all differ, so that no two can be mixed up unseen."""
+"""The channels, height and width of images; they all differ, so that no two can be mixed up unnoticed."""
 SIGMA = 0.25
 CLASSES = ("cat", "dog", "ship")
 ROWS = 64
@@ -36,7 +36,7 @@ ROWS = 64
 
 
 class Player:
-    """A worker with a pool and an ensemble of its own, which does only what a test calls."""
+    """A worker with its own pool and ensemble, which does only what a test calls."""
 
     def __init__(self, url: str, **card: Any) -> None:
         self.redis: Any = redis.Redis.from_url(url, socket_timeout=None)
@@ -61,7 +61,7 @@ class Player:
         return self.card.name
 
     def announce(self, *, at: float | None = None, rate: float | None = None, ttl: int = TTL) -> None:
-        """A heartbeat."""
+        """Send a heartbeat."""
         now = at or time.time()
         beat = Presence(
             name=self.name,
@@ -79,7 +79,7 @@ class Player:
         self._send(presence.leave(self.name))
 
     def forget(self) -> None:
-        """Leave no trace among the ensembles."""
+        """Remove its ensemble from those that are offered."""
         self.leave()
         self.redis.hdel(keys.ENSEMBLES, f"{self.pool}/{self.ensemble}")
 
@@ -100,13 +100,13 @@ class Player:
         return stored
 
     def take(self) -> Record:
-        """The next that waits."""
+        """The next certification that waits."""
         call = waiting.take(self.pool, most=1, most_bytes=1, busy=False, share=1, held={})
         (certification,) = eventually(lambda: waiting.taken(self.redis.eval(*call.arguments))[1], "a certification")
         return self.record(certification)
 
     def begin(self, record: Record) -> Record:
-        """The record, now running."""
+        """Begin a certification, and return the record, which is then running."""
         _, call = lease.begin(record, self.name, now=time.time(), ttl=60)
         assert self.redis.eval(*call.arguments)[0] == 1, "could not begin"
         return self.record(record.id)
@@ -128,7 +128,7 @@ class Player:
         ttl: int = TTL,
         now: float | None = None,
     ) -> None:
-        """The end, with a certificate for each image unless others are given."""
+        """End a certification, with a certificate for each image unless others are given."""
         if certificates is None:
             certificates = {index: certificate(record, index) for index in range(record.images)}
         done, now = record.done + len(certificates), now or time.time()
@@ -146,7 +146,7 @@ class Player:
         assert self.redis.eval(*call.arguments)[0] == 1, "could not finish"
 
     def play(self) -> Record:
-        """Take one and bring it to its end."""
+        """Take a certification and bring it to its end."""
         record = self.begin(self.take())
         self.finish(record)
         return record

@@ -1,4 +1,4 @@
-"""A pool of real worker processes around a real server, and a queue that is filled as the API does it."""
+"""A pool of real worker processes around a real server, and a queue that is filled as the API fills it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.zoo import ALLOWED, SIGMA
 ROOT = Path(__file__).parents[2]
 SEED = "0123456789abcdef"
 LONG = {"ensemble": "moody", "procedure": {"name": "fixed", "n": 20_000}, "radius": None}
-"""About two seconds of work."""
+"""A question that takes about two seconds."""
 wait_until = eventually
 
 
@@ -42,7 +42,7 @@ def flat(value: float, n: int = 1) -> npt.NDArray[np.float32]:
 
 
 class Pool:
-    """Workers of one pool, and what is in their queue."""
+    """The workers of one pool, and the contents of their queue."""
 
     command: tuple[str, ...] = (sys.executable, "-m", "workers")
 
@@ -65,7 +65,7 @@ class Pool:
         return {**os.environ, **named}
 
     def start(self, patience: float = PATIENCE_S) -> Child:
-        """A worker process, once it has announced itself."""
+        """Start a worker process, and wait until it has announced itself."""
         before = self.workers()
         process = nursery.start(self.command, env=self.environment())
         self.processes.append(process)
@@ -83,7 +83,7 @@ class Pool:
         return found
 
     def end(self) -> None:
-        """Kill the workers that are left."""
+        """Kill the remaining workers."""
         for process in self.processes:
             with suppress(ProcessLookupError):
                 process.kill()

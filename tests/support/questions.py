@@ -15,21 +15,21 @@ from tests.support.worker_networks import SHAPE
 from tests.support.zoo import SIGMA
 
 QUICK: Any = {"ensemble": "trivial", "radius": 0.02, "procedure": "sequential"}
-"""Answered in a moment."""
+"""A question that is answered in a moment."""
 ENDLESS: Any = {"ensemble": "moody", "procedure": Fixed(n=1_000_000)}
-"""Takes minutes: long enough to leave in the middle."""
+"""A question that takes minutes, long enough to be left in the middle."""
 
 
 def pixels(value: int) -> npt.NDArray[np.uint8]:
-    """[C, H, W]: class 0 where it is dark, class 1 where it is light."""
+    """An image [C, H, W]: class 0 if it is dark, class 1 if it is light."""
     return np.full(SHAPE, value, np.uint8)
 
 
 DARK, LIGHT = pixels(0), pixels(255)
 GREY = 30 / 63
-"""Of every pixel, where the members are of two minds: 10 and 11 times the sum of three channels against 15."""
+"""The value of every pixel at which the members disagree: 10 and 11 times the sum of three channels against 15."""
 HARD = GREY + SIGMA / math.sqrt(math.prod(SHAPE))
-"""Where the class has just the probability that QUICK's radius needs, which takes all samples that there are."""
+"""The value at which the class has just the probability that QUICK's radius needs, which takes all samples."""
 
 
 def of_another_ensemble(line: str, digest: str, other: str) -> str:

@@ -1,4 +1,4 @@
-"""A stand-in for a device with a queue of its own, such as a GPU."""
+"""A stand-in for a device with its own queue, such as a GPU."""
 
 from __future__ import annotations
 

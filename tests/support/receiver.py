@@ -1,4 +1,4 @@
-"""A real HTTP server that receives webhooks and answers as a test tells it to."""
+"""A real HTTP server that receives webhooks and responds as a test tells it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Received:
 
 @dataclass
 class Receiver:
-    """What arrived, and what is answered."""
+    """What arrived, and the responses to it."""
 
     port: int = 0
     statuses: list[int] = field(default_factory=list)
-    """The statuses of the next answers; 204 where there is none."""
+    """The statuses of the next responses; 204 if there is none."""
     headers: dict[str, str] = field(default_factory=dict)
-    """Headers of every answer."""
+    """The headers of every response."""
     received: list[Received] = field(default_factory=list)
     silent: threading.Event = field(default_factory=threading.Event)
-    """While it is set, what arrives is not answered."""
+    """While this is set, messages are not answered."""
     closed: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -50,7 +50,7 @@ class Receiver:
 def receiving(
     statuses: Iterable[int] = (), *, host: str = "127.0.0.1", port: int = 0, certificate: Path | None = None
 ) -> Iterator[Receiver]:
-    """A receiver in threads of this process; with a file of certificate and key it speaks TLS."""
+    """A receiver in threads of this process; with a file of certificate and key, it speaks TLS."""
     state = Receiver(statuses=list(statuses))
 
     class Handler(BaseHTTPRequestHandler):
@@ -73,7 +73,7 @@ def receiving(
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
-        def handle_error(self, *_: object) -> None:  # a client that did not like our certificate
+        def handle_error(self, *_: object) -> None:  # a client did not accept our certificate
             pass
 
     server = Server((host, port), Handler)

@@ -1,4 +1,4 @@
-"""A ResNet20 whose statistics are not those of a new one, and images for it."""
+"""A ResNet20 whose statistics differ from those of a new one, and images for it."""
 
 from __future__ import annotations
 

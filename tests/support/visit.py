@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Request, Route
 
 PATIENCE_MS = 60_000
-"""How long the browser waits for anything, in milliseconds: the machine may be busy."""
+"""The milliseconds for which the browser waits for anything; the machine may be busy."""
 VIOLATIONS = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
 REFUSED = re.compile(r"Failed to load resource: the server responded with a status of 4\d\d")
-"""What Chromium itself writes into the console where the server answers a problem."""
+"""The line that Chromium itself writes into the console when the server responds with a problem."""
 
 
 class Visit:
-    """A page of a service, in a context of its own."""
+    """A page of a service, in its own browser context."""
 
     def __init__(
         self, browser: Browser, address: str, *, answers: Mapping[str, Any] | None = None, **context: Any
@@ -55,7 +55,7 @@ class Visit:
         self.context.close()
 
     def check(self) -> None:
-        """No request went to another host, no error was thrown, no content security policy was violated."""
+        """Assert that no request went to another host, no error was thrown, and no security policy was violated."""
         elsewhere = [each.url for each in self.requests if not each.url.startswith((self.origin, "data:", "blob:"))]
         assert not elsewhere
         assert self.page.evaluate("window.violations") == []
@@ -68,7 +68,6 @@ class Visit:
     # --- what a user does
 
     def choose(self, *images: bytes) -> None:
-        """Choose files."""
         files: list[Any] = [
             {"name": f"image-{i}.png", "mimeType": "image/png", "buffer": data} for i, data in enumerate(images)
         ]
@@ -120,4 +119,4 @@ def grey(level: int) -> bytes:
 
 DARK, LIGHT = grey(0), grey(255)
 CLOSE = grey(121)
-"""Dark in about 88 % of all samples at the networks' sigma."""
+"""An image that is dark in about 88 % of all samples at the networks' sigma."""

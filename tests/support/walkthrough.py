@@ -42,7 +42,7 @@ def starts_another_service(block: Block) -> bool:
 
 
 def output_of(block: Block) -> str | None:
-    """The text of the block without a language that comes right after this one: what it prints."""
+    """The text of the block without a language right after this one, which is what it prints."""
     (place,) = (i for i, other in enumerate(BLOCKS) if other is block)
     follower = BLOCKS[place + 1] if place + 1 < len(BLOCKS) else None
     shows = follower is not None and follower.file == block.file and follower.language in SHOWN

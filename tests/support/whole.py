@@ -13,7 +13,7 @@ from tests.support.pool import Pool
 
 @contextmanager
 def whole_service(folder: Path, zoo: Path, api: Mapping[str, str] | None = None, **settings: str) -> Iterator[Api]:
-    """Its data is in the folder; `api` has settings of the API, the others are the worker's."""
+    """Run the service with its data in the folder; `api` has settings of the API, the others are the worker's."""
     with EmbeddedServer(folder / "valkey") as server:
         pool = Pool(server, zoo, "default", **settings)
         try:

@@ -1,4 +1,4 @@
-"""Networks that a worker process of the tests imports: small ones with a known answer, and a deadly one."""
+"""Networks that a worker process of the tests imports: small ones with known answers, and a deadly one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 SHAPE = (3, 8, 8)
 POISON, HANG, BREAK = 0.111, 0.222, 0.333
-"""The mean of an image in which every pixel is the same tells `Moody` what to do."""
+"""The means of the images that tell `Moody` what to do; every pixel of such an image is the same."""
 
 
 class Trivial(nn.Module):
-    """One linear layer on the channels' means: class 0 where the image is dark, class 1 where it is light.
+    """One linear layer on the channels' means: class 0 if the image is dark, class 1 if it is light.
 
     An image may have three channels or one.
     """
@@ -29,7 +29,7 @@ class Trivial(nn.Module):
 
 
 class Moody(Trivial):
-    """Takes its time; kills its process, hangs or raises on images of a certain mean."""
+    """A slow network that kills its process, hangs or raises on images of a certain mean."""
 
     def forward(self, x: Tensor) -> Tensor:
         means = x.mean((1, 2, 3))
@@ -44,12 +44,12 @@ class Moody(Trivial):
 
 
 def trivial(classes: int) -> nn.Module:
-    """For the registry."""
+    """The callable for the registry."""
     return Trivial(classes)
 
 
 def moody(classes: int) -> nn.Module:
-    """For the registry."""
+    """The callable for the registry."""
     return Moody(classes)
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of several files."""
+"""Fixtures that several files use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def slow_zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with ResNet20, for runs that are to be killed in the middle."""
+    """The same with ResNet20, for runs that are killed in the middle."""
     folder = tmp_path_factory.mktemp("slow")
     files = []
     for seed in range(2):
@@ -70,7 +70,7 @@ def two_and_eight(folder: Path, files: list[Path], properties: addition.Addition
 
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchmark:
-    """A benchmark in this process, which has imported torch already: its exit code or last words, and its output."""
+    """Runs a benchmark in this process, which has imported torch: its exit code or last words, and its output."""
 
     def run_it(*arguments: object) -> tuple[int | str, str]:
         monkeypatch.setattr(sys, "argv", ["benchmarks", *map(str, arguments)])

@@ -26,7 +26,7 @@ def random_images(n: int) -> Images:
 
 
 def test_accuracy_is_that_of_the_members_and_of_the_best_under_one_draw() -> None:
-    """Computed by the networks themselves, one image after the other, on noise drawn by hand."""
+    """The networks compute it here one image after the other, on noise drawn by hand."""
     three, images = engines.ensemble(3), random_images(70).pick([3, 40, *range(41, 70)])
     found = accuracy.right_answers(three, images, NOISE, seed="s", batch=8)
     stream = NoisyImage(NOISE, torch.zeros(engines.SHAPE), "s", 0)
@@ -44,7 +44,7 @@ def test_accuracy_is_that_of_the_members_and_of_the_best_under_one_draw() -> Non
 
 @pytest.fixture
 def hundred(monkeypatch: pytest.MonkeyPatch) -> Images:
-    """A hundred test images in the place of CIFAR-10's."""
+    """A hundred test images in place of CIFAR-10's."""
     shipped = load_images(ZOO / "cifar10-test-100.json")
     images = Images(shipped.name, shipped.pixels, shipped.labels, shipped.classes)
     monkeypatch.setattr(accuracy, "load_images", lambda folder: images)

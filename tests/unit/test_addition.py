@@ -1,4 +1,4 @@
-"""An ensemble is added whole or not at all, and what cannot be added is named."""
+"""An ensemble is added whole or not at all, and files that cannot be added are named."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_programs_whose_classes_differ_are_refused(tmp_path: Path) -> None:
 
 
 def test_classes_that_were_assumed_are_told_as_such(tmp_path: Path) -> None:
-    """Who names no classes does not know that there are ten."""
+    """A user who names no classes does not know that there are ten."""
     file = tmp_path / "three.pt"
     file.write_bytes(scripted(tiny(0).eval()))
     shape, sigma = PROPERTIES.input_shape, PROPERTIES.sigma

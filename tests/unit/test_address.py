@@ -1,4 +1,4 @@
-"""URLs of Redis: what each names, and that no message shows a password."""
+"""The parts of Redis URLs, and that no message shows a password."""
 
 from __future__ import annotations
 

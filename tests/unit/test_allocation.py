@@ -1,4 +1,4 @@
-"""The samples of a transfer are where they win most radius, and follow from the old certificates."""
+"""The samples of a transfer go where they win most radius, and follow from the old certificates."""
 
 from __future__ import annotations
 

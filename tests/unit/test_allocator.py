@@ -28,7 +28,7 @@ for _ in range(10):
     form(images)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // 10)
 """
-"""Prints the page faults of a forward pass, whose layers take 4 MB each."""
+"""A script that prints the page faults of a forward pass, whose layers take 4 MB each."""
 
 
 def faults(**environment: str) -> int:

@@ -21,7 +21,7 @@ def parameters(network: nn.Module) -> int:
     [("cifar-resnet20", 10, 272_474), ("cifar-resnet110", 10, 1_730_714), ("torchvision/resnet50", 1000, 25_557_032)],
 )
 def test_networks_have_the_parameters_of_the_paper(name: str, classes: int, count: int) -> None:
-    with torch.device("meta"):  # parameters without values can be counted too
+    with torch.device("meta"):  # parameters without values can be counted, too
         assert parameters(build(name, classes=classes)) == count
 
 
@@ -100,6 +100,14 @@ def test_an_import_needs_the_operators_leave() -> None:
     with pytest.raises(ArchitectureError, match="No module named 'nowhere'; PYTHONPATH must have the folder"):
         build("nowhere:Tiny", classes=3, allowed_imports=frozenset({"nowhere:Tiny"}))
     assert build(path, classes=5, allowed_imports=frozenset({path})).fc.out_features == 5
+
+
+@pytest.mark.parametrize(("name", "near"), [("Tin", ", did you mean Tiny?"), ("Zebra", ""), ("Modul", "")])
+def test_a_misspelt_class_names_the_nearest_of_its_module(name: str, near: str) -> None:
+    path = f"tests.support.networks:{name}"
+    with pytest.raises(ArchitectureError) as caught:
+        build(path, classes=3, allowed_imports=frozenset({path}))
+    assert str(caught.value) == f"architecture {path!r}: module 'tests.support.networks' has no {name!r}{near}"
 
 
 @pytest.mark.parametrize("path", ["tests.support.networks:numbered", "tests.support.networks:none", "nowhere:Tiny"])

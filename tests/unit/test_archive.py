@@ -1,4 +1,4 @@
-"""The archive on both kinds of storage, and lists of what Redis and the archive have."""
+"""The archive on both kinds of storage, and lists of what Redis and the archive hold."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_writing_twice_keeps_one(storage: Storage) -> None:
     archive, one = Archive(storage), record(1)
     for _ in range(2):
         write(archive, one)
-    write(archive, one, '{"id": "x", "certificates": [], "new": 1}')  # another version tells the same in other words
+    write(archive, one, '{"id": "x", "certificates": [], "new": 1}')  # another version says the same in other words
     assert len(storage.names(f"certifications/{one.id}")) == 2, "the certification and its attestations"
     assert len(storage.names("owners/key-ann")) == 1
     kept = archive.find(one.id, owner="ann")
@@ -183,7 +183,7 @@ def entry(number: int) -> ArchiveEntry:
 
 @given(st.lists(st.sampled_from("ra "), max_size=30), st.sets(st.integers(0, 29)), st.integers(1, 6))
 def test_a_list_of_two_has_everything_once_and_in_order(places: list[str], gone: set[int], limit: int) -> None:
-    """`r` for Redis alone, `a` for the archive alone, a space for both; computed again by sorting all of them."""
+    """`r` is in Redis alone, `a` in the archive alone, a space in both; the answer is computed again by sorting all."""
     redis = sorted((entry(i) for i, place in enumerate(places) if place in "r "), key=lambda each: each.cursor)[::-1]
     kept = sorted((entry(i) for i, place in enumerate(places) if place in "a "), key=lambda each: each.cursor)[::-1]
     gone_ids = {f"cert_{number}" for number in gone if number < len(places) and places[number] == "a"}

@@ -1,4 +1,4 @@
-"""Attestations: every alteration of a signed file is noticed, and every reason not to believe one is a sentence."""
+"""Every alteration of a signed attestation is noticed, and every reason not to believe one is a sentence."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_any_byte_that_is_changed_is_noticed(place: int, value: int) -> None:
 
 @pytest.mark.parametrize("bit", [0, 5])
 def test_one_bit_of_each_byte_is_enough(bit: int) -> None:
-    """Bit 5 is the difference between capitals and small letters, which JSON and base64 tell apart."""
+    """Bit 5 distinguishes capitals from small letters, which JSON and base64 tell apart."""
     whole = FULL_TEXT.encode()
     assert examined(whole)
     assert [
@@ -111,13 +111,13 @@ def test_any_bytes_that_are_missing_are_noticed(start: int, length: int) -> None
 @settings(max_examples=100, deadline=None)
 @given(place=st.integers(0, len(TEXT)), more=st.text("\n \t,0aA={}", min_size=1, max_size=3))
 def test_any_bytes_that_are_added_are_noticed(place: int, more: str) -> None:
-    """Only a line feed at the end, as text files have it, may be added."""
+    """Only a line feed at the end, as in text files, may be added."""
     altered = TEXT[:place] + more + TEXT[place:]
     assert bool(examined(altered)) == (altered.rstrip("\n") == TEXT)
 
 
 def test_a_second_text_for_the_same_bytes_is_noticed() -> None:
-    """The last characters of base64 have bits that mean nothing. Mutant killed: base64 that is decoded without care."""
+    """The last characters of base64 have bits that mean nothing. Mutant killed: base64 that is decoded leniently."""
     (signature,) = json.loads(TEXT)["signatures"]
     end = signature["sig"][-3:]
     assert end.endswith("==")
@@ -130,7 +130,7 @@ def test_a_second_text_for_the_same_bytes_is_noticed() -> None:
 
 
 def test_white_space_between_the_fields_is_noticed() -> None:
-    """Mutant killed: any JSON with the right content."""
+    """Mutant killed: accepting any JSON with the right content."""
     for place, character in enumerate(TEXT):
         if character in "{}[]:,":
             assert not examined(f"{TEXT[:place]} {TEXT[place:]}"), place
@@ -161,7 +161,7 @@ def another(value: Any) -> Any:
 
 
 def with_(value: Any, path: tuple[Any, ...]) -> Any:
-    """A copy of a JSON value in which one place has another value."""
+    """A copy of a JSON value with another value in one place."""
     copied = place = json.loads(json.dumps(value))
     for step in path[:-1]:
         place = place[step]
@@ -189,12 +189,12 @@ def records(value: Any) -> Iterator[BaseModel]:
 
 
 def forged(path: tuple[Any, ...]) -> dict[str, Any]:
-    """The statement with another value in one place, and with the digest that then belongs to its certificate."""
+    """The statement with another value in one place, and with the digest that its certificate then has."""
     statement: dict[str, Any] = with_(STATEMENT, path)
     if path != ("predicate", "digest"):
         try:
             certificate = Certificate.from_json(json.dumps(statement["predicate"]))
-        except CertificateError:  # a value that no certificate can have
+        except CertificateError:  # no certificate can have this value
             return statement
         statement["predicate"] = resigned(certificate).model_dump(mode="json")
     return statement
@@ -217,7 +217,7 @@ def test_a_changed_signature_is_noticed(field: str) -> None:
 
 
 def test_a_certificate_that_lies_is_signed_and_does_not_follow() -> None:
-    """Whoever has the key can sign anything; the counts tell."""
+    """The holder of the key can sign anything, but the counts reveal it."""
     lie = resigned(CERTIFIED.model_copy(update={"radius": 0.9}))
     found = examined(sealed(lie, RING))
     assert (found.signed.holds, found.unaltered.holds, found.follows.holds) == (True, True, False)
@@ -384,7 +384,7 @@ def test_a_key_under_another_keyid_is_refused() -> None:
 
 
 def test_a_signature_is_that_of_one_key() -> None:
-    """The same keyid on another key must not do: mutant killed, a check by keyid alone."""
+    """The same keyid on another key must not be accepted. Mutant killed: a check by keyid alone."""
     attestation = Attestation.read(TEXT)
     assert is_signed_by(attestation, RING.public)
     posed = keyring().public.model_copy(update={"keyid": RING.public.keyid})

@@ -39,7 +39,7 @@ def benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Ten images for every setting, in the layout of the repository they are published in."""
+    """Ten images for every setting, in the layout of the repository that publishes them."""
     for dataset, sigma in samples.SETTINGS:
         folder = tmp_path / dataset / samples.NETWORKS[dataset] / f"noise_{sigma:.2f}" / "test"
         folder.mkdir(parents=True)
@@ -89,7 +89,7 @@ def test_a_log_whose_largest_radius_needs_another_alpha_is_refused(
 
 @pytest.mark.parametrize(("sigma", "radius"), [(0.25, "0.978"), (0.5, "1.96"), (1.0, "3.91")])
 def test_the_largest_radii_of_cohen_s_logs_are_those_of_alpha_01(sigma: float, radius: str, tmp_path: Path) -> None:
-    """The logs round them to three digits, which may round them up."""
+    """The logs round the radii to three digits, perhaps upwards."""
     (tmp_path / "log").write_text(f"{HEADER}0\t3\t3\t{radius}\t1\t0:00:01\n")
     assert samples_logs.read_log(tmp_path / "log", sigma, alpha=0.01) == [LoggedImage(1.0, correct=True)]
 
@@ -125,7 +125,7 @@ def test_the_exact_cost_is_the_average_over_the_images() -> None:
         LoggedImage(1.0, correct=False),
     ]
     found = samples.cost(samples.PROCEDURES["CertifyAdp"], images, Gaussian(0.25), 0.25)
-    assert found.samples == pytest.approx(200, rel=1e-6)  # all are decided in the first stage
+    assert found.samples == pytest.approx(200, rel=1e-6)  # all images are decided in the first stage
     assert found.accuracy == pytest.approx(100 / 3)
     assert found.false_rate == pytest.approx(0, abs=1e-12)
 
@@ -136,7 +136,7 @@ HARD = Population([LoggedImage(0.86, correct=True), LoggedImage(0.4, correct=Fal
 def test_the_savings_of_optimal_are_averages_over_the_images() -> None:
     found = next(samples_optimal.savings_of(HARD, "smoothadv", 0.25))
     assert found.held_out
-    assert 32 < 3 * found.samples["optimal"] - 6591.061024 - 64 < 40  # what is left is the hopeless image
+    assert 32 < 3 * found.samples["optimal"] - 6591.061024 - 64 < 40  # the rest belongs to the hopeless image
     assert found.accuracy["optimal"] == pytest.approx(100 * (0.999908174 + 1) / 3, rel=1e-6)
     assert found.gain("CertifyAdp") > 2
     assert found.two_classes >= found.samples["optimal"]

@@ -67,7 +67,7 @@ def test_bounds_rise_with_the_count_and_the_error_allowed(pair: tuple[int, int],
 @given(st.integers(1, 1000), st.integers(0, 1000), st.integers(2, 20), levels)
 def test_more_samples_at_the_same_rate_never_lower_the_bound(n: int, count: int, times: int, alpha: float) -> None:
     count = min(count, n)
-    # true wherever the bound stays below the rate: for alpha up to one half
+    # This holds where the bound stays below the rate, that is, for alpha up to one half.
     assert lower_bound(times * count, times * n, alpha) >= lower_bound(count, n, alpha) - 1e-12
 
 

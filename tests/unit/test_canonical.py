@@ -56,7 +56,7 @@ def test_keys_are_ordered_by_utf16_and_text_is_not_escaped() -> None:
 
 @given(values)
 def test_canonical_text_reads_back_as_the_same_value(value: object) -> None:
-    # every number as a double, which is what JavaScript reads
+    # JavaScript reads every number as a double.
     assert json.loads(canonical_json(value), parse_int=float) == value
 
 

@@ -1,4 +1,4 @@
-"""Certificates: the round trip, and every alteration is found, with and without a new digest."""
+"""Certificates survive a round trip, and every alteration is found, with and without a new digest."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_any_single_alteration_is_found(procedure: AnyProcedure, p_a: float, see
     try:
         changed = altered(certificate, list(path), other_than(value, data), signed=False)
     except ValueError:
-        return  # not even a certificate
+        return  # it is not even a certificate
     assume(changed != certificate)
     found = verify(changed)
     assert not found
@@ -99,7 +99,7 @@ DERIVED = [
 @pytest.mark.parametrize("procedure", PROCEDURES[1:], ids=lambda p: p.model_dump_json())
 @pytest.mark.parametrize(("path", "value"), DERIVED, ids=lambda x: str(x))
 def test_a_new_digest_does_not_hide_an_alteration(procedure: AnyProcedure, path: list[Any], value: Any) -> None:
-    """What follows from the counts is recomputed from them; the message names the field that was altered or broken."""
+    """What follows from the counts is recomputed from them; the message names the altered or broken field."""
     certificate = certificate_of(procedure, 0.9)
     assert certificate.decision == "certified"
     found = verify(altered(certificate, path, value, signed=True))
@@ -186,7 +186,7 @@ def test_what_is_not_a_certificate_is_refused(text: str, seen: str) -> None:
     ],
 )
 def test_a_text_that_others_may_read_differently_is_refused(old: str, new: str, seen: str) -> None:
-    """Here each of them means the same and has the same digest; another reader may differ."""
+    """Here each of them means the same and has the same digest, but another reader may differ."""
     text = certificate_of(Adaptive(), 0.9).to_json()
     assert old in text
     Certificate.model_validate_json(text.replace(old, new))
@@ -207,7 +207,7 @@ def test_a_text_that_others_may_read_differently_is_refused(old: str, new: str, 
     ],
 )
 def test_numbers_too_large_to_count_to_are_refused_at_once(path: list[Any], value: Any) -> None:
-    """A verifier must not be made to work for hours, or to crash, by a certificate."""
+    """A certificate must not make a verifier work for hours, or crash it."""
     with pytest.raises(ValueError, match=str(path[0])):
         altered(certificate_of(Adaptive(), 0.9), path, value, signed=True)
 

@@ -1,4 +1,4 @@
-"""Certificates as they are shown: one in a line, several in a table, in terminals and notebooks."""
+"""Certificates in terminals and notebooks: one is shown in a line, several in a table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from smoothcert.procedures import Adaptive
 from smoothcert.request import CertificationRequest
 from tests.support.certificates import certificate_of
 
+SAMPLES = "the number of samples is `n` of predict; certify takes procedure={'name': 'fixed', 'n': 1000}"
 CERTIFIED = certificate_of(Adaptive(), 0.99)
 ABSTAINED = certificate_of(Adaptive(), 0.5)
 
@@ -60,6 +61,7 @@ def test_a_notebook_gets_html_without_markup_of_strangers() -> None:
         ("wait_timout", "there is no argument wait_timout, did you mean wait_timeout?"),
         ("proceedure", "there is no argument proceedure, did you mean procedure?"),
         ("xyzzy", "there is no argument xyzzy"),
+        *((word, f"there is no argument {word}: {SAMPLES}") for word in ("sampels", "samples", "max_samples", "n")),
     ],
 )
 def test_a_misspelt_argument_is_named_with_the_nearest(misspelt: str, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""From images to certificates: everything that is needed to check one is in it."""
+"""From images to certificates: each certificate has everything that is needed to check it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Helm chart makes what the plain manifests have, and what its values say."""
+"""The Helm chart renders the plain manifests, and follows its values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def made(values: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def plain() -> dict[tuple[str, str], dict[str, Any]]:
-    """The plain manifests with the images that the kustomization names; without the namespace and the secret."""
+    """The plain manifests with the images that the kustomization names, without the namespace and the secret."""
     files = [KUBERNETES / name for name in KUSTOMIZATION["resources"] if name != "namespace.yaml"]
     found = named([each for file in files for each in yaml.safe_load_all(file.read_text())])
     tags = {each["name"]: f"{each['newName']}:{each['newTag']}" for each in KUSTOMIZATION["images"]}

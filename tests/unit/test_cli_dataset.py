@@ -1,4 +1,4 @@
-"""Data sets as `smoothcert evaluate` takes them."""
+"""Data sets as `smoothcert evaluate` reads them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IMAGES: Any = np.zeros((2, 8, 8, 3), np.uint8)
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory, with images that nobody reads here."""
+    """The working directory, with images that no test here reads."""
     for name in ("light/b.png", "dark/c.JPG", "dark/deep/a.webp", "dark/notes.txt"):
         path = tmp_path / "data" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""Parameters of a procedure as options, completion, and tables on narrow screens."""
+"""Parameters of a procedure as options, completion, exit codes, and tables on narrow screens."""
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,11 +79,70 @@ def test_an_option_that_does_not_belong_to_the_procedure_is_named(options: dict[
 
 @pytest.mark.parametrize(
     "options",
-    [("--procedure", "sequental"), ("--n", 5, "--radius", 0.1), ("--procedure", "adaptive", "--stages", "many")],
+    [
+        ("--procedure", "sequental"),
+        ("--procedure", "transfer"),
+        ("--procedure", "adaptive", "--stages", "many"),
+        ("--procedure", "sequential", "--radius", 0.1, "--abandon", "never"),
+        ("--n", 5, "--radius", 0.1),
+        ("--n", 0),
+        ("--radius", 0.1, "--max-samples", -1),
+        ("--radius", -1),
+        ("--radius", "nan"),
+        ("--alpha", 2),
+        ("--beta", 0),
+        ("--sigma", 0),
+        ("--noise", "pink"),
+        ("--noise", "gaussian:sigma=1", "--sigma", 2),
+        ("--voting", "loud"),
+        ("--consensus", 0),
+        ("--convert", "blue"),
+        ("--resize", "cove"),
+        ("--resize", "{"),
+        ("--url", "here:80"),
+        ("--api-key", "of\ntwo lines"),
+        ("--wait-timeout", -1),
+    ],
 )
 def test_a_value_that_no_option_has_is_a_wrong_command_line(options: tuple[object, ...], tmp_path: Path) -> None:
     (tmp_path / "image.png").write_bytes(png(0))
-    one_sentence(smoothcert("certify", tmp_path / "image.png", *options, url="http://127.0.0.1:9"), code=2)
+    done = smoothcert("certify", tmp_path / "image.png", *options, url="http://127.0.0.1:9")
+    assert done.returncode == 2
+    if "--wait-timeout" not in options:  # typer itself refuses that
+        one_sentence(done, code=2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("predict", "image.png", "--n", 0),
+        ("predict", "image.png", "--alpha", 2),
+        ("predict", "image.png", "--voting", "loud"),
+        ("evaluate", "data", "--out", "report", "--alpha", 2),
+        ("evaluate", "data", "--out", "report", "--radii", "0.5,0.25"),
+        ("diagnose", "data", "--noise", "pink"),
+        ("diagnose", "data", "--sigma", 0),
+        ("diagnose", "data", "--convert", "blue"),
+        ("compare", "old", "new", "--images", "data", "--out", "both", "--alpha", 2),
+        ("list", "--status", "lost"),
+        ("ensembles", "--url", "here:80"),
+    ],
+)
+def test_wrong_values_end_every_command_alike(arguments: tuple[object, ...]) -> None:
+    done = smoothcert(*arguments, url="http://127.0.0.1:9")
+    assert done.returncode == 2, done.stderr
+    assert "no answer" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_service_that_does_not_answer_is_not_a_wrong_command_line(tmp_path: Path) -> None:
+    (tmp_path / "image.png").write_bytes(png(0))
+    one_sentence(smoothcert("certify", tmp_path / "image.png", "--radius", 0.1, url="http://127.0.0.1:9"), "no answer")
+
+
+def test_a_misspelt_status_names_the_nearest() -> None:
+    words = "--status must be one of queued, running, .*, got 'runing', did you mean running"
+    assert re.search(words, smoothcert("list", "--status", "runing").stderr)
 
 
 def test_a_misspelt_choice_names_the_nearest() -> None:
@@ -120,6 +180,7 @@ def test_there_is_one_default_procedure() -> None:
 def test_values_are_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert completion.procedures("s") == ["sequential"]
     assert "transfer" not in completion.procedures(""), "no service offers it"
+    assert "predict" not in completion.procedures(""), "it has a command of its own"
     assert completion.votings("so") == ["soft", "softmax"]
     monkeypatch.setenv("SMOOTHCERT_URL", "http://127.0.0.1:9")
     assert completion.ensembles("") == []

@@ -10,6 +10,8 @@ import pytest
 from scipy.stats import binomtest
 
 from smoothcert.certificate import Certificate
+from smoothcert.collection import collect
+from smoothcert.comparison import compare
 from smoothcert.errors import DomainError
 from smoothcert.noise import RoundedGaussian
 from smoothcert.paired import difference_interval, mcnemar
@@ -94,11 +96,18 @@ def test_what_cannot_be_compared_is_a_sentence(certificates: list[Certificate], 
     [
         (("--margin", -1), "--margin must be points from 0 to 100, got -1.0"),
         (("--confidence", 95), "--confidence must be between 0 and 1, such as 0.95, got 95.0"),
-        (("--radius", -0.5), "a radius must be a number from 0 on, got -0.5"),
+        (("--radius", -0.5), "--radius must be a number from 0 on, got -0.5"),
     ],
 )
 def test_bad_options_are_a_sentence(options: tuple[object, ...], words: str) -> None:
-    one_sentence(smoothcert("compare", "old.jsonl", "same.jsonl", *options), words)
+    one_sentence(smoothcert("compare", "old.jsonl", "same.jsonl", *options), words, code=2)
+
+
+@pytest.mark.parametrize("radius", [-0.5, float("nan")])
+def test_a_radius_that_is_none_is_refused_in_python_too(radius: float) -> None:
+    found = collect([("old.jsonl", Path("old.jsonl").read_bytes())])
+    with pytest.raises(DomainError, match=f"a radius must be a number from 0 on, got {radius}"):
+        compare(found, found, radii=[radius])
 
 
 def test_labels_must_agree() -> None:
@@ -117,7 +126,7 @@ FULL = [certified(i, p_a, procedure=Fixed(n=10_000)) for i, p_a in enumerate([0.
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_sets_are_compared_at_the_radii_that_both_were_asked_about(reverse: bool) -> None:
-    """The curve was not asked about 0.35, which `fixed` proves of thirty images."""
+    """The curve was not asked about 0.35, which `fixed` proves for thirty images."""
     write_ledger(Path("full.jsonl"), FULL, [1] * 40)
     write_ledger(Path("curve.jsonl"), CURVE, [1] * 40)
     names = ["curve.jsonl", "full.jsonl"] if reverse else ["full.jsonl", "curve.jsonl"]
@@ -166,7 +175,7 @@ def test_more_images_and_less_confidence_make_it_narrower() -> None:
 
     assert width(30, 10, 400, 0.05) < width(3, 1, 40, 0.05)
     assert width(3, 1, 40, 0.2) < width(3, 1, 40, 0.05)
-    assert width(30, 10, 400, 0.05) < 1.15 * 2 * 1.96 * np.sqrt((40 / 400 - 0.05**2) / 400)  # that of a normal law
+    assert width(30, 10, 400, 0.05) < 1.15 * 2 * 1.96 * np.sqrt((40 / 400 - 0.05**2) / 400)  # of a normal law
 
 
 def test_counts_that_cannot_be_are_refused() -> None:

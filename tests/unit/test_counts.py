@@ -1,4 +1,4 @@
-"""The counts of a certificate: few bytes for many classes, complete for few, and no second way to write them."""
+"""The counts of a certificate take few bytes for many classes, are complete for few, and have only one form."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def certified(
 
 
 def spread(classes: int, top: int, p_a: float) -> list[float]:
-    """p_A for one class, equal shares for the others, and none for no class."""
+    """p_A for one class, equal shares for the others, and nothing without a class."""
     shares = [(1 - p_a) / (classes - 1)] * classes
     shares[top] = p_a
     return [*shares, 0.0]
@@ -66,7 +66,7 @@ def spread(classes: int, top: int, p_a: float) -> list[float]:
 
 @pytest.mark.parametrize(("classes", "most"), [(10, 20_000), (1_000, 20_000), (100_000, 20_000)])
 def test_a_certificate_of_many_looks_stays_small(classes: int, most: int) -> None:
-    """An image at the boundary, whose other samples fall on all classes: all pairs would take 160 kB."""
+    """The image is at the boundary, and its other samples fall on all classes: all pairs would take 160 kB."""
     procedure, radius = Sequential(max_samples=30_000 if classes > 1_000 else 100_000), 0.125
     shares = spread(classes, classes // 2, NOISE.probability(radius))
     certificate = certified(verdict_of(procedure, shares, 3, radius=radius), procedure, radius=radius)
@@ -80,7 +80,7 @@ def test_a_certificate_of_many_looks_stays_small(classes: int, most: int) -> Non
 
 @pytest.mark.parametrize("classes", [10, 1_000, 100_000])
 def test_what_a_request_is_expected_to_take_is_about_what_certificates_take(classes: int) -> None:
-    """Requests are admitted by this estimate; most certificates have a look or a few."""
+    """Requests are admitted by this estimate; most certificates have one look or a few."""
     procedure = Sequential(max_samples=10_000)
     provenance = Certificate.from_json(GOLDEN.read_text()).provenance
     sizes = []
@@ -95,7 +95,7 @@ def test_what_a_request_is_expected_to_take_is_about_what_certificates_take(clas
 def test_a_certificate_says_what_the_verdict_says(
     procedure: AnyProcedure, classes: int, seed: int, concentration: float
 ) -> None:
-    """The first edition lists all classes; both must verify, and name the same decision and the same counts."""
+    """The first edition lists all classes; both must verify, and state the same decision and the same counts."""
     noise = Splitting(0.5) if procedure.exhaustive else NOISE
     shares = np.random.default_rng(seed).dirichlet([concentration] * (classes + 1))
     verdict = verdict_of(procedure, shares, seed, noise=noise)
@@ -118,7 +118,7 @@ def test_a_certificate_says_what_the_verdict_says(
 
 
 def test_a_class_that_led_for_one_look_is_named() -> None:
-    """Without a selection the leader may change; a verifier must see the one that led."""
+    """Without a selection the leader may change, and a verifier must see the one that led."""
     procedure = Optimal(max_samples=2000)
     sent = iter([*range(10_000)])
 
@@ -142,7 +142,7 @@ CERTIFICATE = certified(verdict_of(MODEST, spread(40, 7, 0.9)), MODEST)
 
 
 def moved(counts: dict[str, int], source: str, to: str) -> dict[str, int]:
-    """One sample falls on another class: the sum stays as it was."""
+    """The counts with one sample moved to another class, so that their sum stays the same."""
     changed = {**counts, source: counts[source] - 1, to: counts.get(to, 0) + 1}
     return {key: count for key, count in changed.items() if count}
 

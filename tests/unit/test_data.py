@@ -1,4 +1,4 @@
-"""Data sets: which folder holds which, and what MNIST's two forms give."""
+"""The data set that a folder holds, and what MNIST's two forms give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Denoisers before a classifier: in memory with `Smoothed`, and as an ensemble on disk."""
+"""Denoisers in front of a classifier: in memory with `Smoothed`, and as an ensemble on disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from workers.holdings import card
 
 
 class Shift(nn.Module):
-    """A denoiser that only moves the pixels."""
+    """A denoiser that only shifts the values of pixels."""
 
     def __init__(self, by: float) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def addresses(module: nn.Module) -> set[int]:
 
 
 def test_denoisers_share_one_classifier() -> None:
-    """Both the plain network and its folded form are there once, however many denoisers precede it."""
+    """The plain network and its folded form exist once, however many denoisers precede them."""
     batch = torch.stack(images(4))
     denoisers = [randomised(DnCNN(3, 4), seed) for seed in range(3)]
     with Smoothed(randomised(Tiny(3), 9), NOISE, denoiser=denoisers) as smoothed:
@@ -156,14 +156,14 @@ class Classes(nn.Module):
 
 
 class Drawing(nn.Module):
-    """Draws noise of its own in eval mode, so no certificate could be replayed."""
+    """A network that draws its own noise in eval mode, so no certificate could be replayed."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.rand_like(x)
 
 
 class Greedy(nn.Module):
-    """Sees the other images of the batch."""
+    """A network whose answer depends on the other images of the batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x - x.mean(0)
@@ -207,7 +207,7 @@ def test_the_digest_of_a_chain_is_that_of_its_stages() -> None:
 
 
 def test_each_stage_of_a_chain_has_its_own_form() -> None:
-    """One for each precision, and a copy of a chain makes its own."""
+    """There is one form for each precision, and a copy of a chain makes its own."""
     classifier = Shared(randomised(Tiny(2), 1))
     chains = [Denoised(randomised(DnCNN(3, 4, shrink=2), seed), classifier).eval() for seed in range(2)]
     x = torch.rand(2, 3, 8, 8)
@@ -224,7 +224,7 @@ def test_each_stage_of_a_chain_has_its_own_form() -> None:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Two denoisers of different architectures, and then a classifier."""
+    """Two denoisers of different architectures, and a classifier."""
     monkeypatch.setitem(ARCHITECTURES, "tiny", lambda classes, normalisation: Tiny(classes))
     monkeypatch.setitem(DENOISERS, "wide", lambda channels: DnCNN(3, 6, channels))
     monkeypatch.setitem(DENOISERS, "narrow", lambda channels: DnCNN(3, 4, channels, shrink=2))

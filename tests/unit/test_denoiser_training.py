@@ -47,7 +47,7 @@ def images(n: int = 48) -> Images:
 
 
 def classifier() -> nn.Module:
-    """Tells the halves apart by one pixel of each, so noise fools it and a denoiser that looks around helps."""
+    """A classifier that looks at one pixel of each half, so noise fools it and a denoiser that looks around helps."""
     linear = nn.Linear(192, 2)
     with torch.no_grad():
         linear.weight.zero_()
@@ -72,7 +72,7 @@ def test_the_denoisers_have_the_sizes_of_their_specification() -> None:
     assert sizes["dncnn-half-8x48"] == 135_408
     assert sizes["dncnn-half-8x64"] == 235_840
     for name, (depth, width) in {"dncnn-17x64": (17, 64), "dncnn-17x128": (17, 128)}.items():
-        outer, inner = 9 * 3 * width, 9 * width * width + 2 * width  # two numbers per channel of a batch norm
+        outer, inner = 9 * 3 * width, 9 * width * width + 2 * width  # a batch norm has two numbers per channel
         assert sizes[name] == outer + width + (depth - 2) * inner + outer
 
 
@@ -88,7 +88,7 @@ def test_a_denoiser_subtracts_what_its_layers_find() -> None:
     nn.init.normal_(net.layers[-1].weight)
     x = torch.rand(1, 1, 4, 6)
     found = (x - net(x)).detach()
-    blocks = x.view(1, 2, 2, 3, 2).permute(0, 2, 4, 1, 3).reshape(1, 4, 2, 3)  # each 2 x 2 block as four channels
+    blocks = x.view(1, 2, 2, 3, 2).permute(0, 2, 4, 1, 3).reshape(1, 4, 2, 3)  # each 2 x 2 block becomes four channels
     expected = net.layers(blocks).view(1, 2, 2, 2, 3).permute(0, 3, 1, 4, 2).reshape(1, 1, 4, 6)
     assert torch.allclose(found, expected, atol=1e-6)
 
@@ -111,7 +111,7 @@ def trained(net: nn.Module, method: Any, preset: Preset, path: Path, stop_after:
 
 @pytest.mark.parametrize("name", list(DENOISING))
 def test_a_denoiser_makes_its_classifier_withstand_noise(name: str, frozen: FrozenClassifier, tmp_path: Path) -> None:
-    """The accuracy that counts is that of the classifier behind the denoiser; the classifier stays as it is."""
+    """The accuracy is that of the classifier behind the denoiser; the classifier stays as it is."""
     before = {key: tensor.clone() for key, tensor in frozen.network.state_dict().items()}
     net, method = denoiser(), DENOISING[name](NOISE, frozen)
     noisy = accuracy_under_noise(frozen.network, images(), NOISE, seed=0)
@@ -207,7 +207,7 @@ def denoising(clean: Task, **changes: Any) -> Task:
 
 
 def test_a_denoiser_is_trained_and_then_tuned(clean: Task) -> None:
-    """The records name the files of the classifier and of the weights that the tuning began with."""
+    """The records name the files of the classifier and of the weights with which the tuning began."""
     assert read_safetensors(clean.weights)[0]["sigma"] == 0
     first = denoising(clean)
     assert ending(first) is None

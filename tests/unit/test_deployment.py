@@ -1,4 +1,4 @@
-"""The Dockerfile, the compose files and the manifests have what they must; tests/compose/smoke.sh runs them."""
+"""The Dockerfile, the compose files and the manifests have what they need; tests/compose/smoke.sh runs them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONTAINERS = {name: pod["containers"][0] for name, pod in PODS.items()}
 
 
 def stages() -> dict[str, list[tuple[str, str]]]:
-    """The stages of the Dockerfile: the instructions of each, in their order."""
+    """The stages of the Dockerfile: the instructions of each, in order."""
     lines = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", DOCKERFILE, flags=re.MULTILINE)).splitlines()
     found: dict[str, list[tuple[str, str]]] = {}
     for line in filter(None, lines):
@@ -94,11 +94,11 @@ def test_only_what_one_chooses_is_installed_without_its_hashes() -> None:
         runs = [rest for instruction, rest in stages()[f"{target}-packages"] if instruction == "RUN"]
         installs = [rest.partition("pip install ")[2] for rest in runs]
         assert installs == [f"--require-hashes --requirement {target}.txt", *chosen]
-    assert ("ARG", "EXTRAS=") in stages()["worker-packages"]  # none, unless one chooses
+    assert ("ARG", "EXTRAS=") in stages()["worker-packages"]  # there are none unless one is chosen
 
 
 def test_the_extras_of_an_image_are_those_of_the_package_at_their_pinned_versions() -> None:
-    """Every library of members that are not of torch, so that the sentence about a missing one can be followed."""
+    """This covers every library of members that are not of torch, so that a missing one can be installed as told."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     files = {path.stem.removeprefix("extra-"): path for path in (ROOT / "deploy" / "lock").glob("extra-*.txt")}
     pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
@@ -300,7 +300,7 @@ def test_every_manifest_is_applied_but_the_example_of_a_secret() -> None:
 
 
 def merged(manifest: Any, patch: Any) -> Any:
-    """A manifest with a patch merged into it as Kubernetes does: lists of named things are joined by their names."""
+    """A manifest with a patch merged into it as Kubernetes does it: lists of named items are joined by their names."""
     if isinstance(manifest, dict) and isinstance(patch, dict):
         return {**manifest, **{key: merged(manifest.get(key), value) for key, value in patch.items()}}
     if isinstance(manifest, list) and isinstance(patch, list):
@@ -332,7 +332,7 @@ def test_a_component_gives_the_archive_a_volume_that_all_api_pods_write(version:
     assert volume["name"] == mount["name"]
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    assert "archive" in SERVICES["api"]["volumes"][0]  # as with compose
+    assert "archive" in SERVICES["api"]["volumes"][0]  # compose does the same
     assert f"# components: [{folder.name}]" in (KUBERNETES / "kustomization.yaml").read_text()
 
 

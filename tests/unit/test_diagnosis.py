@@ -1,4 +1,4 @@
-"""A diagnosis finds what is wrong with a model, and finds nothing where all is well."""
+"""A diagnosis finds what is wrong with a model, and finds nothing if all is well."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IMAGES, LABELS = gratings(60, seed=2)
 
 @pytest.fixture(autouse=True)
 def fewer_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The share that can be certified takes most of the time, and most tests do not look at it."""
+    """Draw fewer samples: the share that can be certified takes most of the time, and most tests do not look at it."""
     monkeypatch.setattr(diagnosis, "SAMPLES", 20)
 
 
@@ -91,7 +91,7 @@ def test_a_normalisation_too_many_is_recognised() -> None:
 
 
 class Brightest(nn.Module):
-    """The class is the brightest channel, in the order and layout that the network expects."""
+    """A network whose class is the brightest channel, in the order and layout that it expects."""
 
     def __init__(self, order: tuple[int, ...] = (0, 1, 2), channels: int = 1) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ def test_probabilities_are_recognised() -> None:
 
 
 class Other(nn.Module):
-    """Something done to the logits of a trained network."""
+    """A trained network with something done to its logits."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -254,7 +254,7 @@ def test_the_best_member_of_the_shipped_ensemble_is_healthy(monkeypatch: pytest.
 
 
 def brightness() -> nn.Module:
-    """Tells dark images of the endpoint's shape from light ones, and takes pixels from 0 to 255."""
+    """A network that tells dark images of the endpoint's shape from light ones, and takes pixels from 0 to 255."""
     network = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(3, 2)).eval()
     with torch.no_grad():
         network[2].weight[:] = torch.tensor([[-3.0], [3.0]]) / 255
@@ -263,7 +263,7 @@ def brightness() -> nn.Module:
 
 
 def add_in_form(form: str, zoo: Path, folder: Path, endpoint: ServedModel) -> None:
-    """Add `brightness` to the zoo in this form; the denoiser in front of it is untrained, and changes nothing."""
+    """Add `brightness` to the zoo in this form; the denoiser in front of it is untrained and changes nothing."""
     network, addition, file = brightness(), Addition(("dark", "light"), SMALL, noise=NOISE), folder / "member.pt"
     endpoints: list[str] = []
     match form:
@@ -284,7 +284,7 @@ def add_in_form(form: str, zoo: Path, folder: Path, endpoint: ServedModel) -> No
 
 @pytest.mark.parametrize("form", ["TorchScript", "exported program", "denoiser", "endpoint"])
 def test_a_member_of_every_form_is_diagnosed_as_the_network_that_it_is(form: str, tmp_path: Path) -> None:
-    """The hub and ONNX have tests of their own."""
+    """The hub and ONNX have their own tests."""
     pixels = torch.arange(40, dtype=torch.uint8).mul(6).view(-1, 1, 1, 1).expand(-1, *SMALL)
     labels = (pixels[:, 0, 0, 0] > 127).long()
     np.savez(tmp_path / "data.npz", images=pixels.permute(0, 2, 3, 1).numpy(), labels=labels.numpy())

@@ -55,7 +55,7 @@ def test_a_perfect_model_gives_the_clean_image(prediction: str) -> None:
 
 @pytest.mark.parametrize("sigma", [0.12, 0.25, 1.0])
 def test_the_step_is_the_one_at_which_the_model_expects_this_noise(sigma: float) -> None:
-    """What the model gets has, relative to the image, the standard deviation that it expects at its step."""
+    """The model's input has, relative to the image, the standard deviation that it expects at its step."""
     model = Knowing(torch.full((1, 32, 32), 0.5), "sample")
     seen: list[Tensor] = []
     model.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
@@ -81,7 +81,7 @@ def test_what_cannot_be_denoised_in_one_step_is_refused() -> None:
 
 
 def test_a_unet_of_diffusers_is_certified() -> None:
-    """Twice with the same seed, with the same counts: one step draws no random numbers."""
+    """The same seed gives the same counts twice, because one step draws no random numbers."""
     torchvision()  # diffusers imports it, which fails with a torch for CPUs unless this was called
     import diffusers
 

@@ -19,7 +19,7 @@ from tests.support.evaluated import FIVE, NOISE, evaluated, judged
 
 
 def test_a_disagreement_between_the_boundaries_differs_from_one_that_is_not() -> None:
-    """At r = .25 p0 is .8413; Certify with 10,000 samples proves it from .8524 on, CertifyAdp from .845 on."""
+    """At r = .25, p0 is .8413; Certify with 10,000 samples proves it from .8524 on, CertifyAdp from .845 on."""
     fixed = evaluated(0.848, 0.97, 0.60)
     adaptive = evaluated(0.848, 0.50, 0.60, procedure=Adaptive(), radius=0.25)
     (found,) = all_disagreements([fixed, adaptive])

@@ -1,4 +1,4 @@
-"""Files with several certificates: what stands around them must agree with them, and nothing counts twice."""
+"""Files with several certificates: what is around them must agree with them, and nothing counts twice."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_certificate_under_two_names_is_noticed(tmp_path: Path) -> None:
 
 
 def test_an_attestation_beside_the_certificate_that_it_attests_is_no_repetition(tmp_path: Path) -> None:
-    """`certify --out --attest` writes both; where certificates are counted they still may not stand together."""
+    """`certify --out --attest` writes both; where certificates are counted, they still must not be together."""
     one, attested, two = tmp_path / "one.json", tmp_path / "attested.jsonl", tmp_path / "two.json"
     for file in (one, two):
         file.write_text(FIRST.to_json())
@@ -138,7 +138,7 @@ def test_a_text_that_is_nested_too_deeply_is_said_in_words() -> None:
 
 
 def test_certificates_from_the_same_samples_are_noticed() -> None:
-    """The second differs by its time alone, as if it had been drawn once more."""
+    """The second differs only by its time, as if it had been drawn once more."""
     assert FIRST.provenance is not None
     provenance = FIRST.provenance.model_copy(update={"versions": {"torch": "3"}})
     again = resigned(FIRST.model_copy(update={"provenance": provenance}))
@@ -162,7 +162,7 @@ def test_a_run_is_described_by_the_first_line_alone() -> None:
 @pytest.mark.parametrize("path", [["p_lower"], ["stages", 0, "p_lower"], ["stages", 0, "p_upper"]])
 @pytest.mark.parametrize("value", [-1e-10, 1 + 1e-10])
 def test_probabilities_lie_between_zero_and_one(path: list[Any], value: float) -> None:
-    """Both are closer to what the counts give than two machines' libraries are to each other."""
+    """Both are closer to what the counts give than the libraries of two machines are to each other."""
     with pytest.raises(ValueError, match="than or equal to"):
         altered(complete(0, Fixed(n=200)), path, value, signed=True)
 

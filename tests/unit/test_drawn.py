@@ -1,4 +1,4 @@
-"""The counts of a draw take little memory where there are many classes, and behave as a tuple does."""
+"""The counts of a draw take little memory for many classes, and behave as a tuple does."""
 
 from __future__ import annotations
 

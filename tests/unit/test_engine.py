@@ -57,7 +57,7 @@ def test_evaluations_are_what_consensus_leaves(three: Ensemble) -> None:
 @pytest.mark.parametrize("batch", [32, 48, 256])
 @pytest.mark.parametrize("order", [1, -1])
 def test_packing_and_order_do_not_change_a_count(three: Ensemble, batch: int, order: int) -> None:
-    """Alone, or among twenty others that arrive before or after, in batches of any size of one slice."""
+    """The image runs alone, or among twenty others that arrive before or after, in batches of any size of one slice."""
     pictures = images(20)
     alone = [counts_by_hand(three, picture, "s", i, SIZES) for i, picture in enumerate(pictures)]
     with Engine(three, batch=batch) as engine:
@@ -87,7 +87,7 @@ def test_an_interruption_at_any_step_changes_nothing(three: Ensemble, monkeypatc
 
 
 def test_a_checkpoint_of_another_certification_is_refused(three: Ensemble) -> None:
-    """Another image, noise, seed, index, vote or K: none may mix its counts with these."""
+    """Another image, noise, seed, index, vote or K must not mix its counts with these."""
     image, other = images(2)
     with Engine(three, batch=32) as engine:
         handle = engine.submit(draws(100, 50), image, NOISE, "s")
@@ -202,7 +202,7 @@ def test_a_small_certification_does_not_wait_for_a_large_one(three: Ensemble) ->
 
 
 def test_parties_get_equal_parts_of_the_batches(three: Ensemble) -> None:
-    """Mutant killed: one line for all runs, of which a party with many has the most."""
+    """Mutant killed: one line for all runs, in which a party with many runs gets the most."""
     with Engine(three, batch=32) as engine:
         flood = [
             engine.submit(endless(), each, NOISE, "s", party=("flood", str(i))) for i, each in enumerate(images(16))
@@ -223,14 +223,14 @@ def test_an_owner_who_asks_for_little_does_not_wait_for_a_flood(three: Ensemble)
         until(lambda: sum(each.progress.samples for each in flood) > 600 * 32)
         before = sum(each.progress.samples for each in flood)
         engine.submit(draws(*150 * [32]), images(1)[0], NOISE, "s", party=("other",)).result(30)
-        # A device with a queue gets one of the flood's batches while the counts of the other owner's are on their way.
+        # A device with a queue gets one of the flood's batches while the counts of the other owner's are under way.
         assert sum(each.progress.samples for each in flood) - before < 150 * 32 * (engine._device.depth - 0.5)
         for each in flood:
             each.cancel()
 
 
 def test_many_views_give_an_owner_no_larger_part(three: Ensemble) -> None:
-    """Mutant killed: lanes take turns, whoever has many of them."""
+    """Mutant killed: lanes take turns, whichever owner has many of them."""
     views = [three.with_(voting=voting, consensus=None) for voting in ("hard", "softmax", "soft")]
     with Engine(three, batch=32) as engine:
         flood = [engine.submit(endless(), images(1)[0], NOISE, "s", party=("flood",), ensemble=view) for view in views]
@@ -267,7 +267,7 @@ def test_what_an_owner_has_had_is_divided_by_samples_and_fades() -> None:
 
 
 def test_a_flood_that_has_just_begun_does_not_come_first() -> None:
-    """Mutant killed: an owner who comes new has nothing on the account, and goes before all who were there."""
+    """Mutant killed: a new owner has nothing on the account, and goes before all who were there."""
     now = 100.0
     usage = Usage(clock=lambda: now)
     usage.charge({"light": 1}, 1.0)
@@ -319,7 +319,7 @@ def test_lanes_take_turns(three: Ensemble) -> None:
 
 
 class Split(nn.Module):
-    """Two members agree on bright images and disagree on dark ones."""
+    """A network that agrees with the other member on bright images and disagrees on dark ones."""
 
     def __init__(self, sign: float) -> None:
         super().__init__()
@@ -338,7 +338,7 @@ def split() -> Ensemble:
 
 
 def test_rows_without_consensus_are_gathered_across_batches(split: Ensemble) -> None:
-    """Mutant killed: running the other members on what each batch leaves. Half of the rows are without consensus."""
+    """Mutant killed: running the other members on what each batch leaves. Half of the rows have no consensus."""
     with Engine(split, batch=32) as engine:
         engine.submit(draws(32 * 40), torch.full(SHAPE, 0.5), NOISE, "s").result(30)
         assert engine.workload.rest_rows > 32 * 15
@@ -346,7 +346,7 @@ def test_rows_without_consensus_are_gathered_across_batches(split: Ensemble) -> 
 
 
 def test_rows_without_consensus_do_not_wait_for_ever(split: Ensemble) -> None:
-    """Beside a large certification with consensus everywhere, they could never fill a slice."""
+    """Beside a large certification with consensus everywhere, they would never fill a slice."""
     with Engine(split, batch=32) as engine:
         large = engine.submit(endless(), torch.ones(SHAPE), Gaussian(0.01), "s")
         small = engine.submit(draws(5), torch.zeros(SHAPE), Gaussian(0.01), "s")
@@ -448,7 +448,7 @@ def test_bytes_and_floats_are_the_same_image(three: Ensemble) -> None:
 
 
 class Silent(nn.Module):
-    """Gives no finite logit for half of what it sees."""
+    """A network that gives no finite logit for half of what it sees."""
 
     def forward(self, x: Tensor) -> Tensor:
         mean = x.mean(dim=(1, 2, 3))

@@ -132,7 +132,7 @@ def test_an_ensemble_on_another_device_is_refused(three: Ensemble) -> None:
 
 
 class Delicate(Patches):
-    """Fails as its class variables say: out of memory above a size, or always."""
+    """A network that fails as its class variables say: out of memory above a size, or always."""
 
     most = 10**9
     broken = False
@@ -200,7 +200,7 @@ def test_memory_that_is_never_enough_for_one_leaves_the_next_its_full_batches(de
 def test_an_image_that_breaks_the_network_fails_alone(
     delicate: Ensemble, neighbours: int, device: Queue | None
 ) -> None:
-    """Mutant killed: a batch is drawn over one that is still on its way, after the batch between them failed."""
+    """Mutant killed: a batch is drawn over one that is still under way, after the batch between them failed."""
     Delicate.limit = 50.0
     with Engine(delicate, batch=32, device=device) as engine:
         blind = torch.full(SHAPE, 1.0)

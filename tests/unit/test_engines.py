@@ -1,4 +1,4 @@
-"""The engines of a worker: an ensemble that waits for its endpoint keeps no other one waiting."""
+"""The engines of a worker: an ensemble that waits for its endpoint does not hold up the others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def model() -> Iterator[ServedModel]:
 
 @pytest.fixture
 def engines(model: ServedModel, tmp_path: Path) -> Iterator[Engines]:
-    """Of two ensembles on the device, and one whose member is the model."""
+    """The engines of two ensembles on the device, and of one whose member is the model."""
     settings = WorkerSettings(
         zoo=tmp_path / "zoo", allowed_imports=",".join(ALLOWED), remote_hosts="127.0.0.1", remote_patience_s=60
     )
@@ -47,7 +47,7 @@ def engines(model: ServedModel, tmp_path: Path) -> Iterator[Engines]:
 
 
 def held_up(model: ServedModel) -> tuple[threading.Event, threading.Event]:
-    """Let the model answer nothing until the second event; the first says that it was asked."""
+    """Let the model answer nothing until the second event; the first one is set when it is asked."""
     asked, go_on = threading.Event(), threading.Event()
 
     def answer(images: Floats) -> Floats:
@@ -92,7 +92,7 @@ def test_an_engine_that_hangs_is_noticed_although_another_one_moves(engines: Eng
             start(engines.of("first"), IMAGE, QUESTION, seed=f"{looks}").result()
             until(lambda before=before: engines.of("first").last_step > before)
             assert engines.stillness({"there", "first"}, 1.0) >= 1 + looks
-        assert engines.stillness({"first"}, 1.0) <= 1  # nobody waits for the one that hangs
+        assert engines.stillness({"first"}, 1.0) <= 1  # nothing waits for the one that hangs
     finally:
         go_on.set()
     waiting.result()

@@ -21,7 +21,7 @@ from tests.support.networks import Lookup, numbered, tiny
 
 SHAPE = (1, 4, 4)
 BAD = [float("nan"), float("inf"), float("-inf")]
-Row = list[list[float]]  # the logits of every member for one image
+Row = list[list[float]]  # the logits of all members for one image
 
 
 def lookup_ensemble(rows: list[Row], voting: str, consensus: int | None, weights: list[float] | None) -> Ensemble:
@@ -100,7 +100,7 @@ def test_the_stages_may_be_packed_in_any_way(case: tuple[list[Row], str, int | N
         classes = torch.where(classes == UNDECIDED, asked.classes, classes)
     assert torch.equal(classes[backwards], whole)
     if consensus in (None, len(rows[0])):
-        assert ensemble.stages == (len(rows[0]),)  # a table may hold anything, so its members are all asked
+        assert ensemble.stages == (len(rows[0]),)  # a table may hold anything, so all of its members are asked
 
 
 def test_how_many_images_the_first_k_decided_follows_from_the_evaluations() -> None:

@@ -59,7 +59,7 @@ def test_curves_largest_and_optimal_are_evaluated_and_drawn(zoo: Path, tmp_path:
 def test_a_killed_run_goes_on_to_the_same_certificates(
     slow_zoo: Path, tmp_path: Path, moments: tuple[float, ...], benchmark: Benchmark
 ) -> None:
-    """Killed at several moments of the certifying; the seed is that of the first start."""
+    """The run is killed at several moments of the certifying; the seed is that of the first start."""
     out = tmp_path / "out"
     ledger = out / "fixed-k2.jsonl"
     fixed = ("--procedure", "fixed", "--n", 100, "--timed", 1, "--batch", 64)
@@ -74,7 +74,7 @@ def test_a_killed_run_goes_on_to_the_same_certificates(
     assert benchmark(*arguments[3:])[0] == 0
     disturbed = lines(ledger)
     assert [line["image"] for line in disturbed[1:]] == list(range(0, 160, 20))
-    # an undisturbed run with the same seed
+    # This is an undisturbed run with the same seed.
     quiet = tmp_path / "quiet"
     quiet.mkdir()
     (quiet / ledger.name).write_text(json.dumps(disturbed[0]) + "\n")
@@ -155,7 +155,7 @@ def test_every_member_is_judged_alone(zoo: Path, tmp_path: Path, benchmark: Benc
 
 
 def test_a_table_made_again_says_the_same(zoo: Path, tmp_path: Path, benchmark: Benchmark) -> None:
-    """Times included: they are those of the certifying."""
+    """This includes the times, which are those of the certifying."""
     arguments = (
         "evaluate", "--zoo", zoo, "--ensemble", "two", "--images", f"{zoo / 'eight.json'}:0:2", "--out", tmp_path,
         "--n", 20, "--timed", 1, "--procedure", "fixed", "--json",
@@ -193,7 +193,7 @@ def test_a_check_without_a_goal_is_refused(zoo: Path, tmp_path: Path, benchmark:
 
 
 def test_the_gaussian_table_is_restated_in_l_infinity(tmp_path: Path, benchmark: Benchmark) -> None:
-    """By R_2 / sqrt(3072), from the committed file."""
+    """The radii are R_2 / sqrt(3072), from the committed file."""
     code, printed = benchmark("linf", "--json")
     assert code == 0
     rows = {row["setting"]: row for row in json.loads(printed)["rows"]}

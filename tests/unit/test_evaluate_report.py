@@ -1,4 +1,4 @@
-"""The report of an evaluation: its rows, figures and goals, and the tables of the paper beside them."""
+"""The report of an evaluation: its rows, figures and goals, beside the tables of the paper."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_another_noise_has_its_own_radii_rows_and_goals() -> None:
     report = evaluation.report(runs, digits, description, "l0")
     first, paper_first, three, paper_three, paper_ten = report.rows
     assert list(report.columns[2:12]) == [f"r={r}" for r in range(10)]
-    # By hand from the thresholds .875, .96875, .9922, .99275, .99699, .99901: radii 0, 2, 5 and 1, 2, 9.
+    # By hand, from the thresholds .875, .96875, .9922, .99275, .99699, .99901: the radii are 0, 2, 5 and 1, 2, 9.
     assert first[1:8] == (round(7 / 3, 3), 100, 66.7, 66.7, 33.3, 33.3, 33.3)
     assert three[1] == 4
     assert (paper_first[0], paper_first[1], paper_first[7]) == ("the paper, k = 1", 3.231, 32.6)
@@ -88,7 +88,7 @@ def test_another_noise_has_its_own_radii_rows_and_goals() -> None:
 
 
 def test_the_paper_s_sizes_that_we_have_not_run_stand_at_the_end() -> None:
-    """Its four denoisers beside our three. Mutant killed: only the paper's rows of the sizes that were run."""
+    """The paper has four denoisers, and we have three. Mutant killed: only the paper's rows of sizes that were run."""
     description = describe("cifar10-resnet20-denoised-0.25")
     images = Images("cifar10-test", np.zeros((1, 3, 4, 4), np.uint8), np.zeros(1, np.int64), CIFAR10)
     report = evaluation.report([evaluated(0.7, members=k) for k in ("k1", "k3")], images, description, "denoised")
@@ -179,7 +179,7 @@ def test_the_intervals_are_those_of_reports_and_p_a_is_beside_them() -> None:
 
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_the_acr_in_l0_is_the_sum_of_the_certified_accuracies(k: int) -> None:
-    """The misprint of the paper's row k = 1 breaks this by .09."""
+    """The misprint in the paper's row k = 1 breaks this by .09."""
     row = paper.REPLACEMENT.rows[k]
     assert sum(row.accuracies[r] for r in range(1, 10)) / 100 == pytest.approx(row.acr, abs=0.0011)
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks evaluate` from tapes: several processes record them, and the last computes nothing."""
+"""`python -m benchmarks evaluate` with tapes: several processes record them, and the last one computes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.evaluated import NOISE
 def test_several_processes_record_and_the_last_computes_nothing(
     slow_zoo: Path, tmp_path: Path, benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One is killed on its way, two share the images; then both tables are made from the same tapes."""
+    """One process is killed, two share the images, and then both tables are made from the same tapes."""
     tapes, out, images = tmp_path / "tapes", tmp_path / "out", slow_zoo / "eight.json"
     common = ("evaluate", "--zoo", slow_zoo, "--ensemble", "two", "--n", 150, "--timed", 1, "--batch", 16)
     common = (*common, "--tape", tapes, "--procedure", "fixed")

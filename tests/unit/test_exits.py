@@ -1,4 +1,4 @@
-"""The early exit of a vote: it changes no class, and it is taken where the members to come cannot matter."""
+"""The early exit of a vote changes no class, and is taken where the remaining members cannot matter."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ ROWS = 10**6
 
 
 def logits(k: int, classes: int, rows: int, seed: int) -> Tensor:
-    """Logits [k, rows, classes] within LIMITS of members that mostly agree: on ties, on near ties, and on nothing."""
+    """Logits [k, rows, classes] within LIMITS of members that mostly agree, with ties, near ties and disagreement."""
     generator = torch.Generator().manual_seed(seed)
     shared = 3 * torch.randn(rows, classes, generator=generator)
     own = torch.randn(k, rows, classes, generator=generator)
     found = shared + own * torch.rand(rows, 1, generator=generator)
-    found[:, : rows // 4] = found[:, : rows // 4].round()  # ties of logits, votes and sums
+    found[:, : rows // 4] = found[:, : rows // 4].round()  # these are ties of logits, votes and sums
     found[:, rows // 4 : rows // 3] = torch.where(
         own[:, rows // 4 : rows // 3] > 0, 30.0, 0.0
-    )  # softmax votes of 0 and 1
-    near = slice(rows // 3, rows // 2)  # the members to come oppose those before with all they have
+    )  # the softmax votes are 0 and 1
+    near = slice(rows // 3, rows // 2)  # the later members oppose the earlier ones as far as they can
     found[:, near] = torch.where(torch.arange(k).view(-1, 1, 1) < k // 2 + 1, found[:, near], -30 * found[:, near])
     return found
 
@@ -87,7 +87,7 @@ CASES = [
 
 @pytest.mark.parametrize(("voting", "k", "consensus", "limits"), CASES)
 def test_no_class_changes(voting: str, k: int, consensus: int | None, limits: tuple[float, float] | None) -> None:
-    """On a million rows, a sixth of them against the exit: the members to come oppose the leader."""
+    """Of a million rows, a sixth is made against the exit: the later members oppose the leader."""
     asked = made(voting, k, consensus, limits)
     outputs = logits(k, 3, ROWS // len(CASES) + 1, seed=k + (consensus or 0))
     outputs = outputs if limits is None else outputs.clamp(*limits)
@@ -100,7 +100,7 @@ def test_no_class_changes(voting: str, k: int, consensus: int | None, limits: tu
 
 
 class Mutant:
-    """Leaders that are called final too soon."""
+    """A mutant that calls leaders final too soon."""
 
     def __init__(self, *, grace: float = 0.0, strict: bool = True) -> None:
         self._grace, self._strict = grace, strict
@@ -122,7 +122,7 @@ def test_an_exit_that_ignores_ties_or_a_part_of_the_mass_is_found_out(
 
 
 def test_votes_end_by_counting_with_ties_to_the_lowest_class() -> None:
-    """Of five hard votes, three for one class decide; with 2 to 1, two more could change it, unless it is the lower."""
+    """Of five hard votes, three for one class decide; at 2 to 1, two more could change it, unless it is the lower."""
     asked = made("hard", 5)
     zero, one = [1.0, 0.0], [0.0, 1.0]
     rows = torch.tensor([[zero] * 3, [one] * 3, [zero, zero, one], [one, one, zero]]).transpose(0, 1)
@@ -141,7 +141,7 @@ def test_a_logit_that_is_not_finite_ends_the_vote_without_a_class() -> None:
 
 
 def test_before_k_members_agree_they_may_still_do() -> None:
-    """Consensus of all members decides for their class even where the vote is a tie by rounding."""
+    """The consensus of all members decides for their class even if the vote is a tie by rounding."""
     small = [[0.0, 1e-9]] * 3 + [[-90.0, 90.0]]
     outputs = torch.tensor([small]).transpose(0, 1)
     for consensus in (None, 4):
@@ -182,7 +182,7 @@ def test_limits_must_be_two_numbers_in_order(limits: tuple[float, float]) -> Non
 @pytest.fixture(scope="module")
 def five() -> Ensemble:
     networks = [Patches(seed) for seed in range(5)]
-    for network in networks:  # confident members, so that softmax votes can end early
+    for network in networks:  # confident members let softmax votes end early
         network.fc.weight.data *= 40
     return assemble(networks, classes=("a", "b", "c", "d"), input_shape=SHAPE, batch=32, name="patches")
 

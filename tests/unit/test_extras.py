@@ -30,7 +30,7 @@ def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_nobody_is_told_to_install_by_name_a_package_that_is_on_no_index() -> None:
-    """What an index has under our name would be somebody else's."""
+    """A package of our name on an index would be somebody else's."""
     files = [*ROOT.glob("docs/*"), *(file for name in OURS for file in (ROOT / name).rglob("*.py")), ROOT / "README.md"]
     texts = {file: file.read_text() for file in files if file.suffix in {".py", ".md", ".ipynb"}}
     assert len(texts) > 400

@@ -1,4 +1,4 @@
-"""A device with a queue of its own: it gets its next batch before the last is read, and the counts stay the same."""
+"""A device with its own queue gets its next batch before the last one is read, and the counts stay the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_batch_is_enqueued_before_the_last_is_read_and_each_is_read_once(conse
         for handle in [engine.submit(draws(320), image, NOISE, "s") for image in images(4)]:
             handle.result(30)
     reads = [number for event, number in queue.log if event == "read"]
-    assert reads == list(range(len(reads)))  # in order, and each once: there is no other synchronisation
+    assert reads == list(range(len(reads)))  # they are in order, and each comes once: there is no other synchronisation
     in_time = sum(("enqueue", number + 1) in queue.log[: queue.log.index(("read", number))] for number in reads)
     assert in_time >= 0.9 * (len(reads) - 1)
 
@@ -40,7 +40,7 @@ def test_on_the_cpu_each_batch_is_counted_at_once() -> None:
 @pytest.mark.parametrize("consensus", [None, 1, 2])
 @pytest.mark.parametrize("voting", ["soft", "hard"])
 def test_counts_are_those_of_the_definition(consensus: int | None, voting: str) -> None:
-    """Mutant killed: one buffer for both batches, into which the next noise is drawn while undecided rows are in it."""
+    """Mutant killed: one buffer for both batches, into which noise is drawn while undecided rows are in it."""
     view = ensemble(3, consensus).with_(voting=voting)
     with Engine(view, batch=32, device=Queue()) as engine:
         handles = [engine.submit(draws(*SIZES), image, NOISE, "s", index=i) for i, image in enumerate(images(5))]
@@ -51,7 +51,7 @@ def test_counts_are_those_of_the_definition(consensus: int | None, voting: str) 
 
 
 class Dim(nn.Module):
-    """Gives no finite logit for dark images."""
+    """A network that gives no finite logit for dark images."""
 
     def forward(self, x: Tensor) -> Tensor:
         mean = x.mean(dim=(1, 2, 3))
@@ -81,7 +81,7 @@ def test_cancel_ends_a_run_whose_batches_are_on_their_way() -> None:
 
 
 def test_every_tensor_of_the_engine_is_on_the_device() -> None:
-    """By fake tensors, which have a device and no values. Mutant killed: noise that stays on the CPU."""
+    """Fake tensors, which have a device and no values, show this. Mutant killed: noise that stays on the CPU."""
     command = [sys.executable, "-m", "tests.support.fakes"]
     right, wrong = (
         subprocess.run([*command, *more], capture_output=True, text=True, timeout=120) for more in ([], ["mutant"])

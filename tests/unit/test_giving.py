@@ -1,4 +1,4 @@
-"""What a worker gives to an idle one: images with their counts, and samples of an image."""
+"""What a worker gives to an idle worker: images with their counts, and samples of an image."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG = {"procedure": {"name": "fixed", "n": 4_000_000}, "radius": None}
 
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples are lent although they are few, so that the tests are short."""
+    """Lend samples although they are few, so that the tests are short."""
     monkeypatch.setattr(shards, "LEAST_RANGE", 2_000)
 
 
@@ -86,7 +86,7 @@ def test_of_a_single_image_nothing_is_given_away(engine: Engine) -> None:
 
 
 def lend(work: Work, name: str, given: Stored) -> tuple[Lent, Stored]:
-    """Let go of samples, and what another worker finds of them."""
+    """Let go of samples; returns what another worker finds of them."""
     until(lambda: work.spare_samples(name) is not None)
     found = work.spare_samples(name)
     assert found is not None
@@ -143,7 +143,7 @@ def test_a_part_that_has_come_to_its_end_is_not_saved_as_a_complete_draw(
     work, ended, lent, _ = shared(engine)
     until(lambda: len(ended) > 1)
     handle = work.live[0].handle
-    monkeypatch.setattr(handle.future, "done", lambda: False)  # as it is for a moment after the last checkpoint
+    monkeypatch.setattr(handle.future, "done", lambda: False)  # this is so for a moment after the last checkpoint
     assert handle.checkpoint is not None
     assert len(handle.checkpoint.draws) > lent.draws
     assert work.checkpoints() == {}
@@ -217,7 +217,7 @@ def test_a_range_that_cannot_be_used_is_left_alone(engine: Engine, left: bytes |
     absorb_all(work, ended)
     assert work.status == "succeeded"
     assert work.alone == {0}
-    # The run stopped where the range begins; without it, the image must still come to its end.
+    # The run stopped where the range begins; the image must still reach its end without it.
     assert certificate(work) == whole(engine, given)
 
 

@@ -1,4 +1,4 @@
-"""Counts and certificates that the first edition made: they verify, and today's engine draws the same samples.
+"""Counts and certificates of the first edition: they verify, and today's engine draws the same samples.
 
 `golden/sequential.json`, `adaptive.json` and `fixed.json` are certificates of format 1 of the shipped ensemble's first
 test image. `golden/patches.json` has the counts of three images under a small network, for several K.
@@ -31,7 +31,7 @@ def read(name: str) -> Any:
 
 
 def require_generator(versions: dict[str, str]) -> None:
-    """Skip where torch draws other numbers from the same seed."""
+    """Skip the test if torch draws other numbers from the same seed."""
     there = {name: versions[name] for name in HERE}
     if there != HERE:
         pytest.skip(f"the counts were drawn with {there}, and this machine has {HERE}")

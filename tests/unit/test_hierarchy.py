@@ -1,4 +1,4 @@
-"""The procedure `hierarchy`: a class where it can be proved, and else a declared superclass."""
+"""The procedure `hierarchy` proves a class if it can, and otherwise a declared superclass."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def procedure(**changed: Any) -> Hierarchy:
 
 
 def verdict(selection: list[int], counts: list[int], **changed: Any) -> Verdict:
-    """Of six classes, the last of which is in no superclass, and a last entry for no class."""
+    """The verdict for six classes, the last of which is in no superclass, and a last entry for no class."""
     coming = iter([selection, counts])
     started: Procedure = procedure(**changed).start(NOISE, None, alpha=0.001, beta=0.001)
     return run(started, lambda _: np.array(next(coming)))
@@ -86,11 +86,11 @@ def test_a_level_that_proves_less_than_is_asked_for_is_passed_over() -> None:
 
 
 def test_the_sets_are_chosen_by_the_selection_alone_and_on_each_level_anew() -> None:
-    """The class 3 leads among classes, and the animals among superclasses, although 3 is not one of them."""
+    """Class 3 leads among classes, and the animals among superclasses, although 3 is not one of them."""
     selection = [20, 20, 15, 45, 0, 0, 0]
     assert verdict(selection, [300, 300, 300, 100, 0, 0, 0]).top_class == MOST_CLASSES
     assert verdict(selection, [100, 0, 0, 900, 0, 0, 0]).top_class == 3
-    assert verdict(selection, [0, 0, 0, 100, 800, 100, 0]).top_class == MOST_CLASSES + 2  # no machine: not chosen
+    assert verdict(selection, [0, 0, 0, 100, 800, 100, 0]).top_class == MOST_CLASSES + 2  # the machines were not chosen
 
 
 def test_a_class_without_a_superclass_stays_alone() -> None:
@@ -214,7 +214,7 @@ def test_an_ensemble_declares_superclasses_by_the_names_of_its_classes() -> None
     assert declaring.levels == ((Superclass(name="animal", classes=(0, 1)),),)
     assert parse(write(declaring)) == declaring
     assert "[[superclasses]]" in write(declaring)
-    assert declaring.digest == plain.digest  # no class changes by it
+    assert declaring.digest == plain.digest  # it changes no class
 
 
 @pytest.mark.parametrize("name", [each for each in names() if each.startswith("cifar10")])
@@ -257,7 +257,7 @@ def test_the_levels_count_for_the_bytes_that_certificates_are_expected_to_take(c
 
 
 def test_the_engine_certifies_superclasses_of_a_network() -> None:
-    """Under much noise no class is proved alone, and two of them are together."""
+    """Under much noise, no class is proved alone, but two of them together are."""
     pairs = ((Superclass(name="first", classes=(0, 1)), Superclass(name="second", classes=(2, 3))),)
     images = torch.rand(3, *SHAPE, generator=torch.Generator().manual_seed(1))
     question = Question(Gaussian(2.0), Hierarchy(levels=pairs, n=500, n0=50))

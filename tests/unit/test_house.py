@@ -1,4 +1,4 @@
-"""The packages keep their shape: which may import which, what the wheel contains, and what each extra is needed for."""
+"""The packages keep their shape: their imports, the contents of the wheel, and the purpose of each extra."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.clean import CleanEnvironment
 ROOT = Path(__file__).parents[2]
 OURS = {"smoothcert", "models", "store", "workers", "app", "benchmarks"}
 
-# Which of our packages each may import, and which outside packages it must not import.
+# The packages of ours that each package may import, and the outside packages that it must not import.
 MAY_IMPORT = {
     "smoothcert": set(),
     "models": {"smoothcert"},
@@ -55,11 +55,11 @@ EXTRAS = {
     "cryptography": ("smoothcert/attestation",),
     "securesystemslib": ("smoothcert/attestation",),
 }
-"""The rooms of smoothcert in which each optional package may be imported."""
+"""The folders of smoothcert in which each optional package may be imported."""
 
 
 def imports(path: Path) -> set[str]:
-    """The modules that a file imports when it runs, wherever in it; those for type checkers alone do not count."""
+    """The modules that a file imports when it runs, anywhere in it; those for type checkers alone do not count."""
     tree = ast.parse(path.read_text(), str(path))
     for_types = {id(node) for block in ast.walk(tree) if _is_for_types(block) for node in ast.walk(block)}
     found = set()
@@ -101,7 +101,7 @@ def test_the_arrows_point_one_way() -> None:
 
 
 def test_nothing_outside_the_engine_imports_it() -> None:
-    """Otherwise `import smoothcert.x` would need an extra that nothing names."""
+    """Otherwise `import smoothcert.x` would need an extra that no message names."""
     for name, modules in files("smoothcert"):
         inside = name.startswith("smoothcert/engine/")
         reached = {module for module in modules if module.startswith("smoothcert.engine")}
@@ -129,7 +129,7 @@ def test_no_class_name_is_defined_twice() -> None:
 
 
 NAMELESS = {"asked", "said", "told"}
-"""Names that say who spoke; a variable is named by what it holds, such as detail, payload, fields, question."""
+"""Names that say who spoke. A variable is named by what it holds, such as detail, payload, fields, question."""
 
 
 def test_variables_are_named_by_what_they_hold() -> None:
@@ -179,7 +179,7 @@ def tells_noises_apart(text: str) -> bool:
 def test_no_file_assumes_a_gaussian_outside_its_own() -> None:
     found = {
         path.relative_to(ROOT).as_posix()
-        for package in OURS - {"benchmarks"}  # these choose the noise that they measure
+        for package in OURS - {"benchmarks"}  # benchmarks choose the noise that they measure
         for path in (ROOT / package).rglob("*.py")
         if tells_noises_apart(path.read_text())
     }
@@ -240,7 +240,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 MOST_WHEEL_BYTES = 600_000
-"""The wheel is source code alone, 415 kB in version 0.2.0. Half as much again means that something else got into it."""
+"""The most bytes of the wheel, which is source code alone: 415 kB in version 0.2.0, and half as much again."""
 
 
 def test_the_wheel_holds_smoothcert_alone(wheel: Path) -> None:
@@ -283,11 +283,11 @@ for name in ("Smoothed", "Client", "AsyncClient"):
 
 
 BASE = ("numpy", "pydantic", "scipy")
-"""What the wheel needs without any extra."""
+"""The packages that the wheel needs without any extra."""
 
 
 def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First without any extra, then with those of the command."""
+    """It runs without any extra first, and then with those of the command."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     clean = CleanEnvironment(tmp_path)
     clean.provide(*BASE)
@@ -345,7 +345,7 @@ def test_the_extra_torch_certifies_a_model_in_a_clean_environment(
 
 
 def test_a_package_that_was_not_provided_is_not_installed(wheel: Path, tmp_path: Path) -> None:
-    """Otherwise the tests above would not see that the wheel needs more than it says."""
+    """Otherwise the tests above would not notice that the wheel needs more than it says."""
     clean = CleanEnvironment(tmp_path)
     clean.provide("numpy", "scipy")
     with pytest.raises(AssertionError, match=r"smoothcert.*conflicting dependencies|No matching .* for pydantic"):

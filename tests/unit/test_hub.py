@@ -1,4 +1,4 @@
-"""Models of the hub: what their configurations say is taken over, and nothing of a repository is executed."""
+"""Models of the hub: their configurations are taken over, and no code of a repository is executed."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def cache(filled: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of one's own, and no network: nobody listens at the hub's address."""
+    """An empty cache and no network: nothing listens at the hub's address."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # huggingface_hub tries again five times, more slowly each
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # huggingface_hub retries five times, slower each
     point_at("http://127.0.0.1:9", monkeypatch)
     return tmp_path / "cache"
 
@@ -74,7 +74,7 @@ def point_at(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def expected(name: str) -> Tensor:
-    """The logits of the model, by the library itself."""
+    """The logits that the library itself computes."""
     x = hub.normalised(X)
     with torch.no_grad():
         if name == TIMM:
@@ -121,7 +121,7 @@ def test_the_zoo_says_where_a_model_came_from(cache: Path, tmp_path: Path) -> No
 
 
 def test_the_configuration_is_a_part_of_the_digest(cache: Path, tmp_path: Path) -> None:
-    """Two ViTs with the same tensors and other heads of attention are different classifiers."""
+    """Two ViTs with the same tensors and a different number of attention heads are different classifiers."""
     files = {name: (cache / Reference.parse(VIT).folder / name).read_bytes() for name in
              ("config.json", "model.safetensors", "preprocessor_config.json")}  # fmt: skip
     one = add("one", [VIT], Addition(noise=NOISE), zoo=tmp_path / "zoo")
@@ -217,7 +217,7 @@ def test_diagnose_knows_the_normalisation_of_the_configuration(tmp_path: Path) -
     batch = nn.functional.interpolate(coarse, size=SHAPE[1:])
     network = hub.transformers_network("vit")
     with torch.no_grad():
-        network.classifier.bias -= network(batch).logits.mean(0)  # so that all classes occur
+        network.classifier.bias -= network(batch).logits.mean(0)  # all classes then occur
         labels = network(batch).logits.argmax(1)
         assert (network(hub.normalised(batch)).logits.argmax(1) != labels).sum() > 20
     files = hub.transformers_files(tmp_path / "w", network)
@@ -253,7 +253,7 @@ def test_the_preprocessor_gives_size_and_normalisation(tmp_path: Path) -> None:
     assert prepared(size={"shortest_edge": 48}, **crop).input_shape == (3, 24, 28)
     assert prepared(do_normalize=False).normalisation == Normalisation((0.0,) * 3, (1.0,) * 3)
     raw = prepared(do_rescale=False, image_mean=[127.5] * 3, image_std=[51.0] * 3).normalisation
-    assert raw == Normalisation((0.5,) * 3, (0.2,) * 3)  # of bytes, expressed for [0, 1]
+    assert raw == Normalisation((0.5,) * 3, (0.2,) * 3)  # it is stated for bytes, and expressed here for [0, 1]
     for step in ({"do_flip_channel_order": True}, {"rescale_offset": True}):
         with pytest.raises(MemberError, match=f"prepares images by {next(iter(step))}, which is not understood"):
             prepared(**step)
@@ -420,7 +420,7 @@ def test_arguments_of_timm_are_plain(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_is_larger_than_its_weights_takes_no_memory(tmp_path: Path) -> None:
-    """2^20 values of width would take terabytes; the network is first made without memory."""
+    """A width of 2^20 values would take terabytes; the network is first made without memory."""
     files = hub.transformers_files(tmp_path / "w", "vit", hidden_size=2**20, intermediate_size=2**20)
     with pytest.raises(MemberError, match=r"it has [\d,]{15,} parameters, and the file has 7,907"):
         Pretrained.open(put(tmp_path, "test/x", files)).network()

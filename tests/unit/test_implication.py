@@ -1,7 +1,7 @@
-"""What a radius says in other norms, against all changes of tiny images.
+"""What a radius says in other norms, compared with all changes of tiny images.
 
-Nothing here repeats a formula: a claim is true if every change within it is within the certified ball, and it is the
-largest if a slightly larger one is not.
+No test repeats a formula: a claim is true if every change within it is within the certified ball, and it is the largest
+if a slightly larger one is not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.certificates import certificate_of, provenance_of
 
 Change = tuple[int, ...]
 UNIT = Fraction(1, 10**6)
-"""Radii are rounded down to this."""
+"""The unit to which radii are rounded down."""
 SQUARES: dict[str, Callable[[Change], int]] = {
     "l2": lambda change: sum(each**2 for each in change),
     "l1": lambda change: sum(map(abs, change)) ** 2,
@@ -43,7 +43,7 @@ class AnyL1(Uniform):
 
 
 ANY_LINF: Any = SimpleNamespace(norm="linf", eight_bit=False, image_values=None, l2_square=lambda _: None)
-"""An l-infinity noise about which nothing but its radius is known."""
+"""An l-infinity noise of which only the radius is known."""
 
 
 def changes(d: int, most: int) -> Iterator[Change]:
@@ -60,9 +60,9 @@ decimals = st.integers(1, 3 * 10**6).map(lambda n: n / 10**6) | st.sampled_from(
 @settings(max_examples=60, deadline=None)
 @given(noise=st.sampled_from([Gaussian(0.25), AnyL1(1.0), ANY_LINF]), radius=decimals, d=st.integers(1, 3))
 def test_a_ball_of_real_images_is_inside_and_a_larger_one_is_not(noise: Noise, radius: float, d: int) -> None:
-    """Norms are homogeneous, so it suffices to compare them along every direction.
+    """Norms are homogeneous, so it is enough to compare them along every direction.
 
-    Mutants: sqrt(d) for d and d for sqrt(d); rounding to the nearest.
+    Mutants killed: sqrt(d) for d and d for sqrt(d); rounding to the nearest.
     """
     certified, own = Fraction(repr(radius)) ** 2, SQUARES[noise.norm]
     found = by_norm(implications(noise, radius, d))
@@ -76,7 +76,7 @@ def test_a_ball_of_real_images_is_inside_and_a_larger_one_is_not(noise: Noise, r
 @settings(max_examples=60, deadline=None)
 @given(noise=st.sampled_from([RoundedGaussian(0.25), Uniform(1.0)]), n=st.integers(1, 16_000), d=st.integers(1, 3))
 def test_among_8_bit_images_it_covers_all_that_follow(noise: Noise, n: int, d: int) -> None:
-    """Mutants: the l2 radius of real images from an l1 radius; a ball that contains nothing but the image."""
+    """Mutants killed: the l2 radius of real images from an l1 radius; a ball that contains only the image."""
     radius = n / 10**6
     certified, own = (255 * Fraction(repr(radius))) ** 2, SQUARES[noise.norm]
     found = by_norm(implications(noise, radius, d))
@@ -94,7 +94,7 @@ def test_among_8_bit_images_it_covers_all_that_follow(noise: Noise, n: int, d: i
 @settings(max_examples=60, deadline=None)
 @given(noise=st.sampled_from([Gaussian(1.0), RoundedGaussian(1.0), Uniform(3.0), ANY_LINF]), radius=decimals)
 def test_so_many_values_may_change_within_0_to_1_and_not_one_more(noise: Noise, radius: float) -> None:
-    """Mutants: floor(R^2) for ceil(R^2) - 1, and floor(R) for ceil(R) - 1; both are killed by whole radii."""
+    """Mutants killed: floor(R^2) for ceil(R^2) - 1, and floor(R) for ceil(R) - 1; whole radii kill both."""
     d, steps = 4, 2
     certified, own = Fraction(repr(radius)) ** 2, SQUARES[noise.norm]
     (count,) = [each.radius for each in implications(noise, radius, d) if each.norm == "l0"] or [0.0]
@@ -136,7 +136,7 @@ def test_known_answers(noise: Noise, radius: float, d: int | None, expected: dic
 @settings(max_examples=60, deadline=None)
 @given(p=st.floats(0.51, 0.999999), d=st.integers(1, 4000))
 def test_an_l_infinity_radius_of_gaussian_noise_says_what_the_same_counts_prove_in_l2(p: float, d: int) -> None:
-    """Mutant: the l2 radius of any l-infinity ball, which is smaller by sqrt(d)."""
+    """Mutant killed: the l2 radius of any l-infinity ball, which is smaller by sqrt(d)."""
     proved, radius = Gaussian(0.25).radius(p), floor_radius(GaussianLinf(0.25, d).radius(p))
     found = by_norm(implications(GaussianLinf(0.25, d), radius, d)).get("l2", Fraction(0))
     assert found <= proved

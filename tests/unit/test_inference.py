@@ -22,7 +22,7 @@ def resnet(seed: int) -> nn.Module:
     torch.manual_seed(seed)
     network = resnet20().eval()
     for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d):  # with the initial statistics folding would change nothing
+        if isinstance(module, nn.BatchNorm2d):  # with the initial statistics, folding would change nothing
             module.running_mean.normal_(0, 0.2)
             module.running_var.uniform_(0.5, 2)
     return network
@@ -85,7 +85,7 @@ def test_a_digit_has_the_same_bits_in_every_batch_and_at_every_place() -> None:
         ((3, 32, 32), 256, 64),
         ((3, 32, 32), 64, 64),
         ((3, 32, 32), 100, 50),
-        ((1, 28, 28), 256, 128),  # 250 would fit, and the last six rows of a batch would be padded to 250
+        ((1, 28, 28), 256, 128),  # 250 would fit, but the last six rows of a batch would be padded to 250
         ((1, 28, 28), 250, 250),
         ((3, 224, 224), 256, 8),
     ],
@@ -141,7 +141,7 @@ def test_a_tensor_that_is_read_again_is_not_overwritten() -> None:
 
 
 class Rectified(nn.Module):
-    """Applies ReLU directly to the image."""
+    """A network that applies ReLU directly to the image."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(x).flatten(1)
@@ -157,7 +157,7 @@ def test_the_images_are_not_overwritten() -> None:
 
 
 class Overwriting(nn.Module):
-    """Normalises its input in place."""
+    """A network that normalises its input in place."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ def test_what_a_network_writes_over_its_input_stays_its_own(optimise: bool, layo
 
 
 class Tied(nn.Module):
-    """Uses the weights of a convolution directly, besides calling it."""
+    """A network that uses the weights of a convolution directly, besides calling it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ def test_an_optimised_form_with_other_logits_is_not_used(
             self.network = tiny(0)
 
         def forward(self, x: Tensor) -> Tensor:
-            return 1.01 * self.network(x)  # the same classes
+            return 1.01 * self.network(x)  # the classes stay the same
 
     monkeypatch.setattr(inference, "fold_batch_norm", lambda _: Scaled())
     with caplog.at_level(logging.WARNING):
@@ -220,7 +220,7 @@ def test_an_optimised_form_with_other_logits_is_not_used(
 
 
 class Branching(nn.Module):
-    """Cannot be traced, because it branches on the value of a tensor."""
+    """A network that cannot be traced, because it branches on the value of a tensor."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.flatten(1)[:, :3] if x.shape[0] and bool(x.sum() < 1e9) else x.flatten(1)[:, 3:6]
@@ -244,21 +244,21 @@ def test_an_optimised_form_with_other_classes_is_not_used(
 
 
 class Mixing(nn.Module):
-    """Subtracts the mean of the batch: a row depends on its neighbours."""
+    """A network that subtracts the mean of the batch, so that a row depends on its neighbours."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - x.mean(0)).flatten(1)[:, :3]
 
 
 class Careless(nn.Module):
-    """Uses functional dropout, which eval() does not switch off."""
+    """A network with functional dropout, which eval() does not switch off."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.dropout(x.flatten(1)[:, :3] + 1)
 
 
 class Late(nn.Module):
-    """Is random in the second half of the rows, and in a batch of one."""
+    """A network that is random in the second half of the rows, and in a batch of one."""
 
     def forward(self, x: Tensor) -> Tensor:
         logits, half = x.flatten(1)[:, :3], len(x) // 2
@@ -266,7 +266,7 @@ class Late(nn.Module):
 
 
 class Leaning(nn.Module):
-    """Adds the preceding row to every second row."""
+    """A network that adds the preceding row to every second row."""
 
     def forward(self, x: Tensor) -> Tensor:
         logits = x.flatten(1)[:, :3]
@@ -274,7 +274,7 @@ class Leaning(nn.Module):
 
 
 class Facing(nn.Module):
-    """Adds to every row the row at the mirrored place of the batch."""
+    """A network that adds to every row the row at the mirrored place of the batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x + 0.1 * x.flip(0)).flatten(1)[:, :3]
@@ -313,7 +313,7 @@ GPU = torch.OutOfMemoryError("CUDA out of memory")
 
 
 class Starved(nn.Module):
-    """Runs out of memory above a number of rows."""
+    """A network that runs out of memory above a number of rows."""
 
     def __init__(self, most: int, error: RuntimeError) -> None:
         super().__init__()

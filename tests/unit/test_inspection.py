@@ -1,4 +1,4 @@
-"""What is concluded from what a server says of itself; `tests/service/test_server.py` asks real ones."""
+"""The conclusions from what a server says about itself; `tests/service/test_server.py` asks real servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOOD: dict[str, Any] = {
 def inspected(
     *, script: Any = 1, config: Any = None, ahead: float | Exception = 0.0, replicas: int = 0, **info: Any
 ) -> ServerReport:
-    """The report of a server that says what is given here, and otherwise what is good; `None` hides a field."""
+    """The report of a server with these answers, and good ones otherwise; `None` hides a field."""
     told = {name: value for name, value in {**GOOD, **info}.items() if value is not None}
 
     def ask(commands: Sequence[Command]) -> list[Any]:

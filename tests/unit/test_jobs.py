@@ -115,7 +115,7 @@ def test_progress_follows_from_the_draws(engine: Engine) -> None:
     assert checkpoint is not None
     assert seen.stage == 3
     assert seen.class_index == max(checkpoint.draws[0], key=lambda each: (checkpoint.draws[0][each], -each))
-    assert [look.n for look in seen.looks] == [32, 64]  # fresh samples for every stage
+    assert [look.n for look in seen.looks] == [32, 64]  # every stage has fresh samples
     assert [look.count for look in seen.looks] == [draw[seen.class_index] for draw in checkpoint.draws[1:]]
     level = 1e-18 / len(SEVERAL["stages"])
     for look in seen.looks:
@@ -176,7 +176,7 @@ def test_what_was_finished_before_is_not_done_again(engine: Engine) -> None:
 
 
 def test_images_of_bytes_are_held_once_and_as_bytes(engine: Engine) -> None:
-    """A thousand images of 224 x 224 pixels are 150 MB so; as floats and with what noise is added to, 1.6 GB."""
+    """A thousand images of 224 x 224 pixels take 150 MB this way; as floats, with what noise is added to, 1.6 GB."""
     given = stored(50, request={"procedure": {"name": "fixed", "n": 10**8}, "radius": None})
     bytes_ = np.random.default_rng(0).integers(0, 256, (50, *SHAPE), np.uint8)
     file = io.BytesIO()
@@ -223,11 +223,11 @@ def test_a_checkpoint_sends_the_draws_that_are_new_and_no_others(engine: Engine)
     until(lambda: work.live[0].handle.progress.samples > Checkpoint.from_json(first.rest, first.draws).samples)
     second = work.checkpoints()[0]
     assert second.draws == {}
-    # what Redis may not have heard is sent again, from the first draw on
+    # Whatever Redis may not have received is sent again, from the first draw on.
     work.report_again()
     assert work.checkpoints()[0].draws == first.draws
     work.cancel()
-    # another execution knows which draws Redis has
+    # Another execution knows which draws Redis has.
     there = Checkpoint.from_json(second.rest, first.draws)
     resumed, _ = begin(engine, replace(given, checkpoints={0: SavedCheckpoint(second.rest, first.draws)}))
     until(lambda: resumed.live[0].handle.progress.samples > there.samples)
@@ -347,7 +347,7 @@ def test_a_work_that_only_waits_to_be_written_down_wants_nothing_of_the_engine(e
 
 def test_what_redis_did_not_hear_is_told_again(engine: Engine) -> None:
     class Deaf(RedisConnection):
-        """Fails once, then answers."""
+        """A connection that fails once and then answers."""
 
         def __init__(self) -> None:
             self.received: list[Call] = []

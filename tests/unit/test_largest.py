@@ -106,7 +106,7 @@ def test_another_gain_or_price_would_move_the_golden_thresholds(monkeypatch: pyt
 # --- what happens at each p, by a recursion of its own
 
 Ending = Callable[[int, int, int], np.ndarray]
-"""Takes the number of a look, its samples and the largest count, and gives for each count whether the run ends."""
+"""A function of the number of a look, its samples and the largest count: whether the run ends, for each count."""
 
 
 def claims(rule: Thresholds, p: float, ends: Ending | None = None) -> tuple[float, float, float, float]:
@@ -210,7 +210,7 @@ def ending(rule: Callable[[int, np.ndarray, int], np.ndarray]) -> Ending:
 
 
 def test_going_on_where_nothing_is_proved_would_leave_a_hole() -> None:
-    """The mutant: a run whose p_lower is at most 1/2 goes on."""
+    """The mutant goes on if p_lower is at most 1/2."""
 
     def mutant(j: int, k: np.ndarray, n: int) -> np.ndarray:
         return (k <= SMALL.ends[j]) & (k >= SMALL.proving[j])
@@ -219,7 +219,7 @@ def test_going_on_where_nothing_is_proved_would_leave_a_hole() -> None:
 
 
 def test_ending_on_good_news_would_overclaim() -> None:
-    """The mutant: a run also ends where p_lower is .9 or more."""
+    """The mutant also ends if p_lower is .9 or more."""
 
     def mutant(j: int, k: np.ndarray, n: int) -> np.ndarray:
         return (k <= SMALL.ends[j]) | (k >= least(n))
@@ -232,7 +232,7 @@ def test_ending_on_good_news_would_overclaim() -> None:
 
 
 def test_ending_from_a_count_on_would_overclaim() -> None:
-    """The mutant: a run ends at the threshold or above it instead of below."""
+    """The mutant ends at the threshold or above it instead of below."""
 
     def mutant(j: int, k: np.ndarray, n: int) -> np.ndarray:
         return (k >= SMALL.ends[j]) & (SMALL.ends[j] >= 0)
@@ -241,14 +241,14 @@ def test_ending_from_a_count_on_would_overclaim() -> None:
 
 
 def test_a_class_chosen_on_the_counted_samples_would_be_claimed_twice_as_often() -> None:
-    """The mutant: two classes of one half, and the one with more samples at the end is claimed."""
+    """The mutant has two classes of one half, and claims the one with more samples at the end."""
     certified = SMALL.outcome(0.5).certify
     assert certified <= ALPHA
     assert 2 * certified > 1.5 * ALPHA
 
 
 FAILURES = (0, 1, 2, 3, 4, 6, 8, 99)
-"""A run of the tiny example ends at a look if it has this many failures or more; 99 stands for never."""
+"""The failures from which on a run of the tiny example ends at a look; 99 stands for never."""
 
 
 TINY = (4, 8, 12)
@@ -257,7 +257,7 @@ GRID = np.linspace(0.02, 0.999, 400)
 
 
 def largest_errors(alpha: float, p_as: np.ndarray, stops: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
-    """The most that P(p_lower > p) is over these p, for each of the rules of which `stops` tells where they end.
+    """The largest P(p_lower > p) over these p, for each of the rules whose ends `stops` gives.
 
     `stops` takes a look and the failures at it, and gives for each rule and number of failures whether it ends.
     """
@@ -275,7 +275,7 @@ def largest_errors(alpha: float, p_as: np.ndarray, stops: Callable[[int, np.ndar
 
 
 def _reaching(k: int, n: int) -> list[int]:
-    """The successes among the last four samples that lead to k of n, from k - 4 (or 0) before on."""
+    """The successes among the last four samples that lead to k of n, from k - 4 (or 0) on."""
     before = range(max(0, k - 4), min(k, n - 4) + 1)
     return [k - each for each in before]
 
@@ -289,18 +289,18 @@ def on_bad_news(n: int, failures: np.ndarray) -> np.ndarray:
 
 
 def on_good_news(n: int, failures: np.ndarray) -> np.ndarray:
-    """The mutants: the 16 pairs of up to three failures, and runs that end at these or fewer."""
+    """The mutants: the 16 pairs of up to three failures, for runs that end at these or fewer."""
     few = np.array(list(itertools.product(range(4), repeat=2)))
     return failures <= few[:, [min(TINY.index(n), 1)]]
 
 
 @pytest.mark.parametrize(("alpha", "golden", "mutant"), [(0.1, 0.099937, 0.147), (0.3, 0.299267, 0.437)])
 def test_every_rule_that_ends_on_bad_news_keeps_alpha(alpha: float, golden: float, mutant: float) -> None:
-    """Mutants killed: those that end on good news, of which none keeps alpha."""
+    """Mutants killed: those that end on good news, none of which keeps alpha."""
     assert largest_errors(alpha, GRID, on_bad_news).max() == pytest.approx(golden, abs=5e-7)
     assert largest_errors(alpha, GRID, on_good_news).max() == pytest.approx(mutant, abs=5e-4)
     claims = [lower_bound(k, n, alpha) for n in TINY for k in range(1, n + 1)]
-    worst = np.array(sorted({claim - 1e-9 for claim in claims}))  # just below each claim, where it is false most often
+    worst = np.array(sorted({claim - 1e-9 for claim in claims}))  # a claim is false most often just below it
     assert 0.999 * alpha < largest_errors(alpha, worst, on_bad_news).max() <= alpha
     assert largest_errors(alpha, worst, on_good_news).min() > alpha
 

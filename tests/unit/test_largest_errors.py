@@ -1,4 +1,4 @@
-"""How often `largest` claims too much at its defaults, and how often each mutant of its rule would."""
+"""How often `largest` claims too much at its defaults, and how often each mutant of its rule does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smoothcert.noise import Gaussian
 ALPHA = 0.001
 
 Ending = Callable[[Thresholds, int, np.ndarray], np.ndarray]
-"""Takes the rule, the number of a look and counts, and gives for each count whether the run ends there."""
+"""A function of the rule, the number of a look and counts: whether the run ends there, for each count."""
 
 
 def make(sigma: float) -> Thresholds:
@@ -35,7 +35,7 @@ def false_claims(rule: Thresholds, p: float, ending: Ending = on_bad_news) -> fl
         mass, lowest = np.convolve(mass, stats.binom.pmf(np.arange(first, last + 1), step, p)), lowest + first
         k = lowest + np.arange(len(mass))
         ends = np.full(len(k), n == rule.looks[-1]) | ending(rule, j, k)
-        overclaims = k > stats.binom.isf(ALPHA, n, p)  # the counts that so few reach have a bound above p
+        overclaims = k > stats.binom.isf(ALPHA, n, p)  # counts that so few runs reach have a bound above p
         false += mass[ends & overclaims].sum()
         mass = np.where(ends | (k <= rule.abandon[j]), 0.0, mass)
         if not (left := np.flatnonzero(mass > 1e-20)).size:
@@ -58,7 +58,7 @@ def test_claims_are_false_as_often_as_the_golden_table_says(sigma: float, errors
 
 @cache
 def least_proving(bound: float, n: int) -> int:
-    """The least count that proves a probability; n + 1 where none does."""
+    """The least count that proves a probability; n + 1 if none does."""
     low, high = 0, n + 1
     while low < high:
         middle = (low + high) // 2
@@ -67,17 +67,17 @@ def least_proving(bound: float, n: int) -> int:
 
 
 def leaving_a_hole(rule: Thresholds, j: int, k: np.ndarray) -> np.ndarray:
-    """The mutant: a run whose p_lower is at most 1/2 goes on."""
+    """The mutant goes on if p_lower is at most 1/2."""
     return (k <= rule.ends[j]) & (k >= rule.proving[j])
 
 
 def also_on_good_news(rule: Thresholds, j: int, k: np.ndarray) -> np.ndarray:
-    """The mutant: a run also ends where p_lower is .9 or more."""
+    """The mutant also ends if p_lower is .9 or more."""
     return (k <= rule.ends[j]) | (k >= least_proving(0.9, int(rule.looks[j])))
 
 
 def from_the_threshold_on(rule: Thresholds, j: int, k: np.ndarray) -> np.ndarray:
-    """The mutant: a run ends at the threshold or above it instead of below."""
+    """The mutant ends at the threshold or above it instead of below."""
     return (k >= rule.ends[j]) & (rule.ends[j] >= 0)
 
 
@@ -98,7 +98,7 @@ def test_each_mutant_overclaims_as_often_as_the_design_says(
 
 
 def test_a_class_chosen_on_the_counted_samples_would_be_claimed_twice_as_often() -> None:
-    """The mutant: two classes of one half, and the one with more samples at the end is claimed."""
+    """The mutant has two classes of one half, and claims the one with more samples at the end."""
     assert 2 * false_claims(make(0.25), 0.5) == pytest.approx(0.00189, abs=5e-6)
 
 

@@ -1,4 +1,4 @@
-"""Results kept in memory: bounded in bytes, whatever clients ask for."""
+"""Results that are kept in memory are bounded in bytes, whatever clients ask for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_what_was_used_last_is_kept_within_the_bytes() -> None:
         computed.append(n)
         return np.ones(n)
 
-    for n in (100, 99, 98, 100, 97):  # the last of them needs room: 99 was used longest ago
+    for n in (100, 99, 98, 100, 97):  # the last one needs room, and 99 was used longest ago
         ones(n)
     assert ones.nbytes <= ones.most_bytes
     computed.clear()
@@ -79,7 +79,7 @@ def test_threads_share_it() -> None:
 
 
 def test_many_plans_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """300 small plans kept two gigabytes of distributions where their number was bounded and not their bytes."""
+    """300 small plans kept two gigabytes of distributions while their number was bounded and not their bytes."""
     binomial.cache_clear()
     monkeypatch.setattr(binomial, "most_bytes", 2**20)
     for i in range(12):

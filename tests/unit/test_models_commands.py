@@ -6,6 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,13 @@ def test_a_bad_ensemble_is_named_beside_the_good_ones(zoo: Path) -> None:
     assert f"error: {zoo}/bad/ensemble.toml: members is missing" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["train", "add", "show", "rank", "diagnose", "study"])
+def test_a_flag_is_shown_without_a_type(command: str) -> None:
+    shown = models(command, "--help").stdout
+    assert re.search(r"--help +Show this message", shown)
+    assert "bool" not in shown
+
+
 @pytest.mark.parametrize("classes", ["99999999999", "100001", "9" * 5000])
 def test_add_takes_a_sensible_number_of_classes(tmp_path: Path, classes: str) -> None:
     done = models("add", "x", "y.pt", "--classes", classes, "--zoo", tmp_path)
@@ -222,7 +230,7 @@ class Thread(threading.Thread):
 
 
 class Threads:
-    """Takes the place of a multiprocessing context."""
+    """A stand-in for a multiprocessing context."""
 
     Process = Thread
     Queue = queue.Queue

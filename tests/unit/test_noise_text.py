@@ -101,7 +101,7 @@ def test_a_type_without_one_name_cannot_be_a_noise(kind: Any) -> None:
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_perturbed_images_are_those_of_randn_like(layout: torch.memory_format) -> None:
-    """Training draws its noise so: a resumed run must see the noise that an uninterrupted one sees."""
+    """Training draws its noise this way, and a resumed run must see the noise that an uninterrupted one sees."""
     images = torch.rand(4, 3, 8, 8).contiguous(memory_format=layout)
     torch.manual_seed(1)
     expected = images + 0.25 * torch.randn_like(images)

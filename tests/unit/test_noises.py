@@ -1,4 +1,4 @@
-"""Every noise keeps the contract of `Noise`, and gives the numbers that were computed elsewhere.
+"""Every noise keeps the contract of `Noise`, and gives numbers that were computed elsewhere.
 
 The golden numbers come from exact rationals and from arithmetic with 30 to 60 digits, not from this code.
 """
@@ -20,7 +20,7 @@ from smoothcert.procedures import Fixed
 P_STAR = 0.9999309248330094
 """The lower bound of 100,000 samples that all agree, at alpha = .001."""
 P_RING = 0.9993094630025899
-"""The same for 10,000 samples."""
+"""The lower bound of 10,000 samples that all agree, at alpha = .001."""
 ALMOST_ONE = 1 - 2.0**-53
 
 EVERY = [

@@ -1,4 +1,4 @@
-"""ONNX members: the same network as in torch, the same examination, and nothing else."""
+"""ONNX members: the same network as in torch, with the same examination."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_images_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 
 def brittle() -> OnnxNetwork:
-    """A network that fails on an image whose first pixel is 10 or more: it looks up row `int(pixel)` of ten."""
+    """A network that fails on an image whose first pixel is 10 or more, because it looks up row `int(pixel)` of ten."""
     nodes = [
         helper.make_node("Flatten", ["x"], ["flat"]),
         helper.make_node("Gather", ["flat", "first"], ["pixel"], axis=1),
@@ -167,7 +167,7 @@ def test_a_denoiser_cannot_be_trained_in_front_of_it(tmp_path: Path) -> None:
 
 
 def test_it_is_not_traced() -> None:
-    """A trace would hold the logits of one batch as constants. Where another runtime traces members, torch runs it."""
+    """A trace would hold the logits of one batch as constants. Torch runs it if another runtime traces members."""
     network = OnnxNetwork(patches_file())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -310,7 +310,7 @@ def test_what_is_not_onnx_is_refused(data: bytes) -> None:
 
 
 def externally(folder: Path, location: str, **more: str) -> Path:
-    """A file that keeps the weights of its last layer elsewhere; returns the path of the file."""
+    """A file whose last layer keeps its weights elsewhere; returns the path of the file."""
     model = patches_model()
     (tensor,) = (each for each in model.graph.initializer if each.name == "fc_weight")
     (folder / "weights.bin").write_bytes(b"....." + tensor.raw_data)

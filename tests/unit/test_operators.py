@@ -1,4 +1,4 @@
-"""The list of operators: what classifiers need is on it, and what reaches out of a program is not."""
+"""The list of operators has what classifiers need, and nothing that reaches out of a program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXTS = {
     *("a", "assert_msg", "b", "cls", "dict", "el", "idx", "item", "key", "l", "msg", "s", "self", "separator"),
     *("string", "substr", "t"),
 }
-"""The names of the texts, lists and keys in what TorchScript does with texts, and of the messages of errors."""
+"""The names of the texts, lists and keys of TorchScript's operations on texts, and of the messages of errors."""
 RANDOM = {*operators.DROPOUTS.split(), "scaled_dot_product_attention"}
 """Listed operators that draw random numbers in training mode, in which a program is refused."""
 
@@ -41,7 +41,7 @@ def test_every_entry_is_an_operator() -> None:
 
 
 def test_no_listed_operator_takes_the_name_of_something() -> None:
-    """The mutant that it kills: `from_file` or `save` on the list, whose argument is a `filename`."""
+    """Mutant killed: `from_file` or `save` on the list, whose argument is a `filename`."""
     for _, schema in schemas():
         assert {each.name for each in schema.arguments if "str" in str(each.type)} <= WAYS | TEXTS, schema
 
@@ -118,7 +118,7 @@ def exported(network: nn.Module) -> bytes:
 
 @cache
 def programs(family: str) -> list[tuple[str, bytes]]:
-    """The network of a family in all ways in which torch makes a program of it."""
+    """The network of a family in all forms in which torch makes a program of it."""
     network = small(family)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

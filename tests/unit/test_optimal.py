@@ -53,7 +53,7 @@ def test_small_boundaries_have_their_golden_values() -> None:
 
 LARGE = {"price": 3_000_000, "max_samples": 1_000_000, "n0": 100}
 P0 = math.nan
-"""Stands for p0 in the table below."""
+"""A stand-in for p0 in the table below."""
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_fixed_class_fares_as_the_golden_table_says(
     for p, certify, abandon, samples in rows:
         found = rule.outcome(rounded_up(NOISE.probability(ratio)) if math.isnan(p) else p)
         for share, golden in ((found.certify, certify), (found.abandon, abandon)):
-            digits = {"rel": 2e-3 if golden < 1e-9 else 1e-8, "abs": 0 if golden else 1e-14}  # as the table has them
+            digits = {"rel": 2e-3 if golden < 1e-9 else 1e-8, "abs": 0 if golden else 1e-14}  # as in the table
             assert share == pytest.approx(golden, **digits)
         assert found.samples == pytest.approx(samples, abs=1e-6)
 
@@ -133,7 +133,7 @@ def test_the_leader_of_two_classes_fares_as_the_golden_numbers_say() -> None:
 
 
 def uniform(n: int, begin: int, end: int, p0: float) -> np.ndarray:
-    """The mutant: the likelihood ratio of a uniform prior."""
+    """The mutant uses the likelihood ratio of a uniform prior."""
     k = np.arange(begin, end, dtype=float)
     return np.exp(betaln(k + 1, n - k + 1) - k * math.log(p0) - (n - k) * math.log1p(-p0))
 
@@ -149,10 +149,12 @@ def test_another_prior_end_share_or_step_would_move_the_golden_boundaries(monkey
     with monkeypatch.context() as mutant:
         mutant.setattr(optimal, "likelihood_ratio", uniform)
         assert abandon() != golden.abandon
-    with monkeypatch.context() as mutant:  # the step up to a look instead of the one after it
+    with monkeypatch.context() as mutant:  # the mutant takes the step up to a look instead of the one after it
         mutant.setattr(optimal, "steps_of", lambda looks: [*steps_of(looks)[1:], 1])
         assert abandon() != golden.abandon
-    with monkeypatch.context() as mutant:  # a certificate is worth the same, whatever the prior says of its count
+    with (
+        monkeypatch.context() as mutant
+    ):  # for the mutant, a certificate is worth the same whatever the prior says of its count
         values = optimal._values
         mutant.setattr(optimal, "_values", lambda *args: np.maximum(values(*args), -750_000.0))
         assert abandon() != golden.abandon

@@ -92,7 +92,7 @@ def test_boundaries_rise_with_the_radius() -> None:
 
 
 def test_no_claim_about_several_radii_is_false_more_often_than_alpha() -> None:
-    """All paths of three radii, at every p: mutant killed, boundaries that do not rise would have to share alpha."""
+    """All paths of three radii are checked at every p. Mutant killed: boundaries that do not rise must share alpha."""
     p0s = [NOISE.probability(radius) for radius in (0.0, 0.4, 0.9)]
     rungs = optimal.certify_curve(p0s, LOOKS, 0.2, leading=False)
     assert rungs == [[5, 7, 8], [5, 8, 10], [5, 9, 12]]
@@ -101,6 +101,6 @@ def test_no_claim_about_several_radii_is_false_more_often_than_alpha() -> None:
         proved = np.maximum(proved, sum((counts >= u).astype(int) for u in certify))
     worst = 0.0
     for p in [*np.arange(0.3, 1, 0.01), *p0s]:
-        true = sum(p0 < p for p0 in p0s)  # at p = p0 itself the limit from below
+        true = sum(p0 < p for p0 in p0s)  # at p = p0 itself, this is the limit from below
         worst = max(worst, weights(float(p))[proved > true].sum())
     assert worst == pytest.approx(0.195801, abs=5e-7)

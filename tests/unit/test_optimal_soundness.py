@@ -21,7 +21,7 @@ from tests.support.paths import LOOKS, PATHS, stops, weights
 
 
 def binding(p0: float, looks: list[int], abandon: Sequence[int], alpha: float) -> list[int]:
-    """The mutant: abandoned paths leave the recursion, and their alpha is spent on others."""
+    """In the mutant, abandoned paths leave the recursion, and their alpha is spent on others."""
     alive, spent, boundary = NOTHING_DRAWN, 0.0, []
     shares = certify_shares(p0, looks, alpha, optimal.END_SHARE)
     for step, share, low in zip(steps_of(looks), shares, abandon, strict=True):
@@ -46,7 +46,7 @@ def test_alpha_holds_where_the_abandon_rule_is_ignored() -> None:
 
 @pytest.mark.parametrize(("ratio", "error"), [(1.0, 0.00117), (3.0, 0.00119)])
 def test_a_binding_fit_errs_more_where_more_is_given_up(ratio: float, error: float) -> None:
-    """The mutant at a lower price, with both boundaries fitted to each other."""
+    """This is the mutant at a lower price, with both boundaries fitted to each other."""
     price, p0 = 300_000, rounded_up(NOISE.probability(ratio))
     rule = make(ratio, price=price)
     assert ever(rule, p0) <= ALPHA
@@ -69,11 +69,11 @@ def test_the_leader_is_falsely_certified_at_most_alpha() -> None:
     assert false(make(0.0)) <= ALPHA
     mutant = make(0.0, n0=100)
     assert false(mutant) > 1.99 * ALPHA
-    assert 2 * ever(mutant, 0.5) == pytest.approx(0.0019955, abs=5e-8)  # where both may be certified
+    assert 2 * ever(mutant, 0.5) == pytest.approx(0.0019955, abs=5e-8)  # both may be certified here
 
 
 def test_a_bound_at_the_stopping_look_would_overclaim() -> None:
-    """The mutant: p_lower is Clopper–Pearson's where the run stopped, instead of p0."""
+    """In the mutant, p_lower is the bound of Clopper and Pearson at the look where the run stopped, instead of p0."""
     rule, p = make(1.0), 0.8441
     alive, false = NOTHING_DRAWN, 0.0
     for n, step, u in zip(rule.looks.tolist(), rule.steps.tolist(), rule.certify.tolist(), strict=True):
@@ -85,7 +85,7 @@ def test_a_bound_at_the_stopping_look_would_overclaim() -> None:
 
 
 def test_decisions_between_the_looks_would_spend_more() -> None:
-    """The mutant: a decision after every 32 samples, with the boundary drawn through those of the looks."""
+    """The mutant decides after every 32 samples, with the boundary drawn through those of the looks."""
     rule, p0 = make(1.0), NOISE.probability(1.0)
     few = rule.looks <= 4_096
     n = np.arange(32, rule.looks[few][-1] + 1, 32)
@@ -124,7 +124,7 @@ def test_every_path_of_a_tiny_test_agrees(
         outcome = rule.outcome(p)
         for name in ("certify", "abandon", "samples"):
             assert getattr(outcome, name) == pytest.approx(getattr(expected, name), abs=1e-12)
-    # No other abandon boundary does better under Jeffreys' prior, and the induction knows its worth.
+    # No other abandon boundary does better under Jeffreys' prior, and the induction knows its value.
     successes = PATHS.sum(axis=1)
     jeffreys = np.exp(betaln(successes + 0.5, 12 - successes + 0.5)) / math.pi
 
@@ -156,7 +156,7 @@ def test_no_three_classes_are_falsely_certified_more_often_than_the_proof_allows
 ) -> None:
     found = certify_boundary(p0, LOOKS, alpha, end_share=optimal.END_SHARE)
     rho = optimal.rival_share(p0, LOOKS, found.counts)
-    # all 3^12 paths, those with the same counts at the looks taken together
+    # These are all 3^12 paths; those with the same counts at the looks are taken together.
     factorial = np.array([1, 1, 2, 6, 24])
     ways = 24 // factorial[np.array(DRAWS)].prod(axis=1)
     certified: dict[tuple[int, ...], dict[int, int]] = {}

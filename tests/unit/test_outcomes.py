@@ -1,4 +1,4 @@
-"""The CSV files of evaluations, read again: what an ensemble adds to its members, and one training to another."""
+"""The CSV files of evaluations: what an ensemble adds to its members, and one training method to another."""
 
 from __future__ import annotations
 

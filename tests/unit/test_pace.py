@@ -1,4 +1,4 @@
-"""How fast an ensemble is evaluated, by its full batches."""
+"""The speed at which an ensemble is evaluated, measured by its full batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.engines import NOISE, draws, ensemble, images
 
 
 def test_small_batches_hardly_change_the_rate() -> None:
-    """A batch of 64 of 2048 samples takes a third of the time of a full one, for what is spent around it."""
+    """A batch of 64 of 2048 samples takes a third of the time of a full one, because of what surrounds it."""
     pace = Pace(rows=64)
     pace.see(2048, 1.0)
     for _ in range(3):

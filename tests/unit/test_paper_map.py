@@ -98,7 +98,7 @@ def test_the_page_follows_the_figures_of_a_study(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_gives_a_verdict_once_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of sigma = .5 and of consistency training, which this repository may not have yet."""
+    """These are sigma = .5 and consistency training, which this repository may not have yet."""
 
     def described_as(name: str) -> Description:
         method, _, sigma = name.partition("-")

@@ -1,4 +1,4 @@
-"""A run that another kind of machine goes on with keeps its counts, takes fresh noise where it must, and says so."""
+"""A run that goes on on another kind of machine keeps its counts, takes fresh noise if it must, and says so."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_part_without_samples_is_left_out_and_a_third_machine_keeps_the_stream
         used = next(each for each in second if each.samples > taken[3].samples)
         end = engine.submit(draws(*SIZES), BYTES, noise, "s", resume=used).result(30)
         assert [part.stream for part in end.parts] == [0, 1, 2]
-        become(monkeypatch, "second")  # it comes back and goes on in its own stream
+        become(monkeypatch, "second")  # the first machine comes back and goes on in its own stream
         back = engine.submit(draws(*SIZES), BYTES, noise, "s", resume=used)
         assert [part.stream for part in back.result(30).parts] == [0, 1]
         assert back.result(30).verdict == second_end.verdict
@@ -179,7 +179,7 @@ def test_parts_that_do_not_fit_are_found(
 def test_an_exact_noise_has_one_stream_and_parts_differ_in_their_machine(
     ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a service could choose among streams, and every one of them would verify."""
+    """Otherwise a service could choose among streams, and each of them would verify."""
     certificate = interrupted(ensemble, monkeypatch, RoundedGaussian(0.25))
     assert verify(certificate).problems == ()
     provenance = certificate.provenance

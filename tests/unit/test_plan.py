@@ -1,4 +1,4 @@
-"""Plans: what is within reach and what it costs, before any sample is drawn."""
+"""Plans say what is within reach and what it costs, before any sample is drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smoothcert.bounds import fewest_to_prove
 from smoothcert.errors import DomainError
 from smoothcert.noise import Gaussian, Noise, Replacement, Uniform
 from smoothcert.plan import information_limit, last_stage, plan, recommended_stages, relative_entropy
-from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Sequential, run
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Largest, Sequential, run
 
 NOISE = Gaussian(0.25)
 EVERY = [Fixed(), Adaptive(), Adaptive(keep_samples=True), Sequential(), Sequential(abandon="lost-certificate")]
@@ -94,6 +94,16 @@ def test_the_best_and_the_worst_case_are_what_a_run_draws(procedure: AnyProcedur
     best = run(procedure.start(NOISE, target, alpha=0.001, beta=0.001), lambda n: np.array([n, 0, 0]))
     assert best.samples == planned.fewest_samples
     assert planned.most_samples == (100_100 if procedure.name == "fixed" else 131_200)
+
+
+def test_largest_expects_fewer_samples_than_the_radius_takes_where_it_ends_with_a_smaller_one() -> None:
+    planned = plan(Largest(), NOISE, 0.5)
+    assert planned.fewest_samples is not None
+    below, above = planned.expected(planned.p0 - 0.05), planned.expected(planned.p0 + 0.01)
+    assert below.samples < planned.fewest_samples < above.samples
+    assert below.radius is not None
+    assert above.radius is not None
+    assert below.radius < 0.5 < above.radius
 
 
 @pytest.mark.parametrize("procedure", EVERY)

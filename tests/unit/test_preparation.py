@@ -1,4 +1,4 @@
-"""What a client says that it did to an image: bounded, repeated by the certificate, and marked as not checked."""
+"""What a client says about the preparation of an image is bounded, repeated in the certificate, and not checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The procedures with a price, `optimal` and `largest`, driven by counts that are known in advance."""
+"""The procedures with a price, `optimal` and `largest`, driven by known counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOISE = Gaussian(0.25)
 
 
 def drive(procedure: Procedure, *draws: Sequence[int]) -> int | Verdict:
-    """What the procedure asks for after these counts, or its verdict."""
+    """The next request of the procedure after these counts, or its verdict."""
     wanted = next(procedure)
     for counts in draws:
         assert sum(counts) == wanted
@@ -88,7 +88,7 @@ def test_no_class_never_leads() -> None:
 
 
 def test_a_class_chosen_from_other_samples_is_kept() -> None:
-    """Mutant killed: the leader instead of the chosen class would be certified here."""
+    """Mutant killed: certifying the leader instead of the chosen class."""
     found = verdict(certify_optimal(NOISE, 0.25, n0=10), [6, 4, 0], [0, 32, 0])
     assert (found.stop_reason, found.samples, found.selection) == ("abandoned", 42, (6, 4, 0))
     assert found.stages[0].count == 0
@@ -153,7 +153,7 @@ def test_radii_that_are_one_millionth_apart_are_told_apart() -> None:
 
 
 def test_a_certificate_cannot_make_a_verifier_work_for_minutes() -> None:
-    """The product of samples and radii is bounded, not each of them alone."""
+    """The product of samples and radii is bounded, not only each of them."""
     assert Optimal(max_samples=10_000_000, radii=(0.1, 0.2, 0.3, 0.4))
     with pytest.raises(ValidationError, match="at most 40,000,000, got 10,000,000 times 5"):
         Optimal(max_samples=10_000_000, radii=(0.1, 0.2, 0.3, 0.4, 0.5))
@@ -191,7 +191,7 @@ def test_json_has_the_parameters_in_full() -> None:
 
 
 def test_largest_ends_where_more_samples_are_not_worth_it() -> None:
-    """Golden: sigma .25 ends at 27,919 of 28,096 or fewer, with Clopper–Pearson at the full alpha."""
+    """For sigma .25 a run ends at 27,919 of 28,096 or fewer, with Clopper–Pearson at the full alpha."""
     rule = Largest().boundaries(NOISE, 0.0, alpha=0.001, beta=0.001)
     steps = rule.steps[: rule.looks.tolist().index(28_096) + 1].tolist()
     draws = [[0, n, 0] for n in steps[:-1]] + [[177, steps[-1] - 177, 0]]
@@ -227,7 +227,7 @@ def test_largest_ends_also_below_one_half() -> None:
 
 
 def test_a_radius_far_out_of_reach_is_never_certified() -> None:
-    """p0 rounds to almost 1 there, where a likelihood ratio overflows."""
+    """There p0 rounds to almost 1, where a likelihood ratio overflows."""
     for n, radius in ((131_100, 2.0), (10_000, 1.9), (1_000_000, 1.5)):
         rule = Optimal(max_samples=n).boundaries(NOISE, radius, alpha=0.001, beta=0.001)
         assert not rule.feasible
@@ -320,11 +320,11 @@ def test_the_largest_radius_of_few_samples_counts_the_rival(n: int, alpha: float
 )
 @pytest.mark.parametrize("p_a", [0.75, 0.8413, 0.9])
 def test_expected_samples_are_what_many_runs_average(procedure: Parameters, p_a: float) -> None:
-    """400 seeded runs each; every comparison fails with probability below 1e-4."""
+    """Each case has 400 seeded runs; every comparison fails with probability below 1e-4."""
     planned = plan(procedure, NOISE, 0.25 if procedure.targeted else 0.0, alpha=0.05, beta=0.05)
     rng = np.random.default_rng(7)
 
-    def sample(n: int) -> Any:  # the others are spread so thin that none of them ever leads
+    def sample(n: int) -> Any:  # the other classes have so few samples that none of them ever leads
         if n == procedure.n0:
             return np.array([n, *[0] * 41])
         return rng.multinomial(n, [p_a, *[(1 - p_a) / 40] * 40, 0.0])

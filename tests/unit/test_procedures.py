@@ -1,4 +1,4 @@
-"""The procedures, driven by counts that are known in advance."""
+"""The procedures, driven by known counts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def script(*draws: Iterable[int]) -> Callable[[int], np.ndarray]:
 
 
 def of(count: int, n: int) -> list[int]:
-    """`count` of n for class 1, the rest for class 0, none without a class."""
+    """Counts with `count` of n for class 1, the rest for class 0, and none without a class."""
     return [n - count, count, 0]
 
 
@@ -73,7 +73,7 @@ def test_certify_has_the_paper_s_defaults() -> None:
 
 
 def test_certify_takes_the_class_from_the_selection_alone() -> None:
-    """Mutant killed: choosing the class on the estimation samples would certify class 1 here."""
+    """Mutant killed: choosing the class on the estimation samples, which would certify class 1 here."""
     verdict = run(certify(NOISE, n=1000), script(of(40, 100), of(990, 1000)))
     assert verdict.top_class is None
     assert verdict.stages[0].count == 10
@@ -130,7 +130,7 @@ def test_adaptive_stages_turn_at_their_golden_counts(
 
 
 def drive(procedure: Procedure, counts: list[int]) -> int | Verdict:
-    """What the procedure asks for next, or its verdict, after these counts of class 1."""
+    """The next request of the procedure, or its verdict, after these counts of class 1."""
     wanted = next(procedure)
     for count in counts:
         try:
@@ -218,7 +218,7 @@ def test_sequential_abstains_after_its_last_look() -> None:
 
 
 def test_sequential_asks_for_its_looks_and_nothing_between() -> None:
-    """Mutant killed: peeking between looks would ask for other steps."""
+    """Mutant killed: peeking between looks, which would ask for other steps."""
     procedure = certify_sequential(NOISE, 0.25)
     looks = Sequential().boundaries(NOISE, 0.25, alpha=0.001, beta=0.001)
     wanted = [next(procedure)]
@@ -295,7 +295,7 @@ def test_every_choice_of_a_form_is_a_procedure_of_its_own() -> None:
 
 
 class Wordless(Fixed):
-    """Says of itself what it must, and no more."""
+    """A procedure that says of itself only what it must."""
 
     title: ClassVar[str] = ""
     summary: ClassVar[str] = ""
@@ -361,7 +361,7 @@ def test_the_p_value_of_predict_is_the_two_sided_binomial_test(a: int, b: int) -
 
 @pytest.mark.parametrize("kind", list(PROCEDURES), ids=lambda kind: kind.__name__)
 def test_a_keyword_that_a_procedure_has_not_is_told_with_the_nearest_one(kind: type[Parameters]) -> None:
-    """Its last field; Exact has none of its own."""
+    """The nearest is its last field; Exact has no field of its own."""
     last = [*kind.model_fields][-1]
     with pytest.raises(TypeError, match=rf"there is no keyword '{last}_', did you mean {last}\?; there are name, n0"):
         kind(**{f"{last}_": 1})

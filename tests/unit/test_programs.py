@@ -116,9 +116,9 @@ def with_byte(data: bytes, place: int, byte: int) -> bytes:
 @pytest.mark.parametrize("kind", ["torchscript", "exported"])
 def test_a_damaged_table_of_contents_is_refused(kind: str, script: bytes, program: bytes) -> None:
     data = script if kind == "torchscript" else program
-    entry = data.rindex(b"PK\x01\x02")  # the last entry of the zip's central directory
+    entry = data.rindex(b"PK\x01\x02")  # this is the last entry of the zip's central directory
     not_utf8, version_of_zip = with_byte(data, entry + 46, 0xB0), with_byte(data, entry + 6, 0xFF)
-    not_utf8 = with_byte(not_utf8, entry + 9, data[entry + 9] | 0x08)  # the flag that the name is UTF-8
+    not_utf8 = with_byte(not_utf8, entry + 9, data[entry + 9] | 0x08)  # this flag says that the name is UTF-8
     for damaged in (not_utf8, version_of_zip):
         assert not is_torchscript(damaged)
         assert not is_exported(damaged)

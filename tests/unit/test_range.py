@@ -1,4 +1,4 @@
-"""A draw that two runs count: both parts together are the draw of one run, and parts that do not fit are refused."""
+"""Two runs that count one draw: both parts together are the draw of one run, and parts that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def begun(engine: Engine) -> Checkpoint:
 
 
 def parts(engine: Engine, start: int) -> tuple[Checkpoint, Checkpoint]:
-    """What two runs have counted of the second draw, before and from the sample `start` on."""
+    """The counts of two runs of the second draw, before the sample `start` and from it on."""
     checkpoint = begun(engine)
     _, front = run(engine, ranges.up_to(checkpoint, start), checkpoint)
     stop = sum(SIZES[:2])

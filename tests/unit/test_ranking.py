@@ -24,7 +24,7 @@ NOISE = Gaussian(0.25)
 
 
 class Brightness(nn.Module):
-    """Tells dark from bright by the mean pixel, disturbed by a pseudo-random function of one pixel."""
+    """A network that tells dark from bright by the mean pixel, disturbed by a pseudo-random function of one pixel."""
 
     def __init__(self, noise: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Warnings that recur while something is wrong are told, and do not fill the log."""
+"""Warnings that recur while something is wrong are logged, but do not fill the log."""
 
 from __future__ import annotations
 

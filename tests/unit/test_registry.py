@@ -1,4 +1,4 @@
-"""The zoo: ensembles are read as they were written, and damage is refused by what it is."""
+"""The zoo: ensembles are read as they were written, and damage is refused by its name."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def truncated(folder: Path) -> None:
 
 
 def oversized(folder: Path) -> None:
-    os.truncate(folder / "member-1.safetensors", 1 << 40)  # a sparse file: reading it would exhaust the memory
+    os.truncate(folder / "member-1.safetensors", 1 << 40)  # reading this sparse file would exhaust the memory
 
 
 def linked(folder: Path) -> None:

@@ -15,9 +15,9 @@ from smoothcert.remainder import remainder
 
 NOISE = Gaussian(0.25)
 RADIUS = 0.25
-"""It needs p_A >= .841."""
+"""The radius to prove, which needs p_A >= .841."""
 ALPHA = 0.1
-"""Large, so that errors are frequent enough to be counted."""
+"""A large alpha, so that errors are frequent enough to be counted."""
 RUNS = 300
 PROCEDURES = [Adaptive(stages=(40, 80, 160)), Sequential(max_samples=300), Optimal(max_samples=300, n0=0)]
 
@@ -35,7 +35,7 @@ def answered(
 
 
 def errors(procedure: AnyProcedure, p: tuple[float, ...]) -> float:
-    """How often a certificate, or else what remains, claims more than is true."""
+    """How often a certificate, or otherwise what remains, claims more than is true."""
     rng, truth = np.random.default_rng(7), dict(enumerate(p))
     wrong = 0
     for _ in range(RUNS):
@@ -55,7 +55,7 @@ def test_it_is_false_at_most_twice_as_often_as_alpha_allows(procedure: AnyProced
 
 
 def test_the_mutant_that_trusts_the_share_itself_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes the share of the count for a lower bound of p_A."""
+    """The mutant takes the share of the count for a lower bound of p_A."""
     monkeypatch.setattr(module, "lower_bound", lambda count, n, _: count / n)
     assert errors(PROCEDURES[0], (0.8, 0.2)) > 2 * ALPHA
 

@@ -76,7 +76,7 @@ def test_every_row_gets_its_own_logits_however_a_batch_is_split(model: ServedMod
     network = remote(model, rows=rows)
     model.asked.clear()
     torch.testing.assert_close(network(images(n)), expected(images(n)))
-    requests = -(-(n + 1) // rows)  # one row more: the test image
+    requests = -(-(n + 1) // rows)  # one row more for the test image
     assert len(model.asked) == requests
     assert set(model.asked) == {-(-(n + 1) // requests)}
 
@@ -174,7 +174,7 @@ def test_closing_ends_the_waiting(model: ServedModel) -> None:
 
 
 def slow(model: ServedModel) -> None:
-    model.pause_s = 0.05  # every byte comes within the time limit, and the answer does not
+    model.pause_s = 0.05  # every byte comes within the time limit, but the response as a whole does not
 
 
 def shorter(body: bytes, headers: dict[str, str]) -> bytes:
@@ -241,7 +241,7 @@ def test_an_endpoint_that_is_not_fit_gets_a_sentence_and_nothing_is_half_added(
 
 
 def test_an_endpoint_that_mixes_its_rows_is_no_member(model: ServedModel, tmp_path: Path) -> None:
-    model.answer = lambda batch: logits_of(batch) + batch[:-1].mean() * (len(batch) > 2)  # not of the two rows alone
+    model.answer = lambda batch: logits_of(batch) + batch[:-1].mean() * (len(batch) > 2)  # not seen in two rows
     with pytest.raises(MemberError, match="depends on more than its image"):
         add("bright", [], ADDITION, zoo=tmp_path, endpoints=[model.url], remote=QUICK)
     assert not any(tmp_path.iterdir())
@@ -377,7 +377,7 @@ def test_an_endpoint_that_serves_another_model_later_is_refused(model: ServedMod
 def test_an_endpoint_that_turns_bad_in_the_middle_ends_the_certification_without_a_certificate(
     model: ServedModel, zoo: Path, case: str, sentence: str
 ) -> None:
-    """It is good when it is loaded and for two requests more; what it says then is never a vote."""
+    """It is good when it is loaded and for two more requests; what it says afterwards is never a vote."""
     ensemble = load("bright", zoo=zoo, batch=64, remote=QUICK)
     asked = len(model.asked)
 

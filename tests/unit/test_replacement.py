@@ -43,7 +43,7 @@ def test_thresholds_that_round_to_one_end_the_table() -> None:
 
 
 def by_enumeration(keep: Fraction, levels: int, d: int, r: int) -> Fraction:
-    """The least p under x for which p' can be 1/2: all outcomes, sorted by their likelihood ratio."""
+    """The least p under x for which p' can be 1/2, from all outcomes, sorted by their likelihood ratio."""
     other = (1 - keep) / (levels - 1)
     x, moved = (0,) * d, (1,) * r + (0,) * (d - r)
 

@@ -1,4 +1,4 @@
-"""A certificate can be repeated from what it says of itself, and only that certificate."""
+"""A certificate can be repeated from what it says about itself, and only that certificate."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def certificate() -> Certificate:
 
 
 def test_the_second_time_gives_the_same_counts(certificate: Certificate) -> None:
-    again = replay(certificate, torch.from_numpy(IMAGES[5].transpose(1, 2, 0)))  # [H, W, C] is taken, too
+    again = replay(certificate, torch.from_numpy(IMAGES[5].transpose(1, 2, 0)))  # [H, W, C] is accepted, too
     assert again.differences == ()
     assert again.remarks == ()
     assert again.certificate.stages == certificate.stages
@@ -54,7 +54,7 @@ def test_the_second_time_gives_the_same_counts(certificate: Certificate) -> None
 
 
 def test_it_is_found_among_the_images_of_its_request(certificate: Certificate) -> None:
-    """As the archive keeps them; the certificate is that of the second one."""
+    """The archive keeps all images of a request; the certificate is that of the second one."""
     assert replay(certificate, torch.from_numpy(IMAGES[4:6])).differences == ()
     with pytest.raises(ReplayError, match=r"is of image 1, counted from 0, and 1 were given"):
         replay(certificate, torch.from_numpy(IMAGES[4:5]))
@@ -72,7 +72,7 @@ def test_a_joint_transfer_is_repeated_with_both_ensembles() -> None:
 
 
 def test_a_vote_that_ended_later_is_the_same_and_one_that_ended_sooner_is_not() -> None:
-    """Older certificates of softmax votes have asked every member. Mutant killed: any number of evaluations will do."""
+    """In older softmax votes, every member was asked. Mutant killed: accepting any number of evaluations."""
     question = Question(Gaussian(0.25), Sequential(), radius=0.25)
     with Engine(load(NAME).with_(voting="softmax")) as engine:
         (early,) = certify(engine, torch.from_numpy(IMAGES[5:6]), question)
@@ -117,7 +117,7 @@ def test_the_command_says_whether_it_is_the_same(certificate: Certificate, tmp_p
     file, image = tmp_path / "certificate.json", tmp_path / "image.png"
     file.write_text(certificate.to_json())
     Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(image)
-    done = CliRunner().invoke(cli, ["replay", str(file), str(image)])  # is that of the workers
+    done = CliRunner().invoke(cli, ["replay", str(file), str(image)])  # this is the command of the workers
     assert (done.exit_code, "the same" in done.output) == (0, True), done.output
     with pytest.raises(ReplayError, match="missing"):
         command(str(tmp_path / "missing"), str(image), "", frozenset())
@@ -192,5 +192,5 @@ def test_a_witness_that_cannot_sign_is_said_before_the_work(tmp_path: Path) -> N
 def test_an_earlier_certificate_names_the_runtime_by_its_version_alone() -> None:
     assert runtime_of({"torch": "2", "openvino": "2026"}) == "openvino"
     assert runtime_of({"torch": "2", "compiled": "2"}) == "compiled"
-    assert runtime_of({"torch": "2", "onnxruntime": "1"}) == "torch"  # that of a member which is an ONNX file
+    assert runtime_of({"torch": "2", "onnxruntime": "1"}) == "torch"  # that of a member in an ONNX file
     assert runtime_of({"torch": "2", "onnxruntime": "1", "runtime": "onnxruntime"}) == "onnxruntime"

@@ -1,4 +1,4 @@
-"""`smoothcert report`: one page that says what was asked, what was proved, how surely, and whether it is true."""
+"""`smoothcert report` writes one page: what was asked, what was proved, how surely, and whether it is true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ensemble a request gets."""
+"""The ensemble that a request gets."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def worker(*names: str, pool: str = "default", failed: str = "", **speeds: float
 
 
 def test_an_offer_that_the_workers_of_its_pool_no_longer_hold_is_forgotten() -> None:
-    """After a start with another zoo: the new worker would put a request for the old ensemble back."""
+    """After a start with another zoo, the new worker would put a request for the old ensemble back."""
     offers = [offer("old"), offer("new")]
     known = Roster.of([worker("new")], offers, now=101.0, default="old")
     assert [each.card.name for each in known.offers] == ["new"]

@@ -1,4 +1,4 @@
-"""What is true of every runtime that converts a network: the same classes, or torch in its place."""
+"""Every runtime that converts a network gives the same classes, or torch runs in its place."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_one_whose_pixels_choose_a_branch_is_not_used(converting: Converting) ->
 def test_one_that_mixes_rows_is_not_used(
     converting: Converting, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutant killed: a form of another runtime that is only compared with the plain one on the probe itself."""
+    """Mutant killed: comparing a form of another runtime with the plain one only on the probe itself."""
     inner = converting.module.forward
     monkeypatch.setattr(converting.module, "forward", lambda self, x: inner(self, x) + 9 * x.mean())
     with caplog.at_level(logging.WARNING):

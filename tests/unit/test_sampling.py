@@ -1,4 +1,4 @@
-"""Noise: a pure function of (seed, image, sample), whatever asks for it."""
+"""Noise is a pure function of (seed, image, sample), whichever component asks for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNIT = Gaussian(1.0)
 
 
 def stream(seed: str = "a", image: int = 0) -> NoisyImage:
-    """A black image, so that its noisy copies are the noise itself."""
+    """The noise of a black image, whose noisy copies are the noise itself."""
     return NoisyImage(UNIT, torch.zeros(SHAPE), seed, image)
 
 
@@ -91,7 +91,7 @@ def test_blocks_are_kept_but_not_of_all_images(monkeypatch: pytest.MonkeyPatch) 
     assert again is not first[0]
     assert torch.equal(again, first[0])
     assert kept.bytes == 3 * size
-    for _ in range(9):  # two engines that draw the same at once
+    for _ in range(9):  # two engines draw the same at once
         kept.put("the same", again)
     assert kept.bytes == 3 * size
     assert kept.take("the same") is again

@@ -1,4 +1,4 @@
-"""Noise belongs to its question, and the seed of a service can be shown not to have been chosen."""
+"""Noise is bound to its question, and a service can show that it did not choose the seed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_best_of_many_looks_cannot_be_shown_as_a_fixed_certificate(ensemble:
             start(engine, image, question, seed="seed", bound=False).result()
             for question in (replace(QUESTION, radius=0.3), shown)
         )
-    assert unbound.stages[0].counts == again.stages[0].counts  # how it was in the first edition
+    assert unbound.stages[0].counts == again.stages[0].counts  # the first edition did this
     assert first.counts != fixed.stages[0].counts
 
 
@@ -150,7 +150,7 @@ def test_a_nonce_is_drawn_where_the_client_gives_none() -> None:
 
 
 def test_the_hash_of_an_image_is_that_of_its_certificate() -> None:
-    """For all bytes, and for floating-point values."""
+    """This holds for all bytes, and for floating-point values."""
     bytes_ = np.arange(256, dtype=np.uint8).reshape(1, 16, 16)
     values = np.random.default_rng(1).random((3, 5, 5), np.float32)
     for image in (bytes_, values):

@@ -88,7 +88,7 @@ def test_small_budgets_keep_their_few_looks(n: int, looks: list[int]) -> None:
 
 def test_only_the_look_right_before_the_last_may_be_dropped() -> None:
     full = looks_up_to(N_MAX)
-    close = full[-2] + 1000  # closer than 3 % of the look before it
+    close = full[-2] + 1000  # closer than 3 % to the look before it
     assert looks_up_to(close) == [*full[:-2], close]
 
 
@@ -164,7 +164,7 @@ def test_an_undamaged_entry_of_another_shape_is_not_used(store: Path, value: obj
 
 
 def poison(store: Path, value: object) -> None:
-    """Replace the only entry by another value with a digest of its own."""
+    """Replace the only entry by another value with its own digest."""
     (entry,) = store.iterdir()
     cache.save(json.loads(entry.read_text())["key"], value)
     boundaries.cache_clear()

@@ -1,4 +1,4 @@
-"""The batch size of an ensemble by measurement, on a clock that the networks move."""
+"""The batch size of an ensemble is measured here on a clock that the networks move."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, full: int, most: int) -> Ensemble:
     [
         (100, 10**6, 256),
         (1024, 10**6, 1024),
-        (1500, 10**6, 2048),  # 2,048 rows take 1.37 times as long as 1,024: still 1.46 times as fast
+        (1500, 10**6, 2048),  # 2,048 rows take 1.37 times as long as 1,024, which is still 1.46 times as fast
         (10**6, 10**6, 8192),
         (10**6, 700, 512),
         (10**6, 256, 256),

@@ -1,4 +1,4 @@
-"""`Smoothed`: certificates of models in memory are those of the service."""
+"""Certificates of `Smoothed`, for models in memory, are those of the service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.smoothed import NOISE, QUICK, SHAPE, Constant, counts, images
 
 
 def test_certificates_are_those_of_the_engine_count_for_count() -> None:
-    """A service sends its ensembles through `case.certify`."""
+    """A service also sends its ensembles through `case.certify`."""
     three, batch = [patches(seed) for seed in range(3)], images(4)
     with Smoothed(three, NOISE, classes=["a", "b", "c", "d"], consensus=2) as smoothed:
         found = smoothed.certify(torch.stack(batch), 0.1, procedure=QUICK, seed="s")
@@ -124,7 +124,7 @@ def test_alpha_is_shared_among_the_images_if_asked(smoothed: Smoothed) -> None:
 def test_uint8_pixels_and_arrays_and_lists_are_the_same_images(smoothed: Smoothed) -> None:
     pixels = (torch.rand(2, *SHAPE, generator=torch.Generator().manual_seed(1)) * 255).to(torch.uint8)
     forms: list[Any] = [pixels, pixels.numpy(), list(pixels), pixels / 255, (pixels / 255).numpy()]
-    forms.append((pixels / 255).numpy().astype(">f4"))  # as FITS and IDX files hold their numbers
+    forms.append((pixels / 255).numpy().astype(">f4"))  # FITS and IDX files hold their numbers in this form
     found = [smoothed.certify(form, 0.1, procedure=QUICK, seed=0) for form in forms]
     inputs = [[each.provenance.input for each in one] for one in found]  # type: ignore[union-attr]
     assert all(one == inputs[0] for one in inputs)
@@ -189,7 +189,7 @@ def test_the_loader_is_read_as_certificates_are_taken(smoothed: Smoothed, monkey
         assert read <= taken + 5
     certificates.close()
     assert smoothed._session._engine is not None
-    smoothed.certify(images(1)[0], 0.1, procedure=QUICK)  # nothing is left in its way
+    smoothed.certify(images(1)[0], 0.1, procedure=QUICK)  # nothing blocks the next call
 
 
 def test_an_error_of_the_loader_reaches_the_caller(smoothed: Smoothed) -> None:
@@ -206,7 +206,7 @@ def test_a_bar_shows_the_progress_where_it_is_wanted(smoothed: Smoothed, capsys:
     err = capsys.readouterr().err
     assert "3/3" in err
     assert f"{sum(each.samples for each in found):,} samples" in err
-    list(smoothed.certify_many(loaded(3), 0.1, procedure=QUICK))  # not a terminal
+    list(smoothed.certify_many(loaded(3), 0.1, procedure=QUICK))  # this is not a terminal
     assert capsys.readouterr().err == ""
 
 
@@ -223,7 +223,7 @@ def test_without_rich_there_is_no_bar(smoothed: Smoothed, monkeypatch: pytest.Mo
 
 
 class Fair(nn.Module):
-    """Says class 0 or 1 by the sign of the noise of one pixel of a grey image."""
+    """A network whose class, 0 or 1, is the sign of the noise of one pixel of a grey image."""
 
     def forward(self, x: Tensor) -> Tensor:
         sign = x[:, 0, 0, 0] - 0.5
@@ -315,7 +315,7 @@ def test_bytes_get_exact_noise_and_floats_do_not(smoothed: Smoothed) -> None:
 
 
 def test_what_is_certified_is_what_is_predicted() -> None:
-    """For bytes, too: a network that asks whether its values are k/255 tells the two noises apart."""
+    """This holds for bytes, too: a network that asks whether its values are k/255 tells the two noises apart."""
 
     class OnGrid(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

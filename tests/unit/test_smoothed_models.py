@@ -1,4 +1,4 @@
-"""The models that `Smoothed` takes: what they return, their mode, their device."""
+"""The models that `Smoothed` takes: their outputs, their mode, their device."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Output:
 
 
 class Wrapped(nn.Module):
-    """Patches whose logits come inside something else."""
+    """Patches whose logits are inside something else."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ def test_models_that_are_one_member_are_named_by_their_places() -> None:
         smoothed.predict(images(1)[0], n=10)
 
 
-@pytest.mark.filterwarnings("ignore")  # torch warns of its own TorchScript
+@pytest.mark.filterwarnings("ignore")  # torch warns about its own TorchScript
 def test_a_scripted_model_that_cannot_take_the_images_is_one_line() -> None:
     scripted = torch.jit.script(patches())
     with pytest.raises(MemberError, match=r"cannot take images of shape \(1, 1, 9, 9\): RuntimeError: ") as refused:

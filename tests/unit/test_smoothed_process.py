@@ -1,4 +1,4 @@
-"""`Smoothed` in its process: its thread, copies of it, and what becomes of it in a fork."""
+"""`Smoothed` in its process: its thread, its copies, and its behaviour in a fork."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_thread_begins_with_the_first_images_and_ends_at_close() -> None:
     smoothed.close()
     smoothed.close()
     assert len(engine_threads()) == before
-    smoothed.predict(images(1)[0], n=10)  # a call after close starts another
+    smoothed.predict(images(1)[0], n=10)  # a call after close starts another thread
     assert len(engine_threads()) == before + 1
     smoothed.close()
 
@@ -64,7 +64,7 @@ def in_a_fork(call: Callable[[], object]) -> str:
     """What a call returns or raises in a child of this process, as text; nothing if the child hangs."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn about a fork beside threads
         child = os.fork()
     if child == 0:
         signal.alarm(120)  # otherwise the parent would wait for ever, too
@@ -82,7 +82,7 @@ def in_a_fork(call: Callable[[], object]) -> str:
 
 
 def test_in_a_fork_it_says_that_its_threads_are_gone(smoothed: Smoothed) -> None:
-    """Mutant killed: without `_refuse_fork` the child waits for ever."""
+    """Mutant killed: without `_refuse_fork`, the child waits for ever."""
     image = images(1)[0]
     expected = smoothed.predict(image, n=100, seed=0)
     said = in_a_fork(lambda: smoothed.predict(image, n=100, seed=0))

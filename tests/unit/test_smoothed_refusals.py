@@ -134,11 +134,11 @@ def test_a_noise_of_few_outcomes_is_not_sent_to_a_procedure_that_refuses_it() ->
         ({"procedure": "sequential"}, "the sequential procedure needs a target radius"),
         (
             {"radius": 0.1, "procedure": "lucky"},
-            "'exact', 'predict', 'transfer', got 'lucky'",
+            "'hierarchy', 'exact', got 'lucky'",
         ),
         ({"radius": 0.1, "procedure": "sequentail"}, "got 'sequentail', did you mean sequential?"),
-        ({"radius": 0.1, "procedure": {"name": None}}, "'transfer', got None"),
-        ({"radius": 0.1, "procedure": {"name": []}}, "'transfer', got []"),
+        ({"radius": 0.1, "procedure": {"name": None}}, "'exact', got None"),
+        ({"radius": 0.1, "procedure": {"name": []}}, "'exact', got []"),
         ({"radius": 0.1, "procedure": {}}, "procedure: must have the field 'name', got {}"),
         ({"radius": 0.1, "procedure": {"name": "sequential", "max_samples": 0}}, "max_samples"),
         ({"radius": 0.1, "alpha": 2}, "alpha must lie strictly between 0 and 1, got 2"),
@@ -148,7 +148,7 @@ def test_questions_without_an_answer_are_sentences(smoothed: Smoothed, question:
     with pytest.raises(DomainError, match=re.escape(message)):
         smoothed.certify(images(1)[0], **question)
     with pytest.raises(DomainError, match=re.escape(message)):
-        smoothed.certify_many(images(1), **question)  # before the first certificate is taken
+        smoothed.certify_many(images(1), **question)  # this comes before the first certificate is taken
 
 
 def test_a_seed_must_be_text(smoothed: Smoothed) -> None:

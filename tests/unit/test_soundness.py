@@ -1,4 +1,4 @@
-"""Floating-point noise gives the image away, noise on the grid does not (Voráček and Hein, 2023)."""
+"""Floating-point noise reveals the image, and noise on the grid does not (Voráček and Hein, 2023)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from smoothcert.verification import verify
 SHAPE = (3, 8, 8)
 SIGMA = 0.25
 MOVED = 64
-"""Values that the attack moves by 1/255: a distance of sqrt(64) / 255 = .031."""
+"""The number of values that the attack moves by 1/255, a distance of sqrt(64) / 255 = .031."""
 
 
 class Spy(nn.Module):
-    """Class 0 where every value can be 64/255 + e for some float32 number e, class 1 elsewhere.
+    """A network that gives class 0 if every value can be 64/255 + e for some float32 number e, and class 1 otherwise.
 
     It tries e = z - x and its two neighbours on either side, and so reads where the image was from the last bits.
     """
@@ -70,7 +70,7 @@ def promised_and_seen(noise: Noise) -> tuple[float, float]:
 
 
 def test_plain_noise_gives_a_network_away() -> None:
-    # It documents why the other noise exists, and fails if torch's arithmetic ever changes. It is also the mutant of
+    # This documents why the other noise exists, and fails if torch's arithmetic ever changes. It is also the mutant of
     # the next test: a noise that leaks breaks the promise.
     promised, seen = promised_and_seen(Gaussian(SIGMA))
     assert promised > 0.9
@@ -85,7 +85,7 @@ def test_exact_noise_keeps_the_promise_for_the_same_network() -> None:
 
 @pytest.mark.parametrize("sigma", [0.25, 0.12])
 def test_a_noisy_value_depends_on_the_sum_alone(sigma: float) -> None:
-    # Exhaustive: every byte with every N. The mutant adds floats, and gives several values to most sums.
+    # This is exhaustive: every byte with every N. The mutant adds floats, and gives several values to most sums.
     noise, tail = RoundedGaussian(sigma), table(sigma).tail
     a = torch.arange(256, dtype=torch.float32).div(255).view(1, 16, 16)
     settled = noise.settle(a)
@@ -143,7 +143,7 @@ def test_drawn_noise_has_the_law_of_the_table() -> None:
     source = BlockSource(stream_key("law", 0), torch.device("cpu"))
     drawn = np.concatenate([RoundedGaussian(0.25).draw(source, b, (3, 32, 32)).numpy().ravel() for b in range(11)])
     p, tail = law_of(0.25), table(0.25).tail
-    wide = np.add.reduceat(p, np.arange(0, len(p), 20))  # cells of 20 values, so that all have a fair size
+    wide = np.add.reduceat(p, np.arange(0, len(p), 20))  # cells of 20 values all have a fair size
     seen = np.add.reduceat(np.bincount(drawn + tail, minlength=len(p)), np.arange(0, len(p), 20))
     large = wide * len(drawn) > 20
     chi = ((seen - wide * len(drawn)) ** 2 / (wide * len(drawn)))[large].sum()
@@ -157,13 +157,13 @@ def test_the_uniform_die_has_exactly_the_rounded_law(reach: float) -> None:
     exact, die = 255 * Fraction(str(reach)), law(reach)
     seen = np.bincount(die.integers(np.arange(die.sides)).astype(int) + die.most, minlength=2 * die.most + 1)
     for n in range(-die.most, die.most + 1):
-        # P(round(w U) = n): the part of [-w, w] within half a step of n
+        # P(round(w U) = n) is the part of [-w, w] within half a step of n.
         low, high = max(Fraction(2 * n - 1, 2), -exact), min(Fraction(2 * n + 1, 2), exact)
         assert Fraction(int(seen[n + die.most]), die.sides) == (high - low) / (2 * exact)
 
 
 def test_the_bound_holds_for_the_sharpest_test() -> None:
-    # F = [sum of all values above a cut] is the classifier that the theorem is tight for.
+    # The theorem is tight for the classifier F = [sum of all values above a cut].
     shape, n, step = (3, 16, 16), 20_000, 1 / 255
     x = torch.full(shape, 100, dtype=torch.float32) / 255
     moved = torch.full(shape, 99, dtype=torch.float32) / 255
@@ -181,7 +181,7 @@ def test_the_bound_holds_for_the_sharpest_test() -> None:
     p, q = share(x, "here"), share(moved, "there")
     bound = ndtr(ndtri(p) - step * math.sqrt(d) / SIGMA)
     assert bound - 0.012 < q < bound + 0.012
-    # The mutant: noise that is too small by 10 % falls below the bound.
+    # The mutant's noise is too small by 10 % and falls below the bound.
     small = ndtr((ndtri(p) * SIGMA * math.sqrt(d) - step * d) / (0.9 * SIGMA * math.sqrt(d)))
     assert p == pytest.approx(0.99, abs=0.005)
     assert abs(small - bound) > 0.005

@@ -86,7 +86,7 @@ def counts_of(classify: dict[tuple[float, ...], int], noise: Splitting, image: t
 
 @pytest.mark.parametrize("template", range(4))
 def test_counts_change_by_at_most_the_distance_and_the_class_not_within_the_radius(template: int) -> None:
-    """All pairs of images of two bytes from a few, with a classifier that knows every noisy image apart."""
+    """These are all pairs of images of two bytes from a few, with a classifier that tells every noisy image apart."""
     noise = Splitting(0.1, template)
     table: dict[tuple[float, ...], int] = {}
     places = list(itertools.product((100, 101, 103, 110), repeat=2))
@@ -145,7 +145,7 @@ def test_a_template_that_cannot_be_is_refused(template: int) -> None:
 
 
 class Brightness(nn.Module):
-    """Class 1 for images that are light on average, otherwise class 0."""
+    """A network that gives class 1 to images that are light on average, and class 0 to others."""
 
     def forward(self, x: Tensor) -> Tensor:
         light = x.flatten(1).mean(1, keepdim=True) - 0.5
@@ -160,7 +160,7 @@ def test_a_certificate_without_alpha_goes_through_json_and_verify() -> None:
             certify(engine, [image], Question(Splitting(1.0), Exact()), seed=seed)[0] for seed in ("one", "other")
         )
     assert (first.decision, first.class_name, first.alpha) == ("certified", "light", None)
-    assert first.stages == again.stages  # nothing is left to chance
+    assert first.stages == again.stages  # nothing is random
     assert first.samples == 510
     assert first.radius > 0.1
     assert verify(first).problems == ()

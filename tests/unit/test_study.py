@@ -51,7 +51,7 @@ def samples_of(folder: LogitTapes, labels: list[int], weights: list[float] | Non
 
 
 class Fragile(engines.Patches):
-    """Gives no finite logits to a part of the samples."""
+    """A network that gives no finite logits to a part of the samples."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) + torch.log(x.mean((1, 2, 3)) - 0.49).view(-1, 1)
@@ -69,7 +69,7 @@ def fragile(*networks: engines.Patches) -> Ensemble:
 @pytest.mark.parametrize("voting", ["soft", "hard", "softmax", "weighted"])
 @pytest.mark.parametrize("leading", [None, 1, 2])
 def test_a_recording_counts_and_proves_what_the_engine_does(voting: str, leading: int | None, tmp_path: Path) -> None:
-    """For every vote and consensus, with samples that have no class."""
+    """This holds for every vote and consensus, with samples that have no class."""
     ensemble = fragile(engines.Patches(0), Fragile(1), engines.Patches(2))
     folder, image = tapes(tmp_path, ensemble), torch.full(engines.SHAPE, 0.5)
     list(folder.record([image], [0]))
@@ -206,7 +206,7 @@ def test_a_disk_that_fills_up_leaves_what_was_recorded(tmp_path: Path, monkeypat
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[study.Study, Path]:
-    """The study of three small models on four images, of which one has a wrong label."""
+    """The study of three small models on four images, one of which has a wrong label."""
     folder = tmp_path_factory.mktemp("study")
     with Smoothed([engines.Patches(seed).eval() for seed in range(3)], NOISE, classes=4, batch=64) as smoothed:
         labels = [each or 0 for each in smoothed.predict(torch.stack(IMAGES), n=200, seed=1)]
@@ -348,7 +348,7 @@ def models(*arguments: object) -> str:
 def test_the_command_writes_a_report_of_two_members(
     zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three of the chapters, since pictures take time; those of two members are all made by another test."""
+    """Three of the chapters are enough, since pictures take time; another test makes all chapters of two members."""
     monkeypatch.setattr(study, "CHAPTERS", (study.theory.chapter, study.aggregation.chapter, study.consensus.chapter))
     grey = np.array([120, 124, 130, 134], np.uint8)
     pixels = np.broadcast_to(grey[:, None, None, None], (4, 8, 8, 3))

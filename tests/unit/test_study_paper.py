@@ -1,4 +1,4 @@
-"""The paper's own rows: they agree with each other, and stand beside ours."""
+"""The paper's own rows agree with each other, and are shown beside ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_radii_of_the_schedules_are_the_papers() -> None:
 
 
 def test_the_papers_shares_add_up_and_their_headings_are_exchanged() -> None:
-    """What stands under ASA cannot be abstentions: it adds up to no less than the certified accuracy."""
+    """The values under ASA cannot be abstentions: they add up to no less than the certified accuracy."""
     single = [rows for by_radius in paper.ADAPTIVE.values() for rows in by_radius.values()]
     for rows in single:
         assert tuple(row.stages for row in rows) == paper.SCHEDULES
@@ -35,13 +35,13 @@ def test_the_papers_shares_add_up_and_their_headings_are_exchanged() -> None:
 
 
 def sample_reduction(stages: tuple[int, ...], returned: list[float]) -> float:
-    """SampleRF from the percentages of images that each stage returns."""
+    """SampleRF, from the percentages of images that each stage returns."""
     drawn = np.cumsum(stages) + 100
     return float(100_100 / (np.array(returned) / 100 @ drawn))
 
 
 def test_the_papers_sample_reductions_follow_from_the_shares_of_its_stages() -> None:
-    """To their last digit: a wrong digit in a row, or KCR in place of SampleRF, would be seen."""
+    """They agree to their last digit, so a wrong digit in a row, or KCR in place of SampleRF, would be noticed."""
     for by_radius in paper.ADAPTIVE_CONSENSUS.values():
         for row in by_radius.values():
             assert sample_reduction(STAGES, list(row.returned)) == pytest.approx(row.samples, abs=0.006)
@@ -53,7 +53,7 @@ def test_the_papers_sample_reductions_follow_from_the_shares_of_its_stages() -> 
 
 
 def test_the_papers_average_radii_lie_between_the_sums_of_their_accuracies() -> None:
-    """The ACR is the area under the curve, which falls: between the sums of its values at both ends of the steps."""
+    """The ACR is the area under a falling curve: it lies between the sums of its values at both ends of the steps."""
     together = [row for table in (*paper.SIZES.values(), *paper.INFERENCES.values()) for row in table.values()]
     for row in (*together, *paper.TRAINED.values(), *(r for t in paper.AGGREGATION.values() for r in t.values())):
         radii, accuracies = np.array(list(row.accuracies)), np.array(list(row.accuracies.values())) / 100

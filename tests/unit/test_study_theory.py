@@ -1,4 +1,4 @@
-"""The formulas of a study, each computed a second way: by brute force, by simulation, or from a model that is known."""
+"""The formulas of a study, each computed a second way: by brute force, by simulation, or from a known model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NOISE = Gaussian(0.25)
 
 
 def drawn(n: int = 20_000, k: int = 6, *, zeta: float = ZETA, seed: int = 0) -> Recording:
-    """Logits of the paper's model: a part of the effect of the noise is common to all members, the rest their own."""
+    """Logits of the paper's model: one part of the effect of the noise is common to all members, the rest is not."""
     generator = np.random.default_rng(seed)
     clean = generator.multivariate_normal(C, SIGMA_C, size=k)
     common = generator.multivariate_normal(np.zeros(4), SIGMA_P, size=n)[:, None]
@@ -160,7 +160,7 @@ def test_with_two_classes_the_success_probability_has_a_closed_form() -> None:
 
 
 def test_singular_covariances_and_margins_without_variance_are_no_obstacle() -> None:
-    """Two members give a Sigma_c of rank one; members that do not react to the noise a Sigma_p of zero."""
+    """Two members give a Sigma_c of rank one; members that do not react to the noise give a Sigma_p of zero."""
     loading = np.array([[1.0], [0.5], [-0.2], [0.1]])
     singular = LogitModel(C, np.zeros((4, 4)), loading @ loading.T, 0.0, 0.5, 0)
     z = MODEL.mean[:, None] + (loading[0] - loading[1:]) @ np.random.default_rng(0).normal(size=(1, 100_000))
@@ -182,7 +182,7 @@ def test_the_covariance_of_both_components_is_that_of_all_their_values() -> None
     both = np.concatenate([y_c, y_p], axis=2).reshape(400 * 5, 8)
     expected = np.cov(both.T, ddof=0)
     ours = assumptions.joint_covariance(found, clean=True)
-    # Ours divides by k - 1 where it averages over members, and by n - 1 over samples.
+    # Ours divides by k - 1 when it averages over members, and by n - 1 over samples.
     assert ours[:4, :4] * 4 / 5 == pytest.approx(expected[:4, :4], abs=1e-6)
     assert ours[:4, 4:] * 4 / 5 == pytest.approx(expected[:4, 4:], abs=1e-6)
     assert ours[4:, 4:] == pytest.approx(expected[4:, 4:], abs=0.02)
@@ -251,7 +251,7 @@ def test_shares_have_exact_intervals() -> None:
 
 
 def test_the_bootstrap_covers_the_mean_and_compares_in_pairs() -> None:
-    """Of 300 samples of 40 numbers, about 95 % of the intervals contain the mean. Kills an interval at level 0.2."""
+    """About 95 % of the intervals of 300 samples of 40 numbers contain the mean. Mutant killed: level 0.2."""
     generator, bootstrap = np.random.default_rng(2), Bootstrap(40)
     covered = [bootstrap.mean(generator.exponential(size=40)) for _ in range(300)]
     assert 0.88 < np.mean([each.low <= 1 <= each.high for each in covered]) < 0.99
@@ -266,7 +266,7 @@ def test_the_bootstrap_covers_the_mean_and_compares_in_pairs() -> None:
 
 
 def test_a_deviation_between_columns_is_covered_although_the_images_scatter() -> None:
-    """In 60 populations of 30 images. Kills the plain interval of the resamples, which covers it in 80 % of them."""
+    """There are 60 populations of 30 images. Mutant killed: the plain interval of resamples, which covers 80 %."""
     generator, bootstrap = np.random.default_rng(4), Bootstrap(30)
     means = np.array([0.0, 0.1, 0.25, 0.3])
     covered = []
@@ -312,7 +312,7 @@ def test_a_schedule_does_what_its_boundaries_say(stages: tuple[int, ...], radius
 
 
 def test_the_figures_of_the_example_vary_with_its_samples() -> None:
-    """Two members that always agree are one: the interval of p_A is then about that of Clopper and Pearson."""
+    """Two members that always agree are one, so the interval of p_A is about that of Clopper and Pearson."""
     samples = samples_of([0.6, 0.8, 1.0], n=5000)
     image = Example.of(samples)
     assert image.p_a == [0.8, 0.8]
@@ -347,7 +347,7 @@ def test_a_curve_is_what_its_plan_expects_of_each_image() -> None:
 
 
 def test_every_measured_figure_of_the_chapters_has_an_interval() -> None:
-    """Shares by stage, Chebyshev's bound, distances, pooled covariances, deviations and gains."""
+    """These are shares by stage, Chebyshev's bound, distances, pooled covariances, deviations and gains."""
     tapes = [drawn(400, 3, seed=seed) for seed in range(5)]
     samples = Samples.of(About("three", "drawn"), NOISE, [0] * 5, range(5), tapes.__getitem__)
     for make in (adaptive, adaptive_consensus, assumptions, success, error_bars, radii, curve):
@@ -372,7 +372,7 @@ def test_every_measured_figure_of_the_chapters_has_an_interval() -> None:
 
 
 def test_two_members_that_always_agree_have_every_chapter() -> None:
-    """Nothing is gained by the second one: zeta_p is one, a margin is constant, and Sigma_c is zero."""
+    """The second member adds nothing: zeta_p is one, a margin is constant, and Sigma_c is zero."""
     found = analyse(samples_of([0.6, 0.9, 1.0], n=300))
     assert len(found.chapters) == 15
     assert dict(found["theory"].figures)["zeta_p"] == Estimate(1, 1, 1)

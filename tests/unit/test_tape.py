@@ -41,7 +41,7 @@ QUESTIONS = [
 
 
 class Fragile(engines.Patches):
-    """Gives no finite logits to a part of the samples."""
+    """A network that gives no finite logits to a part of the samples."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) + torch.log(x.mean((1, 2, 3)) - 0.49).view(-1, 1)
@@ -79,7 +79,7 @@ def by_engine(folder: Tapes, question: Question, view: Ensemble, images: list[Te
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: type(question.procedure).__name__)
 def test_a_tape_gives_the_certificates_of_the_engine(question: Question, tmp_path: Path) -> None:
-    """Field by field, for every view; digests differ by the times alone."""
+    """They agree field by field, for every view; digests differ only by the times."""
     images, folder = engines.images(2), tapes(tmp_path)
     shared = [folder.open(image, i) for i, image in enumerate(images)]
     split = 0
@@ -115,7 +115,7 @@ def test_the_order_of_the_settings_changes_nothing(seed: int, tmp_path: Path) ->
         straight = [without_times(playback.certify(tape, *each)) for each in settings]
     (tmp_path / "two" / "seed").write_text((tmp_path / "one" / "seed").read_text())
     for place in np.random.default_rng(seed).permutation(len(settings)):
-        with tapes(tmp_path / "two").open(image, 0) as tape:  # reads the file each time
+        with tapes(tmp_path / "two").open(image, 0) as tape:  # this reads the file each time
             assert without_times(playback.certify(tape, *settings[place])) == straight[place]
 
 
@@ -140,7 +140,7 @@ def test_members_see_a_sample_once_for_all_full_votes(tmp_path: Path, monkeypatc
     with folder.open(engines.images(1)[0], 0) as tape:
         for view in sorted(settings, key=lambda view: folder.view(view).turn):
             playback.certify(tape, QUESTIONS[0], view)
-        assert tape.samples == 448  # 433 in full slices of 32
+        assert tape.samples == 448  # 433 samples are in full slices of 32
         assert tape.evaluations == 4 * 448
     assert set(counting.slices) == {(place, 32) for place in range(4)}
     counting.slices.clear()
@@ -165,7 +165,7 @@ def test_consensus_alone_runs_the_others_on_full_slices_of_what_is_left(
 
 
 def test_what_was_recorded_before_an_interruption_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of rows that wait for the other members, with a tape saved at every batch."""
+    """The interruption comes among rows that wait for the other members, with a tape saved at every batch."""
     image, view = engines.images(1)[0], FOUR.with_(consensus=2)
     monkeypatch.setattr("benchmarks.paper.tape.SAVE_SECONDS", -1.0)
     folder, calls, perturbed = tapes(tmp_path), itertools.count(), Tape._perturbed
@@ -176,12 +176,12 @@ def test_what_was_recorded_before_an_interruption_is_kept(tmp_path: Path, monkey
         return perturbed(tape, places)
 
     monkeypatch.setattr(Tape, "_perturbed", interrupted)
-    monkeypatch.setattr(Tape, "__exit__", lambda *_: None)  # as in a process that is killed
+    monkeypatch.setattr(Tape, "__exit__", lambda *_: None)  # a process that is killed does not reach it
     with pytest.raises(KeyboardInterrupt), folder.open(image, 0) as tape:
         playback.certify(tape, QUESTIONS[0], view)
     tape = folder.open(image, 0)
     kept = int(tape._votes(folder.view(view), slice(0, 433)).known.sum())
-    assert 288 < kept < 320  # of 320, without those that waited for a full slice
+    assert 288 < kept < 320  # 320 without those that waited for a full slice
     again = playback.certify(tape, QUESTIONS[0], view)
     assert [without_times(again)] == by_engine(folder, QUESTIONS[0], view, [image])
     assert tape.evaluations < 4 * (448 - kept) + 4 * 32

@@ -219,7 +219,7 @@ finally:
         child.join()
     print(signal.getsignal(signal.SIGTERM) is before, {child.exitcode for child in children} <= {-signal.SIGTERM})
 """
-"""A training of a member that does not end by itself. It is a process of its own, because it is sent SIGTERM."""
+"""A script that trains a member that does not end by itself. It is a separate process, because it is sent SIGTERM."""
 
 
 def test_a_training_that_is_terminated_ends_its_members_too(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_the_header_of_the_weights_states_the_noise(
 def test_a_checkpoint_identifies_its_run_in_a_fixed_spelling(
     tmp_path: Path, method: Method, parameters: dict[str, Any]
 ) -> None:
-    """Checkpoints outlive versions of the code: another spelling would end the runs that are under way."""
+    """Checkpoints outlive versions of the code, and another spelling would end the runs under way."""
     trained(network(), method, TWO_EPOCHS, checkpoint=tmp_path / "x")
     record, _ = read_safetensors(tmp_path / "x")
     preset = {"epochs": 2, "batch": 8, "rate": 0.1, "schedule": "one-cycle", "weight_decay": 1e-4}

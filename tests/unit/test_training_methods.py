@@ -86,7 +86,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 def test_consistency_is_cross_entropy_and_disagreement_and_entropy(batch: tuple[Tensor, Tensor]) -> None:
-    """Computed by scipy from the logits of the two copies."""
+    """scipy computes it here from the logits of the two copies."""
     x, y = batch
     loss, (logits,) = logits_of(Consistency(0.25, lambda_=20.0), x, y)
     p = softmax(logits.double().numpy().reshape(2, 6, 2), axis=-1)
@@ -97,7 +97,7 @@ def test_consistency_is_cross_entropy_and_disagreement_and_entropy(batch: tuple[
 
 
 def test_macer_pushes_small_margins_of_right_answers(batch: tuple[Tensor, Tensor]) -> None:
-    """Computed by scipy from the logits of the sixteen copies."""
+    """scipy computes it here from the logits of the sixteen copies."""
     x, y = batch
     method = Macer(0.25, beta=2.0)
     loss, (logits,) = logits_of(method, x, y)

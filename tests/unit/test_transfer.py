@@ -1,4 +1,4 @@
-"""A transferred certificate: what it rests on is inside, and it verifies as a whole."""
+"""A transferred certificate contains what it rests on, and verifies as a whole."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VALUES = (0.2, 0.4, 0.48, 0.5, 0.56, 0.9)
 
 
 def brightness(threshold: float, members: int = 1) -> Ensemble:
-    """Dark, light, or neither, by the mean of the pixels; further members differ a little."""
+    """A network that answers dark, light or neither by the mean of the pixels; further members differ a little."""
     networks = []
     for place in range(members):
         linear = nn.Linear(16, 3)
@@ -144,7 +144,7 @@ def test_members_that_are_skipped_by_consensus_are_compared_too(old: list[Certif
 
 
 def test_a_lost_sample_is_one_that_the_old_ensemble_gives_to_the_class() -> None:
-    new, old = brightness(0.6), brightness(0.5)  # what is between them was light, and is dark now
+    new, old = brightness(0.6), brightness(0.5)  # an image between them was light, and is dark now
     for top_class, lost in ((1, True), (0, False), (None, True)):
         seen = Successor.of(new, old, top_class=top_class).classify(torch.full((1, *SHAPE), 0.55)).classes.item()
         assert seen == (3 if lost else 0), top_class

@@ -1,4 +1,4 @@
-"""`python -m benchmarks transfer`: the changed ensemble in its precision, and both by the runtime that is asked for."""
+"""`python -m benchmarks transfer`: the changed ensemble in its precision, and both by the requested runtime."""
 
 from __future__ import annotations
 

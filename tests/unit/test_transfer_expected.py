@@ -1,4 +1,4 @@
-"""`python -m benchmarks transfer-expected`: expectations that a simulation finds, too."""
+"""The expectations of `python -m benchmarks transfer-expected` agree with a simulation."""
 
 from __future__ import annotations
 

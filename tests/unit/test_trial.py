@@ -43,7 +43,7 @@ def test_an_ensemble_that_is_not_the_default_is_named_only_among_several() -> No
 
 
 def test_every_shipped_sheet_gives_a_sample_to_an_ensemble_that_is_held() -> None:
-    """With the shipped ensembles there is a ship for two of them, and a digit for the third."""
+    """The shipped ensembles give a ship for two of them, and a digit for the third."""
     digits = sheets()["mnist-test-100"]
     held = (
         ensemble("l0", noise=Replacement(0.8, 2), input_shape=digits.shape, classes=digits.classes),

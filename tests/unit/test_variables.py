@@ -36,7 +36,7 @@ def test_the_tables_of_the_documentation_have_every_variable() -> None:
         ("SMOOTHCERT_ENSEMBLE", "there is no setting SMOOTHCERT_ENSEMBLE, did you mean SMOOTHCERT_ENSEMBLES?"),
         ("SMOOTHCERT_XYZZY", "there is no setting SMOOTHCERT_XYZZY; docs/operation.md lists them"),
         ("SMOOTHCERT_PORT", ""),
-        ("SMOOTHCERT_SERVICE_HOST", ""),  # Kubernetes
+        ("SMOOTHCERT_SERVICE_HOST", ""),  # Kubernetes sets this
         ("SMOOTHCERT_API_PORT_8000_TCP_ADDR", ""),
         ("REDIS_ULR", ""),
     ],

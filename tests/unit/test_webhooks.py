@@ -1,4 +1,4 @@
-"""Where webhooks may go: the allow-list, the addresses that are connected to, TLS, and settings that are refused."""
+"""The targets of webhooks: the allow-list, the addresses that are connected to, TLS, and refused settings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def post(postman: Postman, url: str) -> int:
 
 
 def test_a_name_that_points_elsewhere_a_moment_later_gains_nothing() -> None:
-    """DNS rebinding: the second answer would be a forbidden address, and nobody asks for it.
+    """DNS rebinding: the second answer would be a forbidden address, and it is never asked for.
 
     Mutant killed: checking the addresses of a name and then connecting to the name.
     """
