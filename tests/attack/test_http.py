@@ -1,4 +1,4 @@
-"""What comes before the application sees a request: endless heads, slow ones, too many, and what is no HTTP."""
+"""What comes before the application sees a request: endless heads, slow ones, too many, and what is not HTTP."""
 
 from __future__ import annotations
 

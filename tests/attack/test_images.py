@@ -131,7 +131,7 @@ def test_ordinary_files_have_few_pieces(file: str, size: tuple[int, int]) -> Non
 
 def test_the_pieces_are_those_of_the_file() -> None:
     assert [PNG[at + 4 : at + 8] for at in _pieces(PNG)] == [b"IHDR", b"IDAT", b"IEND"]
-    file = jpeg(progressive=True, comment=b"\xff\xda" * 9)  # which are no scans, where they stand
+    file = jpeg(progressive=True, comment=b"\xff\xda" * 9)  # which are not scans, where they stand
     kinds = [file[at : at + 2] for at in _pieces(file)]
     assert kinds[:2] == [b"\xff\xe0", b"\xff\xfe"]
     assert kinds.count(b"\xff\xda") == file.count(b"\xff\xda") - 9

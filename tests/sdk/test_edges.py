@@ -368,7 +368,7 @@ def test_an_open_file_that_is_no_image_is_named(nowhere: Client, client: Client,
                 nowhere.certify([text], **QUICK)
     dark.write_bytes(png(0))
     with dark.open() as text, pytest.raises(errors.ImageError, match="gives str instead of bytes"):
-        nowhere.certify(text, **QUICK)  # which is no text at all
+        nowhere.certify(text, **QUICK)  # which is not text at all
     with pytest.raises(errors.InvalidImageError, match=r"images\.0 \(BytesIO\): "):
         client.certify(io.BytesIO(b"words"), **QUICK)
 

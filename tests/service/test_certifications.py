@@ -295,7 +295,7 @@ def test_a_cancel_that_comes_between_taking_and_beginning_wins(client: httpx2.Cl
 
 
 def test_a_cancel_in_the_midst_of_changes_ends_in_one_of_two_ways(client: httpx2.Client, player: Player) -> None:
-    """The worker begins at the very time: whoever comes first, the other sees it."""
+    """The worker begins at the very time: whichever comes first, the other sees it."""
     for _ in range(20):
         certification = posted(client, player)
         record = player.take()

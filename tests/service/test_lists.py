@@ -127,7 +127,7 @@ def test_a_full_queue_says_when_to_come_back(apart: Api, alone: Player) -> None:
 
 
 def test_those_who_are_sent_away_come_back_one_after_the_other(apart: Api, alone: Player) -> None:
-    idle_since = time.time() - 3600  # quiet time is no pace
+    idle_since = time.time() - 3600  # quiet time is not a pace
     alone.redis.rpush(keys.finished(alone.pool), *(idle_since - 3 * i for i in range(20)))
     for _ in range(4):
         posted(apart.client, alone)

@@ -1,4 +1,4 @@
-"""What customers do in a history. They are patient: whoever gets no answer asks again."""
+"""What customers do in a history. They are patient: a customer without an answer asks again."""
 
 from __future__ import annotations
 

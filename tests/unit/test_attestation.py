@@ -217,7 +217,7 @@ def test_a_changed_signature_is_noticed(field: str) -> None:
 
 
 def test_a_certificate_that_lies_is_signed_and_does_not_follow() -> None:
-    """Whoever has the key can sign anything; the counts tell."""
+    """The owner of the key can sign anything; the counts tell."""
     lie = resigned(CERTIFIED.model_copy(update={"radius": 0.9}))
     found = examined(sealed(lie, RING))
     assert (found.signed.holds, found.unaltered.holds, found.follows.holds) == (True, True, False)

@@ -232,7 +232,7 @@ def test_an_owner_who_asks_for_little_does_not_wait_for_a_flood(three: Ensemble)
 
 
 def test_many_views_give_an_owner_no_larger_part(three: Ensemble) -> None:
-    """Mutant killed: lanes take turns, whoever has many of them."""
+    """Mutant killed: lanes take turns, whichever owner has many of them."""
     views = [three.with_(voting=voting, consensus=None) for voting in ("hard", "softmax", "soft")]
     with Engine(three, batch=32) as engine:
         flood = [engine.submit(endless(), images(1)[0], NOISE, "s", party=("flood",), ensemble=view) for view in views]
