@@ -197,9 +197,9 @@ def test_a_plan_refuses_a_radius_that_the_noise_cannot_have(client: httpx2.Clien
 
 def test_an_ensemble_names_the_noises_that_suit_it(client: httpx2.Client) -> None:
     served = {each["name"]: each["noises"] for each in client.get("/v1/ensembles").json()["data"]}
-    asked = {name: [noise.parameters() for ensemble, noise, _ in ASKED if ensemble == name] for name in ENSEMBLES}
-    asked["splitting"] = [ENSEMBLES["splitting"].parameters()]
-    assert served == asked
+    expected = {name: [noise.parameters() for ensemble, noise, _ in ASKED if ensemble == name] for name in ENSEMBLES}
+    expected["splitting"] = [ENSEMBLES["splitting"].parameters()]
+    assert served == expected
     for ensemble, noises in served.items():
         for noise in noises:
             asked_for = {"procedure": "exact"} if ensemble == "splitting" else {"radius": 0}

@@ -73,11 +73,11 @@ def test_a_certification_that_agrees_with_its_request_is_consistent() -> None:
     ],
 )
 def test_a_request_that_asks_something_else_is_noticed(name: str, value: Any, sentence: str) -> None:
-    asked = {**REQUEST, name: value}
-    found = examine(ledger(asked, FIRST))
+    request = {**REQUEST, name: value}
+    found = examine(ledger(request, FIRST))
     assert not found
     assert any(problem.startswith(f"line 2: {sentence}") for problem in found.problems), found.problems
-    found = examine(certification(FIRST, SECOND, request=asked, ensemble=asked["ensemble"]))
+    found = examine(certification(FIRST, SECOND, request=request, ensemble=request["ensemble"]))
     assert any(problem.startswith(f"certificates[1]: {sentence}") for problem in found.problems), found.problems
 
 
