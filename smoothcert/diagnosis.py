@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from html import escape
+from itertools import accumulate
 from typing import Any
+
+from smoothcert.figures import radius_text
+from smoothcert.noise import Noise
+
+QUANTILES = (0.6915, 0.8413, 0.9332)
+"""The p_A whose radii are tried: for Gaussian noise the radii of 1/2, 1 and 3/2 standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -51,3 +59,38 @@ class Diagnosis:
 
     def as_json(self) -> dict[str, Any]:
         return {"healthy": self.healthy, "findings": [asdict(finding) for finding in self.findings]}
+
+
+def tried_radii(noise: Noise) -> list[float]:
+    """Three radii of two digits; whole ones, from 1 on, for a noise that has no others.
+
+    A noise of very few outcomes may not have three, or any.
+    """
+    radii = [noise.radius(p_a) for p_a in QUANTILES]
+    if noise.whole:
+        return [*accumulate(radii, lambda before, radius: max(before + 1, radius), initial=0.0)][1:]
+    return sorted({float(f"{radius:.2g}") for radius in radii if radius > 0})
+
+
+def certifiable(shares: Mapping[float, float], noise: Noise, *, samples: int, largest: float) -> Finding:
+    """The share of the images that `samples` samples each certify for the right class, by radius.
+
+    `largest` is the radius that they prove where all of them are right.
+    """
+    named = {radius_text(radius): share for radius, share in shares.items()}
+    listed = ", ".join(f"{percent(share)} at radius {radius}" for radius, share in named.items()) or "nothing"
+    if noise.outcomes is None:
+        which, others = f"{samples} samples each", "more samples prove more"
+    elif samples < noise.outcomes:
+        which, others = f"{samples} samples each", f"the procedure exact evaluates all {noise.outcomes} outcomes"
+    else:
+        which, others = f"All {noise.outcomes} outcomes of the noise", "noise of a larger reach proves more"
+    sentence = (
+        f"{which} certify {listed}, for the right class. They cannot prove more than radius {largest:.3g}; {others}."
+    )
+    advice = None if any(named.values()) else "Nothing can be certified: follow the other findings first."
+    return Finding("certifiable", named, sentence, advice)
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

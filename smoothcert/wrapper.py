@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from smoothcert.certificate import FORMATS, Certificate
 from smoothcert.errors import SmoothcertError, explain, shown
+from smoothcert.noise import shorthand
 from smoothcert.request import CertificationRequest
 from smoothcert.seeds import bound_seed
 
@@ -140,7 +141,7 @@ def _answered(certificate: Certificate) -> dict[str, Any]:
         "beta": certificate.beta,
         "procedure": certificate.procedure,
         "noise": certificate.noise,
-        "sigma": getattr(certificate.noise, "sigma", None),
+        "sigma": shorthand(certificate.noise),
         "family_wise": certificate.family_wise is not None,
     }
     if certificate.alpha is not None:

@@ -51,8 +51,8 @@ async function examined(file) {
 
 function findings(name, answer) {
   const { certificates, consistent, problems, notes, claims } = answer;
-  const told = Object.keys(ASPECTS).map((key) => answer[key].sentence).join(" ");
-  const untold = problems.filter((each) => !told.includes(each));
+  const sentences = Object.keys(ASPECTS).map((key) => answer[key].sentence).join(" ");
+  const others = problems.filter((each) => !sentences.includes(each));
   const several = certificates > 1 ? ` (${whole(certificates)} certificates)` : "";
   return [
     element("h3", { class: consistent ? "good" : "wrong" },
@@ -62,7 +62,7 @@ function findings(name, answer) {
       const [kind, word] = ANSWERS.get(answer[key].holds);
       return [element("dt", {}, title), element("dd", {}, element("span", { class: kind }, word), ` ${withoutFields(answer[key].sentence)}`)];
     })),
-    untold.length ? element("ul", { class: "wrong" }, untold.map((each) => element("li", {}, withoutFields(each)))) : null,
+    others.length ? element("ul", { class: "wrong" }, others.map((each) => element("li", {}, withoutFields(each)))) : null,
     notes.map((note) => element("p", { class: "quiet" }, note)),
   ];
 }

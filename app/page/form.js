@@ -10,7 +10,7 @@ const WORDS = [
   [/\b(\d(?:\.\d+)?)e-0*(\d+)\b/g, (_, digits, exponent) => power(Number(digits), -exponent)],
 ];
 
-export const readable = (text) => WORDS.reduce((read, [old, said]) => read.replace(old, said), text);
+export const readable = (text) => WORDS.reduce((read, [pattern, words]) => read.replace(pattern, words), text);
 
 const LABELS = { ensemble: "Ensemble", radius: "Radius", alpha: "Alpha", beta: "Beta", procedure: "Procedure", noise: "Noise", voting: "Voting", consensus: "Consensus", convert: "Images of another kind" };
 

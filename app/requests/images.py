@@ -243,7 +243,7 @@ def _from_file(data: bytes, spec: ImageSpec, index: int) -> Pixels:
 
 
 def _beginning(data: bytes) -> str:
-    """What a file that is no image begins with, in words."""
+    """What a file that is not an image begins with, in words."""
     if not data:
         return "it is empty"
     first = data[:8]

@@ -58,7 +58,8 @@ def diagnose(
 ) -> None:
     """Find out why an ensemble certifies little, from a few labelled images.
 
-    Every image is certified from 200 samples under the noise of the ensemble, half of it and twice it.
+    Every image is certified from 200 samples under the noise of the ensemble, half of it and twice it; from all
+    outcomes, where the noise has few of them.
     """
     from smoothcert.cli.findings import UnderNoise, diagnose_served
     from smoothcert.evaluation import Judged
@@ -104,14 +105,14 @@ def _noises(served: ServedEnsemble, named: Noise | None, sigma: float | None) ->
 def _certified(
     client: Client, served: ServedEnsemble, images: Any, noise: Noise, convert: Any
 ) -> Iterator[Certificate]:
-    from smoothcert.procedures import Fixed
+    from smoothcert.procedures import Exact, Fixed
 
     certificates = client.certify_many(
         iter(images),
         ensemble=served.name,
         noise=noise,
         allow_noise_mismatch=True,
-        procedure=Fixed(n=SAMPLES),
+        procedure=Exact() if noise.exhaustible else Fixed(n=SAMPLES),
         convert=convert,
     )
     with closing(certificates) as found:

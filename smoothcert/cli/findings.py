@@ -6,17 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from smoothcert.diagnosis import Diagnosis, Finding
+from smoothcert.diagnosis import Diagnosis, Finding, certifiable, percent, tried_radii
 from smoothcert.evaluation import Judged, certified_accuracy
-from smoothcert.figures import radius_text
 from smoothcert.noise import Noise
 
 USEFUL = 0.5
 """The accuracy under noise below which hardly any image can be certified: that takes a probability above one half."""
 NEARLY_ALL = 0.95
 """The share of images with the same answer at which an ensemble counts as constant."""
-QUANTILES = (0.6915, 0.8413, 0.9332)
-"""The p_A whose radii are tried: for Gaussian noise the radii of 1/2, 1 and 3/2 standard deviations."""
 EXAMINE_THE_MODEL = (
     "Examine the model where it is: `python -m models diagnose` for an ensemble in a zoo, `Smoothed.diagnose` for a "
     "model in Python."
@@ -63,7 +60,7 @@ def diagnose_served(
 
 def _accuracy(stated: UnderNoise, others: Sequence[UnderNoise]) -> Finding:
     accuracies = {each.noise.label: each.accuracy for each in (stated, *others)}
-    listed = ", ".join(f"{_percent(accuracy)} under {label}" for label, accuracy in accuracies.items())
+    listed = ", ".join(f"{percent(accuracy)} under {label}" for label, accuracy in accuracies.items())
     sentence = f"Of all noisy samples, these are classified correctly: {listed}."
     return Finding("accuracy under noise", accuracies, sentence, _accuracy_advice(stated, others))
 
@@ -84,24 +81,11 @@ def _accuracy_advice(stated: UnderNoise, others: Sequence[UnderNoise]) -> str | 
 
 
 def _certifiable(stated: UnderNoise, samples: int) -> Finding:
-    shares = {radius_text(radius): certified_accuracy(stated.judged, radius) / 100 for radius in _radii(stated.noise)}
-    listed = ", ".join(f"{_percent(share)} at radius {radius}" for radius, share in shares.items())
+    shares = {radius: certified_accuracy(stated.judged, radius) / 100 for radius in tried_radii(stated.noise)}
     certificate = stated.judged[0].certificate
     largest = certificate.procedure.largest_radius(stated.noise, alpha=certificate.question.alpha)
-    sentence = (
-        f"{samples} samples each certify {listed}, for the right class. They cannot prove more than radius "
-        f"{largest:.3g}; more samples prove more."
-    )
-    if any(shares.values()):
-        return Finding("certifiable", shares, sentence)
-    return Finding("certifiable", shares, sentence, "Nothing can be certified: follow the other findings first.")
-
-
-def _radii(noise: Noise) -> list[float]:
-    """Three radii of two digits; whole ones, from 1 on, for a noise that has no others."""
-    radii = [noise.radius(p_a) for p_a in QUANTILES]
-    rounded = [float(max(1, round(r))) for r in radii] if noise.whole else [float(f"{r:.2g}") for r in radii]
-    return sorted(set(rounded))
+    evaluated = stated.noise.outcomes or samples
+    return certifiable(shares, stated.noise, samples=evaluated, largest=max(0.0, largest))
 
 
 def _answers(stated: UnderNoise, classes: Sequence[str]) -> Finding:
@@ -111,7 +95,7 @@ def _answers(stated: UnderNoise, classes: Sequence[str]) -> Finding:
     share, labels = count / len(stated.judged), len({each.label for each in stated.judged})
     value = {"class": classes[top], "share": share, "labels": labels}
     sentence = (
-        f"{_percent(share)} of the images get the class {classes[top]!r}; their labels are of "
+        f"{percent(share)} of the images get the class {classes[top]!r}; their labels are of "
         f"{labels} class{'es' if labels > 1 else ''}."
     )
     if share < NEARLY_ALL or labels == 1:
@@ -120,7 +104,3 @@ def _answers(stated: UnderNoise, classes: Sequence[str]) -> Finding:
         f"An ensemble that answers the same for all images often gets wrongly normalised pixels. {EXAMINE_THE_MODEL}"
     )
     return Finding("most frequent answer", value, sentence, advice)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from smoothcert.bounds import lower_bound
-from smoothcert.diagnosis import Diagnosis, Finding
+from smoothcert.diagnosis import Diagnosis, Finding, certifiable, percent, tried_radii
 from smoothcert.engine.batches import as_labels
 from smoothcert.engine.ensemble import Ensemble, Member
 from smoothcert.engine.normalisation import Normalisation
 from smoothcert.engine.outputs import are_probabilities
 from smoothcert.engine.presentation import AS_THEY_ARE, Way, usual_ways
 from smoothcert.errors import DomainError
-from smoothcert.figures import radius_text
 from smoothcert.noise import Noise
 from smoothcert.procedures.prediction import two_sided_p_value
 
@@ -39,8 +38,6 @@ CLOSE = 0.02
 """The difference in accuracy below which two ways to present the images fit about equally well."""
 TOGETHER = 8
 """The images that are run alone and together, to see whether the batch matters."""
-QUANTILES = (0.6915, 0.8413, 0.9332)
-"""The p_A whose radii are tried: for Gaussian noise the radii of 1/2, 1 and 3/2 standard deviations."""
 
 
 def diagnose(
@@ -134,7 +131,7 @@ class _Patient:
     # --- accuracies
 
     def _clean(self, accuracy: float) -> Finding:
-        sentence = f"{_percent(accuracy)} of {len(self.images)} images are classified correctly without noise."
+        sentence = f"{percent(accuracy)} of {len(self.images)} images are classified correctly without noise."
         chance = self._chance
         spread = 3 * math.sqrt(chance * (1 - chance) / len(self.images))
         if accuracy > chance + spread:
@@ -151,8 +148,8 @@ class _Patient:
     def _noisy(self, clean: float) -> Finding:
         noises = [self.noise.scaled(0.5), self.noise, self.noise.scaled(2.0)]
         accuracies = {noise.label: self._accuracy_under(noise) for noise in noises if noise is not None}
-        listed = ", ".join(f"{_percent(accuracy)} under {label}" for label, accuracy in accuracies.items())
-        sentence = f"Without noise the accuracy is {_percent(clean)}; it is {listed}."
+        listed = ", ".join(f"{percent(accuracy)} under {label}" for label, accuracy in accuracies.items())
+        sentence = f"Without noise the accuracy is {percent(clean)}; it is {listed}."
         kept = {label: self._keeps(accuracy, clean) for label, accuracy in accuracies.items()}
         if kept[self.noise.label] or clean <= self._chance:
             return Finding("accuracy under noise", accuracies, sentence)
@@ -218,21 +215,12 @@ class _Patient:
     def _certifiable(self) -> Finding:
         generator = torch.Generator().manual_seed(self.seed)
         bounds = [self._lower_bound(image, int(label), generator) for image, label in self._labelled()]
-        radii = _radii(self.noise)
         shares = {
-            radius_text(radius): sum(bound >= self.noise.probability(radius) for bound in bounds) / len(bounds)
-            for radius in radii
+            radius: sum(bound >= self.noise.probability(radius) for bound in bounds) / len(bounds)
+            for radius in tried_radii(self.noise)
         }
-        listed = ", ".join(f"{_percent(share)} at radius {radius}" for radius, share in shares.items())
         largest = self.noise.radius(lower_bound(SAMPLES, SAMPLES, LEVEL))
-        sentence = (
-            f"{SAMPLES} samples each certify {listed}, for the right class. They cannot prove more than radius "
-            f"{largest:.3g}; more samples prove more."
-        )
-        if next(iter(shares.values())) > 0:
-            return Finding("certifiable", shares, sentence)
-        advice = "Nothing can be certified: follow the other findings first."
-        return Finding("certifiable", shares, sentence, advice)
+        return certifiable(shares, self.noise, samples=SAMPLES, largest=max(0.0, largest))
 
     def _labelled(self) -> Iterator[tuple[Tensor, Tensor]]:
         return zip(self.images, self.labels, strict=True)
@@ -269,11 +257,11 @@ def _fitting(better: Mapping[Way, float], now: float | None) -> Finding:
     fitting = sorted((way for way in better if highest - better[way] < CLOSE), key=lambda way: -better[way])
     fitting = [way for way in fitting if not way.rearranged] or fitting  # the simplest explanation
     best, *others = fitting
-    before = "they cannot be taken as they are" if now is None else f"{_percent(now)} as they are now"
-    sentence = f"The model fits {best.name} clearly better: {_percent(better[best])} are right, and {before}."
+    before = "they cannot be taken as they are" if now is None else f"{percent(now)} as they are now"
+    sentence = f"The model fits {best.name} clearly better: {percent(better[best])} are right, and {before}."
     advice = best.advice
     if others:
-        listed = "; ".join(f"{way.name}, {_percent(better[way])}" for way in others)
+        listed = "; ".join(f"{way.name}, {percent(better[way])}" for way in others)
         sentence = f"{sentence} About as good: {listed}."
         advice = "Use the one that the model was trained with. " + " Or: ".join(way.advice for way in fitting)
     return Finding("input", [way.name for way in fitting], sentence, advice)
@@ -298,20 +286,9 @@ def _mode(in_train_mode: bool) -> Finding:
     return Finding("mode", "eval", "The model is in eval mode.")
 
 
-def _radii(noise: Noise) -> list[float]:
-    """Three radii of two digits; whole ones, from 1 on, for a noise that has no others."""
-    radii = [noise.radius(p) for p in QUANTILES]
-    rounded = [float(max(1, round(r))) for r in radii] if noise.whole else [float(f"{r:.2g}") for r in radii]
-    return sorted(set(rounded))
-
-
 def _distance(one: Tensor, other: Tensor) -> float:
     return float((one - other).nan_to_num(0.0, 0.0, 0.0).abs().max())
 
 
 def _mean(right: Tensor) -> float:
     return float(right.float().mean())
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"

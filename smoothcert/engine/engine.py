@@ -241,7 +241,6 @@ class Engine:
     def _fail(self, lane: Lane, error: Exception) -> None:
         logger.error("a batch of %s failed", lane.ensemble.name, exc_info=error)
         self._flights = deque(flight for flight in self._flights if flight.lane is not lane)
-        lane.flying = 0
         self._find_the_cause(lane, error)
 
     def _find_the_cause(self, lane: Lane, error: Exception) -> None:
@@ -269,7 +268,7 @@ class Engine:
         if segments:
             self._begin(lane, segments)
         enqueued = bool(segments)
-        for pending in lane.ready():
+        for pending in lane.ready(lambda: bool(self._flights_of(lane))):
             self._go_on(lane, pending)
             enqueued = True
         if not enqueued:  # all that its runs want is on its way
@@ -312,13 +311,15 @@ class Engine:
     def _enqueue(self, flight: Flight) -> None:
         """Let a batch fly; those before it come back while the device works on it."""
         self._flights.append(flight)
-        flight.lane.flying += 1
         while len(self._flights) >= self._device.depth:
             self._land_one(self._flights[0])
 
+    def _flights_of(self, lane: Lane) -> list[Flight]:
+        return [flight for flight in self._flights if flight.lane is lane]
+
     def _land(self, lane: Lane) -> None:
         """Wait for the batches of a lane."""
-        for flight in [flight for flight in self._flights if flight.lane is lane]:
+        for flight in self._flights_of(lane):
             if flight in self._flights:  # those of a lane that failed are forgotten
                 self._land_one(flight)
 
@@ -326,7 +327,6 @@ class Engine:
         """Wait for the classes of a batch, count them, and queue the rows that they leave undecided."""
         self._flights.remove(flight)
         lane = flight.lane
-        lane.flying -= 1
         try:
             classes = flight.transfer.classes()
             count(flight.rows.shares, classes, members=flight.members, rows=lane.rows, first=flight.first)

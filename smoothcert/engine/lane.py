@@ -28,8 +28,6 @@ class Lane:
         self.batch = self.first_batch = batch
         self.ensemble = ensemble if ensemble.members[0].form.shape[0] <= batch else ensemble.resized(batch)
         self._given = ensemble
-        self.flying = 0
-        """Its batches that were enqueued and whose classes have not come back yet."""
         self._live: dict[Run, None] = dict.fromkeys(runs)  # in the order of arrival
         self._usage = usage
         self._hungry = Line(usage)  # those that want samples
@@ -80,10 +78,13 @@ class Lane:
         """Queue undecided rows, until `ready` hands them on."""
         self._waiting[len(rows.outputs)].add(rows)
 
-    def ready(self) -> Iterator[Pending]:
-        """The queued rows of each stage that fill whole slices; all of them where no more are to come."""
+    def ready(self, flying: Callable[[], bool]) -> Iterator[Pending]:
+        """The queued rows of each stage that fill whole slices; all of them where no more are to come.
+
+        `flying` says whether the classes of a batch of this lane have yet to come back.
+        """
         for waiting in self._waiting.values():
-            if (rows := waiting.ready(self.rows, hurry=not self._hungry and not self.flying)) is not None:
+            if (rows := waiting.ready(self.rows, hurry=not self._hungry and not flying())) is not None:
                 yield rows
 
     def settle(self) -> None:

@@ -213,7 +213,7 @@ class Smoothed:
         """Find out why a model certifies less than expected: see `smoothcert.engine.diagnosis`."""
         batch = as_images(images)
         for image in batch:  # the same refusals as in `certify`
-            Pixels.of(image, image_shape(batch))
+            self._noise_for(image).require_values(Pixels.of(image, image_shape(batch)).stored.numpy())
         ensemble = self._networks.plain(batch)
         known = as_labels(labels, images=len(batch), classes=ensemble.classes)
         in_train_mode = self._networks.in_train_mode

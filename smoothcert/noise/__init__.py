@@ -35,7 +35,7 @@ AnyNoise = Annotated[Noise, NOISES]
 def resolve(noise: Any = None, sigma: float | None = None) -> Noise | None:
     """The noise that somebody named, in full or by the shorthand `sigma` for Gaussian noise; None for neither.
 
-    This is the only place that knows the shorthand. DomainError where both are given and differ.
+    Only this file knows the shorthand. DomainError where both are given and differ.
     """
     if sigma is None:
         return None if noise is None else NOISES.validate(noise)
@@ -54,6 +54,14 @@ def stated(noise: Noise) -> dict[str, Any]:
     if type(noise) is Gaussian:  # not a subclass, which is another noise with the same parameter
         return {"sigma": noise.sigma}
     return {"noise": {"name": noise.name, **noise.parameters()}}
+
+
+def shorthand(noise: Noise) -> float | None:
+    """The `sigma` that stands for a noise in a request; None for a noise that it does not stand for.
+
+    It names a law: 8-bit images get `rounded-gaussian`, which is exact, and others `gaussian`.
+    """
+    return noise.sigma if type(noise) in (Gaussian, RoundedGaussian) else None  # type: ignore[attr-defined]
 
 
 def parse_noise(text: str) -> Noise:
@@ -115,5 +123,6 @@ __all__ = [
     "Uniform",
     "parse_noise",
     "resolve",
+    "shorthand",
     "stated",
 ]

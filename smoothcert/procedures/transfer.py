@@ -13,7 +13,7 @@ the old certificate is a part of it, so nobody can choose c, n or the old certif
 
 The level of both together is alpha. x decides which applies, by MISSES alone: with t = P(fewer misses), it is at most
 alpha t + (the integral of A from t to 1). This is convex in t, because A decreases, and it is alpha at t = 0 and at 1.
-Whoever could choose after seeing x could err more often than alpha; so `start` refuses another choice.
+A free choice after seeing x could err more often than alpha; so `start` refuses another choice.
 
 Certificates of earlier builds (`combination` is "union") count every disagreement, and subtract its bound at alpha / 2
 from that on P(old = c) at alpha / 2. They are verified as they were made.

@@ -51,11 +51,11 @@ def stepping(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def asking(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @wraps(call)
-    async def stepped(queue: Queue, asked: Any) -> Any:
-        settling = asked.script in (archival.ARCHIVE_CLAIM, archival.ARCHIVE_DONE)
-        if asked.script == archival.ARCHIVE_DONE:
+    async def stepped(queue: Queue, command: Any) -> Any:
+        settling = command.script in (archival.ARCHIVE_CLAIM, archival.ARCHIVE_DONE)
+        if command.script == archival.ARCHIVE_DONE:
             step()
-        answer = await call(queue, asked)
+        answer = await call(queue, command)
         if settling and answer:
             step()
         return answer

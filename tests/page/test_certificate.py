@@ -190,8 +190,8 @@ def test_an_abstention_says_what_its_samples_still_prove_and_offers_it(here: Vis
 
 def test_an_abstention_that_proves_nothing_says_so(here: Visit) -> None:
     nothing = {"radius": 0, "alpha": 0.002, "name": "dark", "norm": "l2"}
-    said = here.page.evaluate("""async (nothing) => (await import("/page/claims.js")).still(nothing)""", nothing)
-    assert said == "Its samples prove no smaller radius either."
+    sentence = here.page.evaluate("""async (nothing) => (await import("/page/claims.js")).still(nothing)""", nothing)
+    assert sentence == "Its samples prove no smaller radius either."
 
 
 def test_changes_that_are_hard_to_see_are_shown_larger_beside_the_true_ones(here: Visit) -> None:

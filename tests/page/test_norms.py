@@ -92,7 +92,7 @@ def replaced(radius: int, *, grey_image: bool) -> Callable[[list[Change]], None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Case:
     """A question, and what the answer must say."""
 
     ensemble: str
@@ -105,8 +105,8 @@ class Asked:
     pictures: Callable[[list[Change]], None]
 
 
-ASKED = [
-    Asked(
+CASES = [
+    Case(
         "trivial",
         "gaussian",
         "0.02",
@@ -116,7 +116,7 @@ ASKED = [
         "circle.ball-edge",
         of_length(0.02),
     ),
-    Asked(
+    Case(
         "trivial",
         "rounded-gaussian",
         "0.06",
@@ -126,7 +126,7 @@ ASKED = [
         "circle.ball-edge",
         of_length(0.06),
     ),
-    Asked(
+    Case(
         "trivial",
         "gaussian-linf",
         "0.004",
@@ -136,7 +136,7 @@ ASKED = [
         "path.ball-edge[d^='M-1-1']",
         moved_everywhere,
     ),
-    Asked(
+    Case(
         "with-uniform",
         "uniform",
         "0.25",
@@ -146,7 +146,7 @@ ASKED = [
         "path.ball-edge[d^='M0-1']",
         moved_on_few_values,
     ),
-    Asked(
+    Case(
         "with-replacement",
         "replacement",
         "1",
@@ -156,7 +156,7 @@ ASKED = [
         "rect.mark",
         replaced(1, grey_image=False),
     ),
-    Asked(
+    Case(
         "with-replacement-grey",
         "replacement",
         "3",
@@ -173,41 +173,41 @@ def image_for(ensemble: str) -> bytes:
     return encoded(Image.new("L", SHAPE[:0:-1], LEVEL)) if ensemble.endswith("grey") else grey(LEVEL)
 
 
-def certified(visit: Open, service: PageService, asked: Asked, **context: Any) -> Visit:
+def certified(visit: Open, service: PageService, case: Case, **context: Any) -> Visit:
     opened = visit(service.address, **context)
     opened.page.locator("[name=ensemble] option").first.wait_for(state="attached")
-    opened.ask(ensemble=asked.ensemble)
+    opened.ask(ensemble=case.ensemble)
     opened.page.click("#more summary")
     if opened.page.locator("#noise-kind").is_visible():
-        opened.page.locator("#noise-kind").select_option(asked.noise)
-    opened.ask(radius=asked.radius)
-    opened.choose(image_for(asked.ensemble))
+        opened.page.locator("#noise-kind").select_option(case.noise)
+    opened.ask(radius=case.radius)
+    opened.choose(image_for(case.ensemble))
     opened.certify()
     opened.page.wait_for_selector(".claim")
     return opened
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: f"{asked.noise}-{asked.ensemble}")
-def test_a_certificate_is_told_and_pictured_in_its_norm(visit: Open, service: PageService, asked: Asked) -> None:
-    scheme = "dark" if asked.noise in ("uniform", "rounded-gaussian") else "light"
-    opened = certified(visit, service, asked, viewport={"width": 390, "height": 800}, color_scheme=scheme)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.noise}-{case.ensemble}")
+def test_a_certificate_is_told_and_pictured_in_its_norm(visit: Open, service: PageService, case: Case) -> None:
+    scheme = "dark" if case.noise in ("uniform", "rounded-gaussian") else "light"
+    opened = certified(visit, service, case, viewport={"width": 390, "height": 800}, color_scheme=scheme)
     page = opened.page
-    assert asked.claim in opened.text(".claim")
-    assert asked.symbols in opened.text(".words")
+    assert case.claim in opened.text(".claim")
+    assert case.symbols in opened.text(".words")
     (certificate,) = service.get(opened.certification)["certificates"]
-    assert certificate["noise"]["name"] == asked.noise
-    if asked.implied:
-        page.wait_for_selector(f".implied:text({asked.implied!r})")
+    assert certificate["noise"]["name"] == case.noise
+    if case.implied:
+        page.wait_for_selector(f".implied:text({case.implied!r})")
     else:
         page.wait_for_selector(".readout :text('p_A in')")
         assert page.locator(".implied").text_content() == ""
-    marks = int(asked.radius) if "mark" in asked.ball else 1
-    assert page.locator(f".ball {asked.ball}").count() == marks
-    assert (page.locator(".ball .ball-dot").count() > 0) == ("8-bit" in asked.claim)
+    marks = int(case.radius) if "mark" in case.ball else 1
+    assert page.locator(f".ball {case.ball}").count() == marks
+    assert (page.locator(".ball .ball-dot").count() > 0) == ("8-bit" in case.claim)
     if certificate["noise"]["norm"] == "l0":
         assert "pixels" not in opened.text("#answer"), "a pixel may have three values"
     assert opened.overflow() == 0
-    asked.pictures(canvases(opened))
+    case.pictures(canvases(opened))
 
 
 def test_the_form_offers_the_noises_that_suit_the_ensemble(visit: Open, service: PageService) -> None:

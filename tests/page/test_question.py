@@ -103,8 +103,8 @@ def test_a_wrong_field_is_marked_and_said_in_the_words_of_the_form(here: Visit) 
 def test_messages_have_the_words_of_the_form(here: Visit, fields: dict[str, str], words: str) -> None:
     here.ask(**fields)
     here.page.wait_for_selector(f"#plan .problem :text({json.dumps(words, ensure_ascii=False)})")
-    said = here.text("#plan")
-    assert not re.search(r"_|`|procedure\.|Input should", said), said
+    shown = here.text("#plan")
+    assert not re.search(r"_|`|procedure\.|Input should", shown), shown
 
 
 def test_an_image_of_another_kind_is_refused_in_the_words_of_the_form(here: Visit) -> None:
@@ -131,8 +131,8 @@ def test_a_radius_out_of_reach_comes_with_what_could_be_asked_instead(here: Visi
     here.page.wait_for_selector("#plan .infeasible :text('Radius 0.1')")
     question = {"ensemble": "trivial", "radius": 0.1, "procedure": "sequential"}
     plan = service.client.post("/v1/plan", json=question).json()
-    said = here.text("#plan .infeasible p")
-    assert said == (
+    shown = here.text("#plan .infeasible p")
+    assert shown == (
         f"Not with this budget. Radius 0.1 needs p_A ≥ 1 − 2.9 · 10⁻⁷, which takes {plan['samples_needed']:,} samples "
         "that all agree; this service allows at most 1,000,000."
     )
@@ -174,9 +174,9 @@ def test_no_budget_beyond_the_limit_of_the_service_is_offered(here: Visit, servi
     here.ask(samples="1000001")
     here.page.wait_for_selector("#plan .problem :text('must be at most 1,000,000')")
     assert "Most samples:" in here.text("#plan")
-    asked = {"ensemble": "trivial", "procedure": "optimal", "radius": 0.096}
+    question = {"ensemble": "trivial", "procedure": "optimal", "radius": 0.096}
     refused = service.client.post(
-        "/v1/certifications", json=asked | {"images": [base64.b64encode(LIGHT).decode()]}
+        "/v1/certifications", json=question | {"images": [base64.b64encode(LIGHT).decode()]}
     ).json()
     assert "more than the 1,000,000 that this service allows" in refused["detail"]
 

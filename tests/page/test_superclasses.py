@@ -46,7 +46,7 @@ def test_superclasses_are_asked_for_where_an_ensemble_declares_them(visit: Open,
     assert here.page.locator("[name=procedure]").input_value() == "optimal"
 
 
-def asked(service: PageService, *labels: int) -> str:
+def submitted(service: PageService, *labels: int) -> str:
     """A certification of images between the classes."""
     procedure = {"name": "hierarchy", "levels": "declared", "n": 500}
     request = {"ensemble": "with-superclasses", "procedure": procedure, "labels": labels}
@@ -61,11 +61,11 @@ def asked(service: PageService, *labels: int) -> str:
 
 
 def test_a_superclass_that_the_label_belongs_to_is_right(visit: Open, service: PageService) -> None:
-    alone = opened(visit, f"{service.address}#/certifications/{asked(service, 1)}")
+    alone = opened(visit, f"{service.address}#/certifications/{submitted(service, 1)}")
     alone.page.wait_for_selector(".claim")
     assert "The answer is right: the label of this image, ‘light’, belongs to it." in alone.text(".words")
     assert f"the superclass ‘{SUPERCLASS}’, the classes dark, light together" in alone.text(".words")
-    batch = opened(visit, f"{service.address}#/certifications/{asked(service, 0, 1)}")
+    batch = opened(visit, f"{service.address}#/certifications/{submitted(service, 0, 1)}")
     batch.page.wait_for_selector(".batch tbody tr:nth-child(2) .decision.certified")
     assert batch.page.locator(".batch .wrong").count() == 0
     batch.page.set_viewport_size({"width": 390, "height": 800})
@@ -74,7 +74,7 @@ def test_a_superclass_that_the_label_belongs_to_is_right(visit: Open, service: P
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_history_fits_the_window_however_long_the_names_are(visit: Open, service: PageService, width: int) -> None:
-    alone = asked(service, 0)
+    alone = submitted(service, 0)
     here = opened(visit, f"{service.address}#/history", viewport={"width": width, "height": 800})
     row = here.page.locator(".history tbody tr").first
     row.locator(f"text={SUPERCLASS}").wait_for()

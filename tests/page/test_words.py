@@ -77,9 +77,9 @@ def test_check_a_file_says_it_in_words(visit: Open, service: PageService) -> Non
     opened = visit(f"{service.address}#/verify")
     lie = resigned(CERTIFIED.model_copy(update={"p_lower": None, "class_index": 0}))
     hand_over(opened, "lie.json", lie.to_json())
-    said = plain(opened.text(".examined"))
-    assert "lower bound on p_A: is nothing, the counts give" in said
-    assert "class: is 0, the counts give 1" in said
+    words = plain(opened.text(".examined"))
+    assert "lower bound on p_A: is nothing, the counts give" in words
+    assert "class: is 0, the counts give 1" in words
     fields = json.loads(CERTIFIED.to_json())
     fields["stages"][0]["count"] = "many"
     hand_over(opened, "text.json", json.dumps(fields))
@@ -91,24 +91,24 @@ def test_a_certification_that_failed_says_why_without_a_code(here: Visit) -> Non
     here.choose(BREAKS)
     here.certify()
     here.page.wait_for_selector(".status.failed")
-    said = plain(here.text(".trouble"))
-    assert "The certification failed: the networks could not be run" in said
-    assert "these pixels cannot be borne" in said
+    words = plain(here.text(".trouble"))
+    assert "The certification failed: the networks could not be run" in words
+    assert "these pixels cannot be borne" in words
 
 
 def test_the_page_has_words_for_every_failure(here: Visit) -> None:
     shown = """async (error) => { const { failure, problemBox } = await import("/page/problem.js");
                                   return problemBox(failure(error)).textContent; }"""
     for code in FAILURES:
-        said = here.page.evaluate(shown, {"code": code, "detail": "It is so."})
-        assert re.fullmatch(r"The certification failed: [a-z ]+It is so\.", said), said
+        words = here.page.evaluate(shown, {"code": code, "detail": "It is so."})
+        assert re.fullmatch(r"The certification failed: [a-z ]+It is so\.", words), words
 
 
 def test_a_certification_that_is_not_there_is_told_without_a_code(visit: Open, service: PageService) -> None:
     opened = visit(f"{service.address}#/certifications/cert_{'0' * 32}")
     opened.page.wait_for_selector(".trouble .problem")
-    said = opened.text(".trouble").replace(f"cert_{'0' * 32}", "")
-    assert "There is no such certification" in plain(said)
+    words = opened.text(".trouble").replace(f"cert_{'0' * 32}", "")
+    assert "There is no such certification" in plain(words)
 
 
 def test_what_is_wrong_fits_a_phone_although_digests_are_long(visit: Open, service: PageService) -> None:

@@ -121,8 +121,8 @@ def test_everything_that_is_asked_arrives(
 
 
 def test_a_decimal_comma_is_understood_and_what_is_no_number_is_named(service: str, folder: Path) -> None:
-    asked = [each.replace("0.02", "0,02") for each in QUICKLY]
-    done = smoothcert("certify", "light.png", *asked, "--json", url=service)
+    options = [each.replace("0.02", "0,02") for each in QUICKLY]
+    done = smoothcert("certify", "light.png", *options, "--json", url=service)
     assert json.loads(done.stdout)["target_radius"] == 0.02
     refused = smoothcert("certify", "light.png", "--radius", "far")
     assert refused.returncode == 2
@@ -330,12 +330,12 @@ def test_watch_into_a_pipe_has_a_line_of_progress_now_and_then(
     monkeypatch.setattr(bar.err, "_force_terminal", False)
     monkeypatch.setattr(bar, "LINE_S", 0.0)
     submitted = client.submit(DARK, **ENDLESS)
-    told = ""
+    printed = ""
 
     def told_enough() -> bool:
-        nonlocal told
-        told += capsys.readouterr().err
-        return "0 of 1 images done, " in told
+        nonlocal printed
+        printed += capsys.readouterr().err
+        return "0 of 1 images done, " in printed
 
     following = threading.Thread(target=watch._follow, args=(client, submitted.id))
     following.start()
@@ -406,9 +406,9 @@ def test_certifications_are_listed_and_canceled(service: str, client: Client, fo
 
 
 def test_an_abstention_is_explained(service: str, folder: Path) -> None:
-    asked = ("--ensemble", "trivial", "--radius", "0.05")
-    alone = smoothcert("certify", "grey.png", *asked, url=service)
+    options = ("--ensemble", "trivial", "--radius", "0.05")
+    alone = smoothcert("certify", "grey.png", *options, url=service)
     assert alone.returncode == 3
     assert "The reason: " in alone.stdout
-    both = smoothcert("certify", "grey.png", "dark.png", *asked, url=service)
+    both = smoothcert("certify", "grey.png", "dark.png", *options, url=service)
     assert "1 of 2 are abstentions: nothing is claimed about these images." in both.stdout

@@ -82,8 +82,8 @@ def test_the_report_is_what_the_images_say(service: str, folder: Path) -> None:
 
 
 def test_the_report_of_several_radii_has_a_curve_of_these(service: str, folder: Path) -> None:
-    asked = ("--ensemble", "trivial", "--radii", "0.01,0.02", "--max-samples", "2000")
-    done = smoothcert("evaluate", folder, *asked, "--out", "report", "--json", url=service)
+    options = ("--ensemble", "trivial", "--radii", "0.01,0.02", "--max-samples", "2000")
+    done = smoothcert("evaluate", folder, *options, "--out", "report", "--json", url=service)
     assert done.returncode == 0, done.stderr
     with Path("report/curve.csv").open() as file:
         curve = [(float(row["radius"]), float(row["certified_accuracy"])) for row in csv.DictReader(file)]

@@ -46,8 +46,8 @@ class Archived:
 
     def ended(self, *, owner: str = "ann", fields: dict[str, Any] | None = None, **finish: Any) -> str:
         """A certification that has ended; `fields` belong to the request."""
-        asked = question(self.player.ensemble, **(fields or {}))
-        answer = self.ask("POST", "/v1/certifications", owner=owner, json=asked)
+        payload = question(self.player.ensemble, **(fields or {}))
+        answer = self.ask("POST", "/v1/certifications", owner=owner, json=payload)
         assert answer.status_code == 202, answer.text
         record = self.player.begin(self.player.take())
         self.player.finish(record, **finish)

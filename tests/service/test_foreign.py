@@ -209,9 +209,9 @@ def test_a_declared_superclass_is_proved_where_no_class_is(
     image.write_bytes(encoded(Image.fromarray(pixels(4, 4))))
     noisy = {"noise": {"name": "rounded-gaussian", "sigma": 0.5}, "allow_noise_mismatch": True}
     (listed,) = [each for each in service.client.get("/v1/ensembles").json()["data"] if each["name"] == "onnx"]
-    asked = {"name": "hierarchy", "levels": "declared", "n": 2000, "n0": 400}
+    procedure = {"name": "hierarchy", "levels": "declared", "n": 2000, "n0": 400}
     assert service.certified("onnx", image.read_bytes(), **noisy, procedure=FIXED).decision == "abstain"
-    certificate = service.certified("onnx", image.read_bytes(), **noisy, procedure=asked)
+    certificate = service.certified("onnx", image.read_bytes(), **noisy, procedure=procedure)
     assert (certificate.decision, certificate.class_name) == ("certified", "early")
     assert isinstance(certificate.procedure, Hierarchy)
     assert [[each.model_dump(mode="json") for each in level] for level in certificate.procedure.known] == listed[

@@ -69,14 +69,14 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Labe
             pool.start()
             hook = {"webhook": f"{receiver.origin}/"}
             for value, status in ((0.9, "succeeded"), (BREAK, "failed")):
-                assert asked(api, value, **hook).json()["status"] == status
+                assert posted(api, value, **hook).json()["status"] == status
                 eventually(lambda: "smoothcert_webhooks_waiting 0.0" in api.client.get("/metrics").text, "the delivery")
             eventually(lambda: 'outcome="retried"' in api.client.get("/metrics").text, "an attempt that failed")
             (folder / "archive").unlink()
             (folder / "aside").rename(folder / "archive")
             eventually(lambda: "smoothcert_archive_waiting 0.0" in api.client.get("/metrics").text, "the archive")
-            endless = asked(api, 0.5, wait=0, procedure={"name": "fixed", "n": 2_000_000}, radius=None).json()["id"]
-            problem(asked(api, 0.9), "too_many_certifications")
+            endless = posted(api, 0.5, wait=0, procedure={"name": "fixed", "n": 2_000_000}, radius=None).json()["id"]
+            problem(posted(api, 0.9), "too_many_certifications")
             api.client.post(f"{URL}/{endless}/cancel")
             found: dict[str, Labels] = defaultdict(lambda: defaultdict(set))
             for family in text_string_to_metric_families(api.client.get("/metrics").text):
@@ -88,7 +88,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Labe
         pool.end()
 
 
-def asked(api: Api, value: float, *, wait: int = 60, **fields: Any) -> httpx2.Response:
+def posted(api: Api, value: float, *, wait: int = 60, **fields: Any) -> httpx2.Response:
     """The response about a grey image."""
     question = {"ensemble": "moody", "sigma": SIGMA, "procedure": "sequential", "radius": 0.02, **fields}
     headers = {"Content-Type": "application/x-npy", "Prefer": f"wait={wait}"}
@@ -130,10 +130,10 @@ def test_a_query_with_a_mistake_is_found(query: str, wrong: str, metrics: dict[s
 
 def test_every_metric_of_the_service_is_shown_or_watched(metrics: dict[str, Labels]) -> None:
     """Mutant killed: a metric that neither an alert nor the dashboard uses."""
-    asked = {name for queries in QUERIES.values() for query in queries for name, _ in SELECTOR.findall(query)}
+    queried = {name for queries in QUERIES.values() for query in queries for name, _ in SELECTOR.findall(query)}
     shown = {name for name in metrics if not name.endswith("_created")}
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown}
-    assert families == {re.sub(r"_(bucket|count|sum)$", "", name) for name in asked}
+    assert families == {re.sub(r"_(bucket|count|sum)$", "", name) for name in queried}
 
 
 def test_panels_do_not_overlap_and_have_what_grafana_needs() -> None:

@@ -123,6 +123,26 @@ def test_the_sdk_and_the_command_choose_exact_where_the_noise_needs_it(client: h
     assert "for certain" in " ".join(printed.stdout.split())
 
 
+@pytest.mark.parametrize(
+    ("ensemble", "words"),
+    [
+        ("replacement", "200 samples each certify 100 % at radius 1, "),
+        ("splitting", "All 255 outcomes of the noise certify 100 % at radius 0.19, "),
+    ],
+)
+def test_the_command_diagnoses_an_ensemble_of_every_kind_of_noise(
+    client: httpx2.Client, tmp_path: Path, ensemble: str, words: str
+) -> None:
+    images = np.stack([np.full(SHAPE, value, np.uint8).transpose(1, 2, 0) for value in (20, 230)])
+    np.savez(tmp_path / "data.npz", images=images, labels=["dark", "light"])
+    command = ("diagnose", tmp_path / "data.npz", "--ensemble", ensemble, "--json")
+    done = smoothcert(*command, url=str(client.base_url))
+    assert done.returncode == 0, done.stderr
+    (found,) = (each for each in json.loads(done.stdout)["findings"] if each["name"] == "certifiable")
+    assert found["sentence"].startswith(words)
+    assert len(found["value"]) == 3
+
+
 def test_a_request_without_a_noise_gets_that_of_the_ensemble(client: httpx2.Client) -> None:
     (certificate,) = post(client, "replacement", radius=1).json()["certificates"]
     assert certificate["noise"] == Replacement(0.8, 256).parameters()
@@ -177,9 +197,9 @@ def test_a_plan_refuses_a_radius_that_the_noise_cannot_have(client: httpx2.Clien
 
 def test_an_ensemble_names_the_noises_that_suit_it(client: httpx2.Client) -> None:
     served = {each["name"]: each["noises"] for each in client.get("/v1/ensembles").json()["data"]}
-    asked = {name: [noise.parameters() for ensemble, noise, _ in ASKED if ensemble == name] for name in ENSEMBLES}
-    asked["splitting"] = [ENSEMBLES["splitting"].parameters()]
-    assert served == asked
+    expected = {name: [noise.parameters() for ensemble, noise, _ in ASKED if ensemble == name] for name in ENSEMBLES}
+    expected["splitting"] = [ENSEMBLES["splitting"].parameters()]
+    assert served == expected
     for ensemble, noises in served.items():
         for noise in noises:
             asked_for = {"procedure": "exact"} if ensemble == "splitting" else {"radius": 0}

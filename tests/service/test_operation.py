@@ -141,9 +141,9 @@ def test_ready_means_a_live_worker(valkey: EmbeddedServer, tmp_path: Path) -> No
         worker = Player(url)
         worker.announce()
         answer = api.client.get("/readyz")
-        told = answer.json()
-        assert {check["status"] for check in told.pop("redis")} == {"ok"}
-        assert (answer.status_code, told) == (200, {"status": "ready", "workers": 1, "archive": None})
+        readiness = answer.json()
+        assert {check["status"] for check in readiness.pop("redis")} == {"ok"}
+        assert (answer.status_code, readiness) == (200, {"status": "ready", "workers": 1, "archive": None})
         worker.leave()
         problem(api.client.get("/readyz"), "not_ready")
 

@@ -15,7 +15,7 @@ from tests.support.api import picture, problem, text
 from tests.support.player import Player
 
 
-def asked(player: Player, **fields: Any) -> dict[str, Any]:
+def payload(player: Player, **fields: Any) -> dict[str, Any]:
     return {"ensemble": player.ensemble, "images": [text(picture())], **fields}
 
 
@@ -26,7 +26,7 @@ def read(answer: httpx2.Response) -> PredictionAnswer:
 def test_a_prediction_is_answered_within_the_wait(client: httpx2.Client, player: Player) -> None:
     playing = threading.Thread(target=player.play)
     playing.start()
-    answer = client.post("/v1/predictions", json=asked(player), headers={"Prefer": "wait=60"})
+    answer = client.post("/v1/predictions", json=payload(player), headers={"Prefer": "wait=60"})
     playing.join()
     found = read(answer)
     (prediction,) = found.predictions
@@ -41,7 +41,7 @@ def test_a_prediction_is_answered_within_the_wait(client: httpx2.Client, player:
 
 def test_a_prediction_that_waits_says_where_it_will_be(client: httpx2.Client, player: Player) -> None:
     procedure = {"name": "predict", "n": 20}
-    answer = client.post("/v1/predictions", json=asked(player, procedure=procedure))
+    answer = client.post("/v1/predictions", json=payload(player, procedure=procedure))
     found = read(answer)
     assert (answer.status_code, found.status, found.predictions) == (202, "queued", ())
     assert answer.headers["location"] == found.url == f"/v1/certifications/{found.id}"
@@ -52,7 +52,7 @@ def test_a_prediction_that_waits_says_where_it_will_be(client: httpx2.Client, pl
 
 def test_a_prediction_is_repeated_by_its_key(client: httpx2.Client, player: Player) -> None:
     answers = [
-        client.post("/v1/predictions", json=asked(player), headers={"Idempotency-Key": player.name}) for _ in range(2)
+        client.post("/v1/predictions", json=payload(player), headers={"Idempotency-Key": player.name}) for _ in range(2)
     ]
     assert read(answers[0]) == read(answers[1])
     assert answers[1].headers["idempotency-replayed"] == "true"
@@ -69,4 +69,4 @@ def test_a_prediction_is_repeated_by_its_key(client: httpx2.Client, player: Play
 def test_what_is_not_a_prediction_is_refused(
     client: httpx2.Client, player: Player, fields: dict[str, Any], sentence: str
 ) -> None:
-    assert sentence in problem(client.post("/v1/predictions", json=asked(player, **fields)), "invalid_request").detail
+    assert sentence in problem(client.post("/v1/predictions", json=payload(player, **fields)), "invalid_request").detail

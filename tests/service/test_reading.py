@@ -129,8 +129,8 @@ def test_a_request_that_waits_for_its_own_certification_needs_no_subscription(
     player.redis.publish(keys.ends(record.api), f"{record.id} succeeded")  # the request looks, and goes on waiting
     player.finish(record, {0: (made := certificate(record, 0))})
     waiting.join()
-    told = [message["data"] for _ in range(5) if (message := heard.get_message(timeout=0.1))]
+    messages = [message["data"] for _ in range(5) if (message := heard.get_message(timeout=0.1))]
     heard.close()
-    assert told == [f"{record.id} succeeded".encode()] * 2
+    assert messages == [f"{record.id} succeeded".encode()] * 2
     assert answers[0].json()["certificates"] == [json.loads(made)]
     assert player.record(posted(client, player).id).api == ""

@@ -66,8 +66,8 @@ def test_a_second_interrupt_ends_a_worker_that_does_not(service: Serving) -> Non
     service.start(worker=STUBBORN).printed("Ctrl-C ends it.")
     service.interrupt()
     service.printed("Ctrl-C again")
-    told = "finishes its certifications for up to 20 s (SMOOTHCERT_DRAIN_S); the rest goes on at the next start"
-    assert told in service.output.read_text()
+    notice = "finishes its certifications for up to 20 s (SMOOTHCERT_DRAIN_S); the rest goes on at the next start"
+    assert notice in service.output.read_text()
     service.interrupt()  # otherwise the driver would wait for a million seconds
     assert service.exit_code() == 0
     assert "ending at once" in service.output.read_text()

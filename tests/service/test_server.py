@@ -74,15 +74,15 @@ def test_a_careless_server_is_warned_of_in_the_log_and_in_readyz(careless: Serve
     player = Player(url)
     player.announce()
     with Api(url, tmp_path) as api:
-        told = {check["name"]: check for check in api.client.get("/readyz").json()["redis"]}
-        assert {name for name, check in told.items() if check["status"] == "warning"} == {
+        checks = {check["name"]: check for check in api.client.get("/readyz").json()["redis"]}
+        assert {name for name, check in checks.items() if check["status"] == "warning"} == {
             "append_only_file",
             "eviction",
         }
-        assert "appendonly yes" in told["append_only_file"]["detail"]
+        assert "appendonly yes" in checks["append_only_file"]["detail"]
         log = [json.loads(line) for line in api.log.read_text().splitlines()]
     warned = [line["message"] for line in log if line["message"].startswith("Redis: ")]
-    assert warned == [f"Redis: {told[name]['detail']}" for name in ("append_only_file", "eviction")]  # once each
+    assert warned == [f"Redis: {checks[name]['detail']}" for name in ("append_only_file", "eviction")]  # once each
 
 
 def test_a_strict_service_does_not_start_with_it(careless: ServerProcess, tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ def test_workers_with_a_wrong_password_end_with_a_sentence(
     careless: ServerProcess, tmp_path: Path, devices: str
 ) -> None:
     held = {"devices": devices, "zoo": str(make_zoo(tmp_path / "zoo")), "allowed_imports": ",".join(ALLOWED)}
-    said = refusal(tmp_path, "workers", redis_url=f"redis://:not-{SECRET}@127.0.0.1:{careless.port}/0", **held)
+    sentence = refusal(tmp_path, "workers", redis_url=f"redis://:not-{SECRET}@127.0.0.1:{careless.port}/0", **held)
     assert "holding" not in (tmp_path / "workers.log").read_text(), "Redis is asked before ensembles are loaded"
-    assert said.startswith(f"error: Redis at 127.0.0.1:{careless.port} does not accept the user and the password")
+    assert sentence.startswith(f"error: Redis at 127.0.0.1:{careless.port} does not accept the user and the password")
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_a_server_that_hides_everything_is_unverified(tmp_path: Path) -> None:
         url = f"redis://127.0.0.1:{server.port}/0"
         Player(url).announce()
         with Api(url, tmp_path, strict="true") as api:
-            told = {check["name"]: check["status"] for check in api.client.get("/readyz").json()["redis"]}
-    assert told.pop("scripts") == "ok"
-    assert told == dict.fromkeys(["role", "version", "append_only_file", "fsync", "eviction", "clock"], "unverified")
+            checks = {check["name"]: check["status"] for check in api.client.get("/readyz").json()["redis"]}
+    assert checks.pop("scripts") == "ok"
+    assert checks == dict.fromkeys(["role", "version", "append_only_file", "fsync", "eviction", "clock"], "unverified")
 
 
 def test_the_api_leaves_a_server_that_became_a_replica_for_the_one_at_its_address(tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_a_certificate_of_another_authority_is_one_sentence(encrypted: dict[str,
     for name in ("", "stranger"):
         stranger = {"redis_ca_file": str(Authority(tmp_path, name).file)} if name else {}
         settings = {**{key: value for key, value in encrypted.items() if key != "redis_ca_file"}, **stranger}
-        said = refusal(tmp_path, "app", **settings)
-        assert said.startswith(f"smoothcert: the certificate of Redis at 127.0.0.1:{port} is not accepted")
+        sentence = refusal(tmp_path, "app", **settings)
+        assert sentence.startswith(f"smoothcert: the certificate of Redis at 127.0.0.1:{port} is not accepted")
         with pytest.raises(UnusableServerError, match="SMOOTHCERT_REDIS_CA_FILE"):
             RedisConnection(RedisSettings(**settings).redis).require_usable(strict=False)  # type: ignore[arg-type]
 

@@ -71,10 +71,10 @@ def client(service: Serving) -> Iterator[httpx2.Client]:
 @pytest.fixture(scope="module")
 def certificates(client: httpx2.Client) -> list[str]:
     """The certificates of two images as the service wrote them."""
-    return asked(client, REQUEST, [png(image) for image in PIXELS])
+    return certificates_of(client, REQUEST, [png(image) for image in PIXELS])
 
 
-def asked(client: httpx2.Client, request: dict[str, Any], pictures: list[bytes]) -> list[str]:
+def certificates_of(client: httpx2.Client, request: dict[str, Any], pictures: list[bytes]) -> list[str]:
     """The certificates as the service wrote them."""
     files: list[Any] = [("images", (f"{i}.png", picture, "image/png")) for i, picture in enumerate(pictures)]
     data, wait = {"request": json.dumps(request)}, {"Prefer": "wait=60"}
@@ -125,7 +125,7 @@ def test_real_digits_are_certified_in_l0_over_http_and_in_the_library(client: ht
     """The last digit is uploaded as a colour picture, and `convert` makes it grey again."""
     request = {"ensemble": L0, "radius": 2, "procedure": "sequential", "consensus": 2, "convert": "grey"}
     colour = png(np.repeat(DIGITS.pixels[2], 3, axis=0))
-    texts = asked(client, request, [*(png(digit) for digit in DIGITS.pixels[:2]), colour])
+    texts = certificates_of(client, request, [*(png(digit) for digit in DIGITS.pixels[:2]), colour])
     over_http = [Certificate.from_json(text) for text in texts]
     assert [(each.decision, each.class_index, each.radius) for each in over_http] == [
         ("certified", label, 2) for label in DIGITS.labels.tolist()
@@ -142,7 +142,7 @@ def test_real_digits_are_certified_in_l0_over_http_and_in_the_library(client: ht
 def test_a_ship_is_certified_behind_denoisers_that_share_one_classifier(client: httpx2.Client) -> None:
     request = {"ensemble": DENOISED, "radius": 0.1, "procedure": {"name": "adaptive", "stages": [100, 300]}}
     ship = torch.from_numpy(PIXELS[:1])
-    over_http = Certificate.from_json(*asked(client, request, [png(PIXELS[0])]))
+    over_http = Certificate.from_json(*certificates_of(client, request, [png(PIXELS[0])]))
     assert (over_http.decision, over_http.class_name) == ("certified", "ship")
     assert over_http.radius >= 0.1
     assert verify(over_http)

@@ -73,14 +73,14 @@ def worker_thread(url: str, zoo: Path, traces: Traces | None, monkeypatch: pytes
         thread.join()
 
 
-async def certify(app: Any, *asked: tuple[float, dict[str, str]]) -> list[str]:
+async def certify(app: Any, *questions: tuple[float, dict[str, str]]) -> list[str]:
     """The ids of certifications that have ended, each of a grey image, submitted with these headers."""
     transport = httpx2.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
         httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
     ):
-        return [await _certified(client, flat(value), headers) for value, headers in asked]
+        return [await _certified(client, flat(value), headers) for value, headers in questions]
 
 
 async def _certified(client: httpx2.AsyncClient, image: Any, headers: dict[str, str]) -> str:

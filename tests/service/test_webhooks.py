@@ -275,8 +275,8 @@ def test_an_owner_whose_receiver_hangs_holds_up_nobody_else() -> None:
                 call(client, finishing(record, begun(client, record)))
 
         def claim(**held: int) -> list[deliveries.Delivery]:
-            asked = deliveries.claim(most=32, share=8, held=held)
-            return deliveries.claimed(client.eval(*asked.arguments))
+            command = deliveries.claim(most=32, share=8, held=held)
+            return deliveries.claimed(client.eval(*command.arguments))
 
         assert [each.owner for each in claim()] == ["slow"] * 8
         assert {each.owner for each in claim(slow=8)} == {"quick"}

@@ -160,14 +160,14 @@ class Audit:
             self._history.world.note(process.name, "divides a certification")
         if command[0] != "EVAL" or command[1] != TAKE or not reply[1]:
             return
-        asked = json.loads(command[-1])
-        held = Counter(asked["held"])
+        fields = json.loads(command[-1])
+        held = Counter(fields["held"])
         ids = [parse_name(each.decode())[0] for each in reply[1]]
         owners = [self._ask(("HGET", keys.record(each), "owner")) for each in ids]
         taken = Counter(each.decode() for each in owners if each)
         for name in self._ask(("KEYS", keys.waiting(POOL, "*"))):
             owner = name.decode().rpartition(":")[2]
-            if owner not in taken and held[owner] < asked["share"]:
+            if owner not in taken and held[owner] < fields["share"]:
                 self._passed[owner] += sum(taken.values())
                 if self._passed[owner] > MOST_PASSED:
                     self._see(f"{owner} waits while {self._passed[owner]} certifications of others are taken")

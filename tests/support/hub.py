@@ -137,12 +137,12 @@ def serving(repository: str, files: Mapping[str, bytes]) -> Iterator[tuple[str, 
 
     It has `files` of one repository at REVISION, and answers 404 to everything else.
     """
-    asked: list[str] = []
+    paths: list[str] = []
     listed = [{"type": "file", "path": name, "size": len(data), "oid": "0" * 40} for name, data in files.items()]
 
     class Hub(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             content = self._content()
             self.send_response(404 if content is None else 200)
             self.send_header("Content-Length", str(len(content or b"")))
@@ -167,7 +167,7 @@ def serving(repository: str, files: Mapping[str, bytes]) -> Iterator[tuple[str, 
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", paths
     finally:
         server.shutdown()
         server.server_close()

@@ -48,7 +48,7 @@ class ServedModel:
     """A function that changes the body of a response."""
     pause_s: float = 0.0
     """The seconds between two bytes of a response."""
-    asked: list[int] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
     """The number of images of every request for logits."""
     together: int = 0
     """The most requests for logits at the same time."""
@@ -71,7 +71,7 @@ class ServedModel:
         kind = {"FP32": "<f4", "FP16": "<f2"}[tensor["datatype"]]
         images = np.frombuffer(tensors, kind).reshape(tensor["shape"]).astype(np.float32)
         with self._lock:
-            self.asked.append(len(images))
+            self.batches.append(len(images))
             self._now += 1
             self.together = max(self.together, self._now)
         try:
@@ -85,9 +85,9 @@ class ServedModel:
             output["parameters"] = {"binary_data_size": len(data)}
         else:
             output["data"], data = logits.reshape(-1).tolist(), b""
-        said = json.dumps({"id": head["id"], "model_name": "brightness", "outputs": [output]}).encode()
-        headers = {"Inference-Header-Content-Length": str(len(said))} if self.binary else {}
-        return self.spoil(said + data, headers), headers
+        body = json.dumps({"id": head["id"], "model_name": "brightness", "outputs": [output]}).encode()
+        headers = {"Inference-Header-Content-Length": str(len(body))} if self.binary else {}
+        return self.spoil(body + data, headers), headers
 
 
 def _handler(model: ServedModel) -> type[BaseHTTPRequestHandler]:

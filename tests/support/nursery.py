@@ -121,8 +121,8 @@ SHIM = """\
 import json, os, signal, socket, sys
 door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 door.connect({socket!r})
-asked = {{"arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}}
-socket.send_fds(door, [json.dumps(asked).encode()], [0, 1, 2])
+payload = {{"arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}}
+socket.send_fds(door, [json.dumps(payload).encode()], [0, 1, 2])
 pid = int(door.recv(64))
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, lambda number, frame: os.kill(pid, number))
@@ -199,9 +199,9 @@ def bury(children: dict[int, socket.socket]) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
-        with children.pop(pid) as told:
+        with children.pop(pid) as waiting:
             try:
-                told.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+                waiting.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
             except BrokenPipeError:  # no process waits for it any more
                 continue
 
@@ -232,5 +232,5 @@ def become(request: dict[str, Any]) -> None:
 if __name__ == "__main__":
     for name in sys.argv[2:]:
         import_module(name)
-    if (asked := tend(socket.socket(fileno=int(sys.argv[1])))) is not None:
-        become(asked)
+    if (request := tend(socket.socket(fileno=int(sys.argv[1])))) is not None:
+        become(request)

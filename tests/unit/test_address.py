@@ -85,11 +85,11 @@ def test_an_event_loop_gets_the_same_and_waits_for_a_connection(url: str, kind: 
 def test_a_url_that_says_nothing_is_one_sentence_without_its_password(url: str, sentence: str) -> None:
     with pytest.raises(ValidationError) as refused:
         RedisSettings(redis_url=url)
-    said = explain(refused.value, whole="")
-    assert sentence in said
-    assert said.startswith("redis_url: the ")
-    assert "\n" not in said
-    assert SECRET not in said
+    message = explain(refused.value, whole="")
+    assert sentence in message
+    assert message.startswith("redis_url: the ")
+    assert "\n" not in message
+    assert SECRET not in message
     assert SECRET not in str(refused.value)
 
 
@@ -112,9 +112,9 @@ def test_a_url_that_says_nothing_is_one_sentence_without_its_password(url: str, 
 def test_files_of_certificates_are_read_when_a_process_starts(fields: dict[str, str], sentence: str) -> None:
     with pytest.raises(ValidationError) as refused:
         RedisSettings(**{"redis_url": f"rediss://:{SECRET}@h", **fields})  # type: ignore[arg-type]
-    said = explain(refused.value, whole="")
-    assert sentence in said
-    assert SECRET not in said
+    message = explain(refused.value, whole="")
+    assert sentence in message
+    assert SECRET not in message
 
 
 def test_the_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:

@@ -239,14 +239,14 @@ def changed(**fields: Any) -> str:
     return canonical_json({**json.loads(TEXT), **fields})
 
 
-def said(found: Examination, sentence: str) -> bool:
+def complains(found: Examination, sentence: str) -> bool:
     return not found and any(sentence in problem for problem in found.problems)
 
 
 def test_the_key_of_somebody_else_is_a_sentence() -> None:
     found = examined(TEXT, keyring("somebody else"))
     assert found.signed.holds is False
-    assert said(found, "which is not among the keys given")
+    assert complains(found, "which is not among the keys given")
     assert found.follows.holds is True, "and the claim still follows from the counts"
 
 
@@ -254,21 +254,21 @@ def test_a_key_that_was_retired_vouches_for_what_was_finished_before() -> None:
     rotated = RING.rotated(FINISHED + timedelta(days=1))
     assert examined(TEXT, rotated)
     expired = RING.rotated(FINISHED - timedelta(days=1))
-    assert said(examined(TEXT, expired), "expired on 2026-02-28")
+    assert complains(examined(TEXT, expired), "expired on 2026-02-28")
     assert examined(sealed(CERTIFIED, rotated), rotated), "the new key signs what was finished before it was made"
 
 
 def test_a_revoked_key_vouches_for_nothing() -> None:
     revoked = RING.rotated(FINISHED + timedelta(days=1), revoked=True)
-    assert said(examined(TEXT, revoked), "was revoked on 2026-03-02")
+    assert complains(examined(TEXT, revoked), "was revoked on 2026-03-02")
     assert examined(sealed(CERTIFIED, revoked), revoked)
 
 
 def test_clocks_may_differ_a_little() -> None:
     assert examined(TEXT, RING.rotated(FINISHED - timedelta(minutes=2)))
     assert examined(TEXT, now=FINISHED - timedelta(minutes=2))
-    assert said(examined(TEXT, now=FINISHED - timedelta(hours=1)), "which is in the future")
-    assert said(examined(TEXT, now=MADE - timedelta(days=1)), "is not valid before")
+    assert complains(examined(TEXT, now=FINISHED - timedelta(hours=1)), "which is in the future")
+    assert complains(examined(TEXT, now=MADE - timedelta(days=1)), "is not valid before")
 
 
 @pytest.mark.parametrize(
@@ -288,12 +288,12 @@ def test_clocks_may_differ_a_little() -> None:
     ],
 )
 def test_what_cannot_be_checked_is_a_sentence(text: str, sentence: str) -> None:
-    assert said(examined(text), sentence), examined(text).problems
+    assert complains(examined(text), sentence), examined(text).problems
 
 
 def test_a_statement_about_something_else_is_a_sentence() -> None:
     statement = Statement.of(CERTIFIED).model_copy(update={"predicate_type": "https://slsa.dev/provenance/v1"})
-    assert said(examined(sign(statement, RING.signer)), "is of type 'https://slsa.dev/provenance/v1', wanted")
+    assert complains(examined(sign(statement, RING.signer)), "is of type 'https://slsa.dev/provenance/v1', wanted")
 
 
 def test_without_keys_the_signer_is_not_known() -> None:

@@ -95,13 +95,13 @@ def test_the_largest_radii_of_cohen_s_logs_are_those_of_alpha_01(sigma: float, r
 
 
 def test_the_alpha_of_the_logs_is_an_option(logs: Path) -> None:
-    for alpha, said in (
+    for alpha, words in (
         ("1e-12", "its largest radius is 0.875, but 100,000 samples prove no more than 0.8"),
         ("0", "--log-alpha must lie strictly between 0 and 1"),
     ):
         done = benchmark("samples", "--logs", logs, "--log-alpha", alpha)
         assert done.returncode == 1
-        assert said in done.stderr
+        assert words in done.stderr
         assert "Traceback" not in done.stderr
 
 

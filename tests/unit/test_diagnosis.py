@@ -18,14 +18,14 @@ from models.__main__ import run
 from models.addition import Addition, add
 from models.architectures import build_denoiser
 from models.registry import ZOO, load
-from smoothcert.diagnosis import Diagnosis
+from smoothcert.diagnosis import Diagnosis, tried_radii
 from smoothcert.engine import diagnosis
 from smoothcert.engine.diagnosis import diagnose
 from smoothcert.engine.ensemble import assemble
 from smoothcert.engine.remote.endpoint import RemotePolicy
 from smoothcert.engine.smoothed import Smoothed
-from smoothcert.errors import DomainError
-from smoothcert.noise import Gaussian
+from smoothcert.errors import DomainError, OffGridError
+from smoothcert.noise import Gaussian, GaussianLinf, Noise, Replacement, RoundedGaussian, Splitting, Uniform
 from tests.support.gratings import gratings, trained
 from tests.support.inference import SHAPE as SMALL
 from tests.support.inference import ServedModel, logits_of, serving_model
@@ -186,6 +186,51 @@ def test_the_share_that_can_be_certified_is_that_of_the_exact_bounds(monkeypatch
     monkeypatch.setattr(diagnosis, "SAMPLES", 20)  # 0.001^(1/20) = 0.708 proves radius 0.137
     found = Smoothed(Brightest().eval(), Gaussian(0.25)).diagnose(*coloured())["certifiable"]
     assert found.value == {"0.13": 1.0, "0.25": 0.0, "0.38": 0.0}
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Gaussian(0.25),
+        RoundedGaussian(0.12),
+        GaussianLinf(0.25, 150_528),
+        Uniform(1.0),
+        Replacement(0.8, 2),
+        Replacement(0.2, 256),
+        Splitting(0.1),
+    ],
+    ids=lambda noise: noise.label,
+)
+def test_every_noise_has_three_radii_to_try(noise: Noise) -> None:
+    radii = tried_radii(noise)
+    assert radii == sorted(set(radii))
+    assert len(radii) == 3
+    assert all(radius == int(radius) for radius in radii) or not noise.whole
+    assert all(0.5 < noise.probability(radius) <= 1 for radius in radii)
+
+
+def test_a_noise_of_few_outcomes_is_diagnosed_too() -> None:
+    images, labels = coloured()
+    pixels = (255 * images).round().to(torch.uint8)
+    found = Smoothed(Brightest().eval(), Splitting(0.5)).diagnose(pixels, labels)["certifiable"]
+    assert len(found.value) == 3
+    assert next(iter(found.value.values())) == 1.0
+    assert found.sentence.endswith("; the procedure exact evaluates all 255 outcomes.")
+    assert tried_radii(Splitting(1 / 255)) == []
+    found = Smoothed(Brightest().eval(), Splitting(1 / 255)).diagnose(pixels, labels)["certifiable"]
+    assert found.value == {}
+    assert "certify nothing" in found.sentence
+    assert found.advice is not None
+
+
+def test_images_that_the_noise_does_not_take_are_refused_as_by_certify() -> None:
+    images, labels = coloured()
+    for noise in (RoundedGaussian(0.25), Uniform(0.5), Splitting(0.5)):
+        smoothed = Smoothed(Brightest().eval(), noise)
+        with pytest.raises(OffGridError, match="the image must have values k/255"):
+            smoothed.certify(images)
+        with pytest.raises(OffGridError, match="the image must have values k/255"):
+            smoothed.diagnose(images, labels)
 
 
 def test_a_classifier_that_is_always_wrong_certifies_nothing() -> None:

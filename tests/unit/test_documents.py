@@ -10,11 +10,12 @@ import pytest
 
 from smoothcert.certificate import Certificate
 from smoothcert.examination import UNBOUND, examine
+from smoothcert.noise import Gaussian, GaussianLinf, RoundedGaussian, Uniform
 from smoothcert.procedures import Adaptive, Fixed
 from smoothcert.request import CertificationRequest
-from smoothcert.wrapper import Others
+from smoothcert.wrapper import Others, Wrapper
 from tests.support.attested import complete, keyring, resigned, sealed
-from tests.support.certificates import altered
+from tests.support.certificates import altered, certificate_of
 from tests.support.command import one_sentence, smoothcert
 
 FIRST, SECOND = complete(0, index=0), complete(1, index=1)
@@ -72,17 +73,27 @@ def test_a_certification_that_agrees_with_its_request_is_consistent() -> None:
     ],
 )
 def test_a_request_that_asks_something_else_is_noticed(name: str, value: Any, sentence: str) -> None:
-    asked = {**REQUEST, name: value}
-    found = examine(ledger(asked, FIRST))
+    request = {**REQUEST, name: value}
+    found = examine(ledger(request, FIRST))
     assert not found
     assert any(problem.startswith(f"line 2: {sentence}") for problem in found.problems), found.problems
-    found = examine(certification(FIRST, SECOND, request=asked, ensemble=asked["ensemble"]))
+    found = examine(certification(FIRST, SECOND, request=request, ensemble=request["ensemble"]))
     assert any(problem.startswith(f"certificates[1]: {sentence}") for problem in found.problems), found.problems
 
 
 def test_a_shorthand_sigma_stands_for_both_arithmetics() -> None:
     assert examine(ledger({**REQUEST, "noise": None, "sigma": 0.25}, FIRST))
     assert not examine(ledger({**REQUEST, "noise": None, "sigma": 0.5}, FIRST))
+    around = Wrapper.of_run({"question": {"sigma": 0.25, "procedure": "fixed"}})
+    for noise, problems in (
+        (Gaussian(0.25), []),
+        (RoundedGaussian(0.25), []),
+        (RoundedGaussian(0.5), ["sigma: is 0.5, the file around it says 0.25"]),
+        (GaussianLinf(0.25, 192), ["sigma: is None, the file around it says 0.25"]),
+        (Uniform(0.25), ["sigma: is None, the file around it says 0.25"]),
+    ):
+        seen = around.contradictions(certificate_of(Fixed(), 0.95, noise=noise))
+        assert [each for each in seen if each.startswith("sigma")] == problems
 
 
 def test_a_certification_has_a_certificate_for_each_image() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,7 @@ from smoothcert.engine.sampling import NoisyImage
 from smoothcert.engine.usage import HALF_LIFE_S, Usage
 from smoothcert.engine.waiting import PATIENCE
 from smoothcert.errors import DomainError
-from smoothcert.noise import Gaussian
+from smoothcert.noise import Gaussian, GaussianLinf
 from smoothcert.procedures import certify, certify_sequential
 from tests.support.engines import DEVICE, NOISE, SHAPE, counts_by_hand, draws, endless, ensemble, images, until
 
@@ -97,6 +98,7 @@ def test_a_checkpoint_of_another_certification_is_refused(three: Ensemble) -> No
         for different in (
             {"image": other},
             {"noise": Gaussian(0.5)},
+            {"noise": GaussianLinf(NOISE.sigma, math.prod(image.shape))},  # the same samples, and another claim
             {"seed": "other"},
             {"index": 1},
             {"ensemble": three.with_(consensus=None)},

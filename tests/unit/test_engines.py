@@ -48,15 +48,15 @@ def engines(model: ServedModel, tmp_path: Path) -> Iterator[Engines]:
 
 def held_up(model: ServedModel) -> tuple[threading.Event, threading.Event]:
     """Let the model answer nothing until the second event; the first one is set when it is asked."""
-    asked, go_on = threading.Event(), threading.Event()
+    reached, go_on = threading.Event(), threading.Event()
 
     def answer(images: Floats) -> Floats:
-        asked.set()
+        reached.set()
         assert go_on.wait(60)
         return logits_of(images)
 
     model.answer = answer
-    return asked, go_on
+    return reached, go_on
 
 
 def test_ensembles_on_the_device_share_an_engine_and_an_endpoint_has_its_own(engines: Engines) -> None:
@@ -68,10 +68,10 @@ def test_ensembles_on_the_device_share_an_engine_and_an_endpoint_has_its_own(eng
 
 def test_a_certification_ends_while_another_one_waits_for_its_endpoint(engines: Engines, model: ServedModel) -> None:
     """Mutant killed: all ensembles share one engine."""
-    asked, go_on = held_up(model)
+    reached, go_on = held_up(model)
     try:
         waiting = start(engines.of("there"), IMAGE, QUESTION, seed="a")
-        assert asked.wait(60)
+        assert reached.wait(60)
         here = start(engines.of("second"), IMAGE, QUESTION, seed="a").handle
         here.result(timeout=60)
         assert not waiting.handle.future.done()
@@ -82,10 +82,10 @@ def test_a_certification_ends_while_another_one_waits_for_its_endpoint(engines: 
 
 def test_an_engine_that_hangs_is_noticed_although_another_one_moves(engines: Engines, model: ServedModel) -> None:
     """Mutant killed: any movement of the process counts."""
-    asked, go_on = held_up(model)
+    reached, go_on = held_up(model)
     try:
         waiting = start(engines.of("there"), IMAGE, QUESTION, seed="a")
-        assert asked.wait(60)
+        assert reached.wait(60)
         until(lambda: engines.stillness({"there"}, 1.0) >= 1)  # nothing moves from here on
         for looks in range(1, 4):
             before = engines.of("first").last_step
@@ -100,9 +100,9 @@ def test_an_engine_that_hangs_is_noticed_although_another_one_moves(engines: Eng
 
 
 def test_closing_waits_for_no_endpoint(engines: Engines, model: ServedModel) -> None:
-    asked, go_on = held_up(model)
+    reached, go_on = held_up(model)
     waiting = start(engines.of("there"), IMAGE, QUESTION, seed="a")
-    assert asked.wait(60)
+    assert reached.wait(60)
     closing = threading.Thread(target=engines.close)
     closing.start()
     go_on.set()

@@ -92,12 +92,12 @@ def test_the_stages_may_be_packed_in_any_way(case: tuple[list[Row], str, int | N
     images = numbered(len(rows))
     whole = ensemble.classify(images).classes
     backwards = torch.arange(len(rows)).flip(0)
-    asked = ensemble.ask(images[backwards])
-    classes = asked.classes
-    assert asked.outputs.shape == (ensemble.stages[0], len(rows), len(rows[0][0]))
-    while len(asked.outputs) < len(rows[0]):
-        asked = ensemble.ask(images[backwards], asked.outputs)
-        classes = torch.where(classes == UNDECIDED, asked.classes, classes)
+    polled = ensemble.ask(images[backwards])
+    classes = polled.classes
+    assert polled.outputs.shape == (ensemble.stages[0], len(rows), len(rows[0][0]))
+    while len(polled.outputs) < len(rows[0]):
+        polled = ensemble.ask(images[backwards], polled.outputs)
+        classes = torch.where(classes == UNDECIDED, polled.classes, classes)
     assert torch.equal(classes[backwards], whole)
     if consensus in (None, len(rows[0])):
         assert ensemble.stages == (len(rows[0]),)  # a table may hold anything, so all of its members are asked

@@ -42,7 +42,7 @@ def logits(k: int, classes: int, rows: int, seed: int) -> Tensor:
     return found
 
 
-def in_stages(asked: Poll, outputs: Tensor) -> tuple[Tensor, int]:
+def in_stages(ballot: Poll, outputs: Tensor) -> tuple[Tensor, int]:
     """The classes of a vote that ends early, and the evaluations that it takes.
 
     Without limits, a row is within reach if all of its logits are finite.
@@ -50,9 +50,9 @@ def in_stages(asked: Poll, outputs: Tensor) -> tuple[Tensor, int]:
     within = outputs.isfinite().all(-1).all(0)
     rows = torch.arange(outputs.shape[1])
     classes, evaluations, before = torch.full_like(rows, UNDECIDED), 0, 0
-    for stage in asked.stages:
+    for stage in ballot.stages:
         evaluations += (stage - before) * len(rows)
-        classes[rows] = asked.decide(outputs[:stage, rows], within[rows] if asked.cautious else None)
+        classes[rows] = ballot.decide(outputs[:stage, rows], within[rows] if ballot.cautious else None)
         rows, before = rows[classes[rows] == UNDECIDED], stage
     assert not len(rows)
     return classes, evaluations
@@ -88,12 +88,12 @@ CASES = [
 @pytest.mark.parametrize(("voting", "k", "consensus", "limits"), CASES)
 def test_no_class_changes(voting: str, k: int, consensus: int | None, limits: tuple[float, float] | None) -> None:
     """Of a million rows, a sixth is made against the exit: the later members oppose the leader."""
-    asked = made(voting, k, consensus, limits)
+    ballot = made(voting, k, consensus, limits)
     outputs = logits(k, 3, ROWS // len(CASES) + 1, seed=k + (consensus or 0))
     outputs = outputs if limits is None else outputs.clamp(*limits)
     outputs[torch.randint(k, (50,)), torch.randint(outputs.shape[1], (50,)), 0] = math.nan if limits is None else 0.0
-    classes, evaluations = in_stages(asked, outputs)
-    expected = by_definition(voting, consensus, outputs, asked.weights)
+    classes, evaluations = in_stages(ballot, outputs)
+    expected = by_definition(voting, consensus, outputs, ballot.weights)
     assert torch.equal(classes, expected)
     saved = 1 - evaluations / (k * outputs.shape[1])
     assert saved > (0.02 if limits else 0.1)
@@ -117,17 +117,17 @@ def test_an_exit_that_ignores_ties_or_a_part_of_the_mass_is_found_out(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(poll, "leaders", mutant)
-    asked, outputs = made("hard", 5), logits(5, 3, 20_000, seed=5)
-    assert not torch.equal(in_stages(asked, outputs)[0], vote("hard", outputs, asked.weights))
+    ballot, outputs = made("hard", 5), logits(5, 3, 20_000, seed=5)
+    assert not torch.equal(in_stages(ballot, outputs)[0], vote("hard", outputs, ballot.weights))
 
 
 def test_votes_end_by_counting_with_ties_to_the_lowest_class() -> None:
     """Of five hard votes, three for one class decide; at 2 to 1, two more could change it, unless it is the lower."""
-    asked = made("hard", 5)
+    ballot = made("hard", 5)
     zero, one = [1.0, 0.0], [0.0, 1.0]
     rows = torch.tensor([[zero] * 3, [one] * 3, [zero, zero, one], [one, one, zero]]).transpose(0, 1)
-    assert asked.stages == (3, 4, 5)
-    assert asked.decide(rows).tolist() == [0, 1, UNDECIDED, UNDECIDED]
+    assert ballot.stages == (3, 4, 5)
+    assert ballot.decide(rows).tolist() == [0, 1, UNDECIDED, UNDECIDED]
     four = made("hard", 4)  # 3 to 0 with one to come; 2 to 1 ends in a tie at worst, which the lower class wins
     rows = torch.tensor([[zero] * 3, [zero, zero, one], [one, one, zero]]).transpose(0, 1)
     assert four.decide(rows).tolist() == [0, 0, UNDECIDED]
@@ -145,9 +145,9 @@ def test_before_k_members_agree_they_may_still_do() -> None:
     small = [[0.0, 1e-9]] * 3 + [[-90.0, 90.0]]
     outputs = torch.tensor([small]).transpose(0, 1)
     for consensus in (None, 4):
-        asked = made("softmax", 4, consensus)
+        ballot = made("softmax", 4, consensus)
         assert (
-            in_stages(asked, outputs)[0].tolist()
+            in_stages(ballot, outputs)[0].tolist()
             == by_definition("softmax", consensus, outputs, torch.ones(4)).tolist()
         )
 

@@ -10,11 +10,13 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from smoothcert.kinds import Kinds
 from smoothcert.noise import NOISES
-from smoothcert.procedures import Adaptive
+from smoothcert.procedures import PROCEDURES, Adaptive
 from tests.support.blocks import blocks
 from tests.support.certificates import certificate_of
 from tests.support.clean import CleanEnvironment
@@ -128,16 +130,37 @@ def test_no_class_name_is_defined_twice() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+README_SECTIONS = [
+    "Certify a model in three lines",
+    "Serve it",
+    "What the guarantee means",
+    "Procedures",
+    "Read on",
+]
+
+
+def test_the_readme_leads_in_few_lines_and_leaves_the_settings_to_the_operator() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 130
+    assert re.findall("^## (.*)$", text, re.MULTILINE) == README_SECTIONS
+    tables = [
+        page for page in (ROOT / "docs").glob("*.md") if re.search(r"^\| `SMOOTHCERT_", page.read_text(), re.MULTILINE)
+    ]
+    assert [page.name for page in tables] == ["operation.md"]
+    assert "SMOOTHCERT_" not in text
+
+
 NAMELESS = {"asked", "said", "told"}
 """Names that say who spoke. A variable is named by what it holds, such as detail, payload, fields, question."""
 
 
 def test_variables_are_named_by_what_they_hold() -> None:
-    for package in OURS:
+    for package in OURS | {"tests"}:
         for path in (ROOT / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
-                name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
-                assert name not in NAMELESS, f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
+                match node:
+                    case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name) | ast.FunctionDef(name=name):
+                        assert name not in NAMELESS, f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
 
 
 # --- a noise is one file
@@ -162,18 +185,23 @@ CARRY_THE_SHORTHAND = {
 """The files that read the shorthand `sigma` of a request or a command, and hand it to `noise.resolve`."""
 
 
-def tells_noises_apart(text: str) -> bool:
-    """Whether a file names the class of a noise, compares something with the name of one, or reads a `sigma`."""
-    special = {kind.__name__ for kind in NOISES} | {"sigma"}
+def tells_apart(text: str, family: Kinds[Any], *others: str) -> bool:
+    """Whether a file names the class of a kind or one of the other names, or compares something with a kind's name."""
+    special = {kind.__name__ for kind in family} | {*others}
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Attribute(attr=name) | ast.alias(name=name) if name in special:
                 return True
             case ast.Compare() | ast.MatchValue():
                 values = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
-                if values & set(NOISES.names):
+                if values & set(family.names):
                     return True
     return False
+
+
+def tells_noises_apart(text: str) -> bool:
+    """Whether a file tells one noise from another, or reads a `sigma`."""
+    return tells_apart(text, NOISES, "sigma")
 
 
 def test_no_file_assumes_a_gaussian_outside_its_own() -> None:
@@ -199,6 +227,29 @@ def test_the_reader_of_assumptions_sees_them_all() -> None:
     ):
         assert tells_noises_apart(text), text
     assert not tells_noises_apart("noise.radius(0.9)\nresolve(sigma=sigma)\nnoise.norm == 'l2'")
+
+
+TELL_PROCEDURES_APART = {
+    "app/docs/examples.py": "has an example of some",
+    "app/requests/admission.py": "a request for a prediction names no procedure: it is `predict`",
+    "workers/replay.py": "a transfer is replayed with two ensembles",
+}
+"""The files of the service that may tell one procedure from another, and why."""
+
+
+def test_the_service_and_its_page_ask_a_procedure_instead_of_knowing_it() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("app", "store", "workers")
+        for path in (ROOT / package).rglob("*.py")
+        if tells_apart(path.read_text(), PROCEDURES)
+    }
+    assert found == TELL_PROCEDURES_APART.keys()
+    named = re.compile(rf"[\"'`]({'|'.join(PROCEDURES.names)})[\"'`]")
+    pages = {path.name: named.findall(path.read_text()) for path in (ROOT / "app/page").glob("*.js")}
+    assert {name: names for name, names in pages.items() if names} == {}
+    assert tells_apart("procedure.name == 'largest'", PROCEDURES)
+    assert not tells_apart("procedure.targeted", PROCEDURES)
 
 
 def test_the_reader_of_imports_sees_them_all(tmp_path: Path) -> None:

@@ -322,9 +322,9 @@ def test_a_name_pins_a_revision(name: str, words: str, tmp_path: Path) -> None:
 def test_without_a_network_it_says_so(empty: Path, tmp_path: Path) -> None:
     with pytest.raises(MemberError) as error:
         add("x", [RESNET], Addition(noise=NOISE), zoo=tmp_path / "zoo")
-    said = str(error.value)
-    assert f"{RESNET} is not in the cache {empty}, and the hub at http://127.0.0.1:9 does not provide it: " in said
-    assert "Without a network, copy the model's snapshot into the cache, or name its folder" in said
+    sentence = str(error.value)
+    assert f"{RESNET} is not in the cache {empty}, and the hub at http://127.0.0.1:9 does not provide it: " in sentence
+    assert "Without a network, copy the model's snapshot into the cache, or name its folder" in sentence
     assert not list((tmp_path / "zoo").iterdir())
 
 
@@ -332,14 +332,14 @@ def test_what_the_cache_does_not_have_is_fetched_without_code_and_pickles(
     empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {**hub.timm_files(), "pytorch_model.bin": b"pickle", "modeling.py": b"code"}
-    with hub.serving("timm/resnet10t.test", files) as (address, asked):
+    with hub.serving("timm/resnet10t.test", files) as (address, paths):
         point_at(address, monkeypatch)
         voters = add("x", [TIMM], Addition(noise=NOISE), zoo=tmp_path / "zoo")
     assert torch.allclose(voters.logits(X)[0], expected(TIMM), atol=1e-4)
-    assert {path.rpartition("/")[2] for path in asked if "/resolve/" in path} == {"config.json", "model.safetensors"}
-    asked.clear()
+    assert {path.rpartition("/")[2] for path in paths if "/resolve/" in path} == {"config.json", "model.safetensors"}
+    paths.clear()
     add("again", [TIMM], Addition(noise=NOISE), zoo=tmp_path / "zoo")  # now it is in the cache
-    assert not asked
+    assert not paths
 
 
 def test_a_model_that_the_hub_does_not_have_is_named(

@@ -29,14 +29,14 @@ def inspected(
     *, script: Any = 1, config: Any = None, ahead: float | Exception = 0.0, replicas: int = 0, **info: Any
 ) -> ServerReport:
     """The report of a server with these answers, and good ones otherwise; `None` hides a field."""
-    told = {name: value for name, value in {**GOOD, **info}.items() if value is not None}
+    reported = {name: value for name, value in {**GOOD, **info}.items() if value is not None}
 
     def ask(commands: Sequence[Command]) -> list[Any]:
         if commands == (("TIME",),):
             now = time.time()
             return [ahead if isinstance(ahead, Exception) else (int(now + ahead), int((now + ahead) % 1 * 1e6))]
         assert [command[0] for command in commands] == ["INFO", "EVAL", "CONFIG GET"]
-        return [told, script, {"appendfsync": "always"} if config is None else config]
+        return [reported, script, {"appendfsync": "always"} if config is None else config]
 
     return run(inspection(replicas=replicas), ask)
 
@@ -55,7 +55,7 @@ def test_a_good_server_has_no_warnings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "word"),
+    ("name", "answers", "word"),
     [
         ("role", {"role": "slave"}, "replica"),
         ("version", {"redis_version": "6.2.14"}, "older than Redis 7.0"),
@@ -68,9 +68,9 @@ def test_a_good_server_has_no_warnings() -> None:
     ],
 )
 def test_what_may_lose_something_is_a_warning_that_a_strict_service_refuses(
-    name: str, said: dict[str, Any], word: str
+    name: str, answers: dict[str, Any], word: str
 ) -> None:
-    report = inspected(**said)
+    report = inspected(**answers)
     (warning,) = report.warnings
     assert warning.name == name
     assert word in warning.detail
@@ -81,7 +81,7 @@ def test_what_may_lose_something_is_a_warning_that_a_strict_service_refuses(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "answers"),
     [
         ("role", {"role": None}),
         ("version", {"redis_version": None}),
@@ -94,15 +94,15 @@ def test_what_may_lose_something_is_a_warning_that_a_strict_service_refuses(
         ("clock", {"ahead": NoPermissionError("no permissions")}),
     ],
 )
-def test_what_a_managed_server_hides_is_unverified_and_passes(name: str, said: dict[str, Any]) -> None:
-    report = inspected(**said)
+def test_what_a_managed_server_hides_is_unverified_and_passes(name: str, answers: dict[str, Any]) -> None:
+    report = inspected(**answers)
     assert {each for each, status in statuses(report).items() if status != "ok"} == {name}
     assert statuses(report)[name] == "unverified"
     report.require_usable(strict=True)
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("answers", "sentence"),
     [
         ({"redis_mode": "cluster"}, "cluster, which is not supported"),
         ({"redis_mode": None, "cluster_enabled": 1}, "cluster, which is not supported"),
@@ -112,14 +112,16 @@ def test_what_a_managed_server_hides_is_unverified_and_passes(name: str, said: d
         ({"script": NoPermissionError("no permissions to run eval")}, "docs/operation.md has the rights"),
     ],
 )
-def test_a_server_that_the_service_cannot_work_with_is_refused_in_any_case(said: dict[str, Any], sentence: str) -> None:
+def test_a_server_that_the_service_cannot_work_with_is_refused_in_any_case(
+    answers: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(UnusableServerError, match=sentence):
-        inspected(**said).require_usable(strict=False)
+        inspected(**answers).require_usable(strict=False)
 
 
 def test_a_server_that_is_away_is_not_refused() -> None:
     assert refusal(DisconnectedError("Error 111 connecting to h:1. Connection refused."), "h:1") is None
     assert refusal(TimeoutError("timed out"), "h:1") is None
-    said = refusal(AuthenticationError("invalid username-password pair or user is disabled."), "h:1")
-    assert said is not None
-    assert said.startswith("Redis at h:1 does not accept the user and the password: invalid username-password pair")
+    sentence = refusal(AuthenticationError("invalid username-password pair or user is disabled."), "h:1")
+    assert sentence is not None
+    assert sentence.startswith("Redis at h:1 does not accept the user and the password: invalid username-password pair")

@@ -17,17 +17,17 @@ TELL = "import sys; sys.path.insert(0, {root!r}); from workers.notice import tel
 
 def test_a_worker_tells_its_supervisor_that_it_is_ready() -> None:
     code = TELL.format(root=str(Path(__file__).parents[2]))
-    told, silent = (
+    telling, silent = (
         Telling([sys.executable, "-c", f"{each}; import time; time.sleep(60)"], environment=os.environ)
         for each in (code, "pass")
     )
     try:
-        eventually(lambda: told.ready, "the notice")
+        eventually(lambda: telling.ready, "the notice")
         assert not silent.ready, "each has a socket of its own"
     finally:
-        told.kill()
+        telling.kill()
         silent.kill()
-    assert told.ready
+    assert telling.ready
 
 
 @pytest.mark.parametrize("address", ["/nowhere/at/all", "@nobody-listens-here"])

@@ -234,8 +234,8 @@ def test_a_graph_inside_any_node_is_refused() -> None:
 @pytest.mark.parametrize("domain", ["com.microsoft", "ai.onnx.ml", "evil"])
 def test_a_custom_operator_is_refused(domain: str) -> None:
     node = helper.make_node("Relu", ["x"], ["unused"], domain=domain)
-    said = refusal(patches_model(extra=[node], domains=[domain]))
-    assert f"uses the custom operator {domain}.Relu; only" in said
+    sentence = refusal(patches_model(extra=[node], domains=[domain]))
+    assert f"uses the custom operator {domain}.Relu; only" in sentence
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,8 @@ def test_a_custom_operator_is_refused(domain: str) -> None:
     ["RandomNormalLike", "Bernoulli", "Multinomial", "ImageDecoder", "StringConcat", "SequenceEmpty", "LSTM"],
 )
 def test_what_a_classifier_does_not_need_is_refused(operator: str) -> None:
-    said = refusal(patches_model(extra=[helper.make_node(operator, ["x"], ["unused"])]))
-    assert f"uses the operator {operator}; only the operators of image classifiers are accepted" in said
+    sentence = refusal(patches_model(extra=[helper.make_node(operator, ["x"], ["unused"])]))
+    assert f"uses the operator {operator}; only the operators of image classifiers are accepted" in sentence
 
 
 def test_the_operators_are_of_onnx_draw_no_random_numbers_and_have_no_graphs() -> None:

@@ -50,12 +50,12 @@ def test_two_trainings_are_compared_on_the_same_images_and_samples(tmp_path: Pat
     assert (figure.value, figure.goal, figure.reached) == (pytest.approx(1.05), ">= 1.05", True)
     assert found.rows[0][-1] == round(0.528 / 0.434, 3) == 1.217
     assert json.loads(found.as_json())["rows"][0]["ratio"]["low"] == pytest.approx(1.05)
-    for wrong, said in (
+    for wrong, sentence in (
         (written(tmp_path / "n.csv", fixed_k1=0.2, samples=600), "the same samples of an image; got 1,100 and 600"),
         (written(tmp_path / "i.csv", fixed_k1=0.2, images=5), "must be about the same images in the same order"),
         (written(tmp_path / "k.csv", fixed_k2=0.2), "has no setting fixed-k1; it has fixed-k2"),
     ):
-        with pytest.raises(DomainError, match=said):
+        with pytest.raises(DomainError, match=sentence):
             ratio_between(Outcomes.read(one), Outcomes.read(wrong), "fixed-k1")
 
 

@@ -74,17 +74,17 @@ def expected(batch: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("n", "rows"), [(1, 64), (40, 64), (64, 16), (65, 16), (3, 1)])
 def test_every_row_gets_its_own_logits_however_a_batch_is_split(model: ServedModel, n: int, rows: int) -> None:
     network = remote(model, rows=rows)
-    model.asked.clear()
+    model.batches.clear()
     torch.testing.assert_close(network(images(n)), expected(images(n)))
     requests = -(-(n + 1) // rows)  # one row more for the test image
-    assert len(model.asked) == requests
-    assert set(model.asked) == {-(-(n + 1) // requests)}
+    assert len(model.batches) == requests
+    assert set(model.batches) == {-(-(n + 1) // requests)}
 
 
 def test_a_model_that_fixes_the_number_of_images_gets_exactly_so_many() -> None:
     with serving_model(rows=16) as model:
         torch.testing.assert_close(remote(model)(images(20)), expected(images(20)))
-        assert set(model.asked) == {16}
+        assert set(model.batches) == {16}
 
 
 def test_numbers_in_the_json_of_an_answer_are_read_too_and_half_precision_is_sent() -> None:
@@ -333,8 +333,8 @@ def test_a_certificate_is_the_one_of_the_same_network_here(zoo: Path) -> None:
 def test_a_certificate_says_that_its_member_is_not_pinned_and_cannot_be_replayed(zoo: Path) -> None:
     certificate = certified(zoo)
     assert certificate.provenance is not None
-    told = RemoteRecord(member=0, model="brightness", version=None, platform="by-hand", server="test-server 1")
-    assert certificate.provenance.ensemble.remote == (told,)
+    record = RemoteRecord(member=0, model="brightness", version=None, platform="by-hand", server="test-server 1")
+    assert certificate.provenance.ensemble.remote == (record,)
     assert verify(certificate)
     (note,) = examine(certificate.to_json().encode()).notes
     for words in ("model brightness of by-hand, test-server 1", "not pinned", "cannot be replayed"):
@@ -379,10 +379,10 @@ def test_an_endpoint_that_turns_bad_in_the_middle_ends_the_certification_without
 ) -> None:
     """It is good when it is loaded and for two more requests; what it says afterwards is never a vote."""
     ensemble = load("bright", zoo=zoo, batch=64, remote=QUICK)
-    asked = len(model.asked)
+    before = len(model.batches)
 
     def turning(batch: Floats) -> Floats:
-        if len(model.asked) > asked + 2:
+        if len(model.batches) > before + 2:
             BAD[case][0](model)
         return logits_of(batch) if model.answer is turning else model.answer(batch)
 

@@ -56,9 +56,9 @@ def test_radii_in_l0_are_whole_numbers_of_values() -> None:
 
 def test_where_one_radius_was_asked_for_there_is_one_row_and_no_rectangle() -> None:
     """The share is the same at all smaller radii, so the distribution of p_A is shown instead, as on the page."""
-    asked, open_ = certificate_of(Adaptive(), 0.9), certificate_of(Fixed(n=1000), 0.9)
-    report = Report("x", ["a"], [Judged(asked, 0)])
-    assert [radius for radius, _ in report.curve] == [asked.target_radius]
+    targeted, open_ = certificate_of(Adaptive(), 0.9), certificate_of(Fixed(n=1000), 0.9)
+    report = Report("x", ["a"], [Judged(targeted, 0)])
+    assert [radius for radius, _ in report.curve] == [targeted.target_radius]
     assert report.curve_csv().count("\n") == 2
     assert [axes.get_xlabel().partition(":")[0] for axes in report.plot().axes] == ["p_A", "share of images, %"]
     assert 'role="img"' in report.html()

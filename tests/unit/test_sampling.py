@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from smoothcert.engine.sampling import BLOCK, Kept, NoisyImage, block_seed, stream_key
-from smoothcert.noise import Gaussian
+from smoothcert.engine.sampling import BLOCK, BlockSource, Kept, NoisyImage, block_seed, stream_key
+from smoothcert.noise import Gaussian, RoundedGaussian, Uniform
 
 SHAPE = (3, 4, 4)
 UNIT = Gaussian(1.0)
@@ -96,6 +96,16 @@ def test_blocks_are_kept_but_not_of_all_images(monkeypatch: pytest.MonkeyPatch) 
     assert kept.bytes == 3 * size
     assert kept.take("the same") is again
     assert kept.bytes == 2 * size
+
+
+def test_noises_of_one_seed_do_not_share_their_blocks() -> None:
+    """Mutant killed: a block is kept under its seed alone."""
+    noises = (Gaussian(0.25), RoundedGaussian(0.25), Uniform(0.25), Uniform(0.5))
+    kept = [NoisyImage(noise, torch.zeros(SHAPE), "a", 0).block(3) for noise in noises]
+    source = BlockSource(stream_key("a", 0), torch.device("cpu"))
+    for noise, block in zip(noises, kept, strict=True):
+        assert torch.equal(block, noise.draw(source, 3, SHAPE))
+    assert all(not torch.equal(a.double(), b.double()) for i, a in enumerate(kept) for b in kept[:i])
 
 
 def test_the_noise_is_standard_normal_and_independent_between_blocks() -> None:

@@ -268,7 +268,7 @@ def test_a_curve_comes_from_one_run(smoothed: Smoothed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("keywords", "message"),
     [
         ({"radius": 0.02}, "name the radius among the radii"),
         ({"procedure": "fixed"}, "radii belong to the optimal procedure, got fixed"),
@@ -279,9 +279,9 @@ def test_a_curve_comes_from_one_run(smoothed: Smoothed) -> None:
         ({"radii": (0.02, 0.9), "procedure": {"name": "optimal", "max_samples": 100}}, r"radius 0\.9 is beyond"),
     ],
 )
-def test_radii_that_cannot_be_asked_for_are_refused(smoothed: Smoothed, asked: dict[str, Any], message: str) -> None:
+def test_radii_that_cannot_be_asked_for_are_refused(smoothed: Smoothed, keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(DomainError, match=message):
-        smoothed.evaluate(loaded(), **{"radii": (0.01, 0.02), **asked})
+        smoothed.evaluate(loaded(), **{"radii": (0.01, 0.02), **keywords})
 
 
 @pytest.mark.parametrize("labels", [torch.zeros(10, dtype=torch.long), np.zeros(10, int), [0] * 10])

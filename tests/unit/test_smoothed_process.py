@@ -85,9 +85,9 @@ def test_in_a_fork_it_says_that_its_threads_are_gone(smoothed: Smoothed) -> None
     """Mutant killed: without `_refuse_fork`, the child waits for ever."""
     image = images(1)[0]
     expected = smoothed.predict(image, n=100, seed=0)
-    said = in_a_fork(lambda: smoothed.predict(image, n=100, seed=0))
-    assert said.startswith(f"ForkedError: this Smoothed has been used in process {os.getpid()}, and process ")
-    assert said.endswith("start processes by the method 'spawn', or fork before the first call")
+    error = in_a_fork(lambda: smoothed.predict(image, n=100, seed=0))
+    assert error.startswith(f"ForkedError: this Smoothed has been used in process {os.getpid()}, and process ")
+    assert error.endswith("start processes by the method 'spawn', or fork before the first call")
     assert in_a_fork(smoothed.close) == "None"
     assert smoothed.predict(image, n=100, seed=0) == expected  # the parent goes on
 

@@ -91,10 +91,10 @@ def test_a_recording_counts_and_proves_what_the_engine_does(voting: str, leading
 def test_certify_on_a_recording_proves_the_radii_of_the_engines_certificates(tmp_path: Path) -> None:
     folder = tapes(tmp_path)
     with Engine(THREE, batch=64) as engine:
-        asked = Question(NOISE, Fixed(n=400))
+        question = Question(NOISE, Fixed(n=400))
         cases = [
             [
-                start(engine, image, asked, seed=folder.seed, index=i, ensemble=view, bound=False)
+                start(engine, image, question, seed=folder.seed, index=i, ensemble=view, bound=False)
                 for i, image in enumerate(IMAGES)
             ]
             for view in (THREE, THREE.first_k(2), THREE.with_(consensus=2))
@@ -291,10 +291,10 @@ def test_the_theory_says_what_applies_to_other_norms(noise: Noise, tmp_path: Pat
     folder = tapes(tmp_path, noise=noise, samples=300)
     list(folder.record(grid, range(3)))
     samples = Samples.of(ABOUT, noise, [0, 1, 2], range(3), lambda i: folder.read(grid[i], i))
-    said = " ".join(study.theory.chapter(samples).sentences)
+    text = " ".join(study.theory.chapter(samples).sentences)
     wanted = "replaces values instead of adding" if noise.norm == "l0" else "does not depend on the norm"
-    assert wanted in said
-    assert "Sigma_c is singular: 3 members give it a rank of at most 2" in said
+    assert wanted in text
+    assert "Sigma_c is singular: 3 members give it a rank of at most 2" in text
     for make in (study.radii.chapter, study.size.chapter, study.adaptive.chapter, study.adaptive_consensus.chapter):
         assert make(samples).tables
     curve = study.curve.chapter(samples)
@@ -314,9 +314,9 @@ def test_without_finite_logits_the_chapters_on_the_theory_are_left_out() -> None
 
 
 def test_what_cannot_be_studied_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    def refused(match: str, ensemble: Ensemble = THREE, labels: tuple[int, ...] = (0, 1), **asked: object) -> None:
+    def refused(match: str, ensemble: Ensemble = THREE, labels: tuple[int, ...] = (0, 1), **options: object) -> None:
         with pytest.raises(DomainError, match=match):
-            study.study(ensemble, IMAGES[:2], labels, tmp_path, **{"noise": NOISE, "about": ABOUT, **asked})
+            study.study(ensemble, IMAGES[:2], labels, tmp_path, **{"noise": NOISE, "about": ABOUT, **options})
 
     refused("takes two or more of them; got 1", THREE.first_k(1))
     refused("there are 0 labels for 2 images; a study takes one for each", labels=())
@@ -353,22 +353,22 @@ def test_the_command_writes_a_report_of_two_members(
     grey = np.array([120, 124, 130, 134], np.uint8)
     pixels = np.broadcast_to(grey[:, None, None, None], (4, 8, 8, 3))
     np.savez(tmp_path / "grey.npz", images=pixels, labels=[0, 0, 1, 1])
-    asked = ("study", "trivial", "--images", tmp_path / "grey.npz", "--zoo", zoo, "--allow-import", ALLOWED[0])
-    assert models(*asked, "--samples", 300, "--out", tmp_path / "out") == "0"
+    command = ("study", "trivial", "--images", tmp_path / "grey.npz", "--zoo", zoo, "--allow-import", ALLOWED[0])
+    assert models(*command, "--samples", 300, "--out", tmp_path / "out") == "0"
     assert capsys.readouterr().out.strip() == str(tmp_path / "out" / "report.md")
     assert "2 members" in (tmp_path / "out" / "report.md").read_text()
-    said = models(*asked, "--samples", 300, "--sigma", 0.5, "--out", tmp_path / "out")
-    assert re.match(r"error: .*000000.logits is the tape of something else, with .*noise", said)
-    said = models(*asked, "--samples", 300, "--precision", "bfloat16", "--out", tmp_path / "out")
-    assert re.match(r"error: .*000000.logits is the tape of something else, with .*precision", said)
-    said = models(*asked, "--samples", 300, "--precision", "half", "--out", tmp_path / "other")
-    assert said.endswith("precision must be one of float32, bfloat16, float16; got 'half'")
-    said = models(*asked, "--samples", 300, "--most-bytes", 100, "--out", tmp_path / "other")
-    assert said.startswith("error: the tapes of 4 images with 300 samples would take")
+    printed = models(*command, "--samples", 300, "--sigma", 0.5, "--out", tmp_path / "out")
+    assert re.match(r"error: .*000000.logits is the tape of something else, with .*noise", printed)
+    printed = models(*command, "--samples", 300, "--precision", "bfloat16", "--out", tmp_path / "out")
+    assert re.match(r"error: .*000000.logits is the tape of something else, with .*precision", printed)
+    printed = models(*command, "--samples", 300, "--precision", "half", "--out", tmp_path / "other")
+    assert printed.endswith("precision must be one of float32, bfloat16, float16; got 'half'")
+    printed = models(*command, "--samples", 300, "--most-bytes", 100, "--out", tmp_path / "other")
+    assert printed.startswith("error: the tapes of 4 images with 300 samples would take")
     np.savez(tmp_path / "bare.npz", images=np.zeros((4, 8, 8, 3), np.uint8))
-    asked = ("study", "trivial", "--images", tmp_path / "bare.npz", "--zoo", zoo, "--out", tmp_path / "none")
+    command = ("study", "trivial", "--images", tmp_path / "bare.npz", "--zoo", zoo, "--out", tmp_path / "none")
     missing = "there is no array `labels`; it must have `images` and `labels`"
-    assert models(*asked) == f"error: {tmp_path}/bare.npz: {missing}"
-    said = models("study", "trivial", "--images", "shipped", "--zoo", zoo, "--out", tmp_path / "none")
-    assert said.startswith("error: no sheet in")
+    assert models(*command) == f"error: {tmp_path}/bare.npz: {missing}"
+    printed = models("study", "trivial", "--images", "shipped", "--zoo", zoo, "--out", tmp_path / "none")
+    assert printed.startswith("error: no sheet in")
     assert not (tmp_path / "none").exists()

@@ -74,13 +74,13 @@ def test_the_image_has_the_size_that_the_ensemble_takes(shape: tuple[int, int, i
 def test_the_question_can_be_answered_under_the_noise(noise: Noise) -> None:
     found = trial(EnsembleList(data=(ensemble(noise=noise),)))
     assert found is not None
-    asked = json.loads(found.request)
+    request = json.loads(found.request)
     if noise.exhaustible:
-        assert asked == {"procedure": "exact"}
+        assert request == {"procedure": "exact"}
     else:
-        assert asked["radius"] > 0
-        kind = PROCEDURES[asked["procedure"]].model_validate({})
-        assert plan(kind, noise, asked["radius"], alpha=0.001, beta=0.001).feasible
+        assert request["radius"] > 0
+        kind = PROCEDURES[request["procedure"]].model_validate({})
+        assert plan(kind, noise, request["radius"], alpha=0.001, beta=0.001).feasible
 
 
 def test_nothing_is_proposed_where_nothing_is_served() -> None:

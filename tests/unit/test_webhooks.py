@@ -83,18 +83,18 @@ def test_a_name_that_points_elsewhere_a_moment_later_gains_nothing() -> None:
 
     Mutant killed: checking the addresses of a name and then connecting to the name.
     """
-    asked: list[str] = []
+    hosts: list[str] = []
 
     async def rebinding(host: str, port: int) -> list[str]:
-        asked.append(host)
-        return ["127.0.0.2"] if len(asked) == 1 else ["127.0.0.1"]
+        hosts.append(host)
+        return ["127.0.0.2"] if len(hosts) == 1 else ["127.0.0.1"]
 
     with receiving(host="127.0.0.2") as wanted, receiving(host="127.0.0.1", port=wanted.port) as forbidden:
         receivers = Receivers.read([f"http://hooks.example.com:{wanted.port}"], ["127.0.0.2/32"])
         url = f"http://hooks.example.com:{wanted.port}/hook"
         postman = Postman(receivers, find=rebinding)
         assert post(postman, url) == 204
-        assert asked == ["hooks.example.com"]
+        assert hosts == ["hooks.example.com"]
         assert wanted.received[0].headers["host"] == f"hooks.example.com:{wanted.port}"
         with pytest.raises(ForbiddenAddressError, match=r"hooks\.example\.com has no address"):
             post(Postman(receivers, find=rebinding), url)
