@@ -63,10 +63,10 @@ def diagnose(
     from smoothcert.cli.findings import UnderNoise, diagnose_served
     from smoothcert.evaluation import Judged
 
-    asked = request_fields(procedure=None, noise=noise, sigma=sigma, convert=convert)
+    fields = request_fields(procedure=None, noise=noise, sigma=sigma, convert=convert)
     with connected(url, api_key) as client:
         served = choose_ensemble(client, ensemble)
-        noises = _noises(served, asked.get("noise"), sigma)
+        noises = _noises(served, fields.get("noise"), sigma)
         data = dataset.read(source, labels, served.classes).spread(images)
         with bar() as shown:
             task = shown.add_task("certifying", total=len(noises) * len(data.images))
