@@ -295,7 +295,7 @@ def test_every_choice_of_a_form_is_a_procedure_of_its_own() -> None:
 
 
 class Wordless(Fixed):
-    """A procedure that says of itself only what it must."""
+    """Says of itself what it must, and no more."""
 
     title: ClassVar[str] = ""
     summary: ClassVar[str] = ""
