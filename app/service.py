@@ -69,7 +69,7 @@ class Service:
             request_metrics=RequestMetrics(),
             bodies=bodies,
             intake=Intake(settings, keys, bodies, queue, traces),
-            authenticator=Authenticator(keys, queue, rate=settings.rate),
+            authenticator=Authenticator(keys, queue, rate=settings.rate, requests=settings.requests_of_a_key),
             planner=BoundedExecutor(),
             verifier=BoundedExecutor(),
             courier=_courier(settings, queue),

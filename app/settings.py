@@ -193,6 +193,11 @@ class ApiSettings(RedisSettings):
         )
 
     @property
+    def requests_of_a_key(self) -> int:
+        """The most requests of one key that may be under way in a process: a quarter of its connections."""
+        return max(1, self.connections // 4)
+
+    @property
     def origins(self) -> list[str]:
         return listed(self.cors_origins)
 

@@ -30,10 +30,10 @@ def spend(allowance: Allowance, member: str, wanted: int) -> Call:
     return Call(SPEND, (allowance.key,), values)
 
 
-def come_back(pool: str, *, room: float, pause: float, spread: float) -> Call:
-    """The seconds after which the next client that found a queue full should return.
+def come_back(line: str, *, room: float, pause: float, spread: float) -> Call:
+    """The seconds after which the next client that found no room should return; each line has its own times.
 
     `room` are those until there is room for one, `pause` those between two clients, and `spread` bounds how far ahead
     clients are told to return.
     """
-    return Call(COME_BACK, (keys.comeback(pool),), (room, pause, spread))
+    return Call(COME_BACK, (keys.comeback(line),), (room, pause, spread))

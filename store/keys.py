@@ -134,9 +134,9 @@ def summons(worker: str) -> str:
     return f"smoothcert:summons:{worker}"
 
 
-def comeback(pool: str) -> str:
-    """The last time at which a client that found the queue of a pool full was told to return."""
-    return f"smoothcert:comeback:{pool}"
+def comeback(line: str) -> str:
+    """The last time at which a client that found no room was told to return: in a pool, or in that of one owner."""
+    return f"smoothcert:comeback:{line}"
 
 
 def idempotency(owner: str, key: str) -> str:

@@ -22,7 +22,8 @@ from typing import NamedTuple
 from store import bookkeeping, keys
 from store.commands import Call, Command
 from store.record import Record
-from store.scripts.waiting import PLACES, READ, TAKE, TAKE_SUSPECT
+from store.scripts.taking import TAKE, TAKE_SUSPECT
+from store.scripts.waiting import PLACES, READ
 
 ANONYMOUS = "anonymous"
 """The owner of all certifications of a service without keys. There is no other, so it needs no share."""
@@ -84,16 +85,21 @@ def take(
     passed: Iterable[str] = (),
     idle: tuple[str, float] | None = None,
     among: Looking | None = None,
+    holds: Iterable[str] = (),
+    begin: str = "",
 ) -> Call:
     """Take up to `most` certifications with up to `most_bytes` of images; `share` of one owner, together with `held`.
 
     A worker that is not `busy` may take one of any size. It takes no further shard of the certifications that it has
     `under_way`, and none of those `passed`, which it leaves to others. Where it finds nothing, it counts as `idle`: its
     name, and until when. As one `among` others that look for work, it takes no more than brings it level with them, and
-    the one that has least is called for what it leaves. The answer is for `taken`.
+    the one that has least is called for what it leaves. What waits for an ensemble that it `holds` is begun in the same
+    call, by the commands of `lease.beginning`. The answer is for `taken`.
     """
     queue = bookkeeping.queue_name(pool)
     arguments = {
+        "queue": queue,
+        "holds": dict.fromkeys(holds, True),
         "most": most,
         "bytes": most_bytes,
         "busy": busy,
@@ -112,7 +118,7 @@ def take(
     }
     lists = (bookkeeping.waiting_key(queue), bookkeeping.taken_key(queue))
     sets = (keys.urgent_turns(pool), keys.turns(pool), keys.idle(pool), keys.loads(pool))
-    return Call(TAKE, (*lists, *sets), (json.dumps(arguments),))
+    return Call(TAKE, (*lists, *sets), (begin, json.dumps(arguments)))
 
 
 def taken(answer: tuple[int, Sequence[bytes]]) -> tuple[bool, list[str]]:

@@ -90,6 +90,10 @@ class Holdings:
     def ensembles(self) -> tuple[Ensemble, ...]:
         return tuple(self._ensembles.values())
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._ensembles)
+
     def has(self, name: str) -> bool:
         """Whether an ensemble of this name is held."""
         return name in self._ensembles

@@ -4,6 +4,9 @@ Every worker has a janitor; a short lock in Redis lets one at a time sweep. Wher
 certifications, any of them may have killed it, so all become suspects. Suspects wait in quarantine and are taken one at
 a time, beside certifications that have made progress. If a worker dies with a suspect, the suspect alone is blamed. A
 certification that comes further than its last checkpoint is not a suspect any more.
+
+A worker that lives may have begun a certification without learning of it, since answers can be lost. Nobody is blamed
+then, and it waits again.
 """
 
 from __future__ import annotations
@@ -115,8 +118,18 @@ class Janitor:
             else:  # it has gone on elsewhere or ended, and only the registries still name this execution
                 self._connection.write(bookkeeping.end(certification, queue, execution))
         for worker, records in orphans.items():
+            if (self._connection.client.zscore(keys.WORKERS, worker) or 0) > now:
+                logger.warning("worker %s lives and has not learned of %d certifications", worker, len(records))
+                self._connection.call([self._recall(record) for record in records])
+                continue
             logger.warning("worker %s is dead, it had %d certifications", worker, len(records))
             self._connection.call(list(self._burials(records)))
+
+    def _recall(self, record: Record) -> Call:
+        """The answer to the look that began it was lost, so its worker does nothing for it, and nobody died of it."""
+        if record.status == "canceling":
+            return lease.bury(record, blamed=False, now=time.time(), ttl=self._settings.result_ttl)
+        return lease.hand_back(record, record.execution, samples=record.samples_saved, checkpoints={})
 
     def _burials(self, records: list[Record]) -> Iterable[Call]:
         suspects = [record for record in records if record.deaths and not record.advanced]

@@ -28,13 +28,16 @@ from typing import TYPE_CHECKING, Any
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 
+from smoothcert.certification import Status
 from smoothcert.engine.errors import ClosedError
 from smoothcert.engine.sizing import USUAL
+from smoothcert.problem import Failure
 from store import bookkeeping, presence, waiting
 from store.commands import unguarded
 from store.presence import Presence, Speed
 from store.record import Record
-from store.transitions import lease
+from store.transitions import endings, lease
+from store.transitions.lease import Beginning
 from store.waiting import Looking
 from workers.clerk import Clerk
 from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
@@ -142,6 +145,7 @@ class CertificationWorker(SimpleWorker):
             return
         self._look_at_quarantine()
         now, passed = time.time(), tuple(self._passed)
+        beginning = lease.beginning(self.queue, self.name, now=now, ttl=self.settings.dead_after_s)
         choosy = bool(passed or self.holdings.failed)
         call = waiting.take(
             self.settings.pool,
@@ -154,10 +158,12 @@ class CertificationWorker(SimpleWorker):
             passed=passed,
             idle=None if works or choosy else (self.name, now + IDLE_S),
             among=None if choosy else Looking(self.name, now, now + IDLE_S),
+            holds=self.holdings.names,
+            begin=beginning.commands,
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
-            self._begin(fetch(self.redis, ids), self.queue)
+            self._begin(until_answered(lambda: fetch(self.redis, ids)), self.queue, beginning)
         if len(ids) < free:  # the bell tells of new work, but not that what may not be taken now may be taken later
             self.redis.await_bell(self.settings.pool, self.name, BLOCKED_S if blocked else BLOCK_S)
 
@@ -180,31 +186,39 @@ class CertificationWorker(SimpleWorker):
         while not (self.leaving.is_set() or true()):
             self.leaving.wait(0.05)
 
-    def _begin(self, jobs: list[TakenJob], queue: str) -> None:
-        """Register the executions in one pipeline, give each a heartbeat, and hand them to the engine."""
-        ready = [stored for each in jobs if (stored := self._check(each, queue)) is not None]
-        now, ttl = time.time(), self.settings.dead_after_s
+    def _begin(self, jobs: list[TakenJob], queue: str, beginning: Beginning | None = None) -> None:
+        """Begin what the look has not begun already, give each a heartbeat, and hand them to the engine."""
+        execution, now = (beginning.execution, beginning.now) if beginning else (None, time.time())
+        ready = [stored for each in jobs if (stored := self._check(each, queue, execution)) is not None]
+        ours = [stored for stored in ready if stored.record.execution == execution]
+        ours += self._registered([stored for stored in ready if stored.record.execution != execution], now)
+        works = [self._keep_alive(stored.record, now) for stored in ours]
+        for work, stored in zip(works, ours, strict=True):
+            self._hand_over(work, stored)
+
+    def _registered(self, ready: list[Stored], now: float) -> list[Stored]:
+        """Begin what was only taken, in one pipeline. Returns what is ours, as it is from now on."""
+        ttl = self.settings.dead_after_s
         begun = [lease.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
         answers = until_answered(lambda: self.redis.call([call for _, call in begun]))
-        ours: list[tuple[Work, Stored]] = []
+        ours = []
         for stored, (execution, _), (begins, status) in zip(ready, begun, answers, strict=True):
             if begins or (status == "running" and self._is_ours(stored.record.name, execution)):
-                work = self._keep_alive(stored.record, execution, now)
-                work.canceled = status == "canceling"  # of a shard that waited meanwhile
-                ours.append((work, stored))
-        for work, stored in ours:
-            self._hand_over(work, stored)
+                known: Status = "canceling" if status == "canceling" else "running"  # a shard may wait meanwhile
+                record = replace(stored.record, status=known, execution=execution, worker=self.name)
+                ours.append(replace(stored, record=replace(record, started_at=record.started_at or now)))
+        return ours
 
     def _is_ours(self, name: str, execution: str) -> bool:
         """Whether a call that was sent twice, because its first answer was lost, had begun this execution."""
         record = until_answered(lambda: self.redis.record(name))
         return record is not None and record.execution == execution
 
-    def _keep_alive(self, record: Record, execution: str, now: float) -> Work:
+    def _keep_alive(self, record: Record, now: float) -> Work:
         """Give a certification a heartbeat; this comes before anything that takes time."""
-        work = Work(replace(record, started_at=record.started_at or now, worker=self.name), execution)
+        work = Work(record, record.execution, canceled=record.status == "canceling")
         if self.traces is not None:
-            work.stretch = self.traces.begin(work.record, now=now)
+            work.stretch = self.traces.begin(record, now=now)
         self.clerk.take(work)
         return work
 
@@ -224,12 +238,13 @@ class CertificationWorker(SimpleWorker):
         with self._preparing, suppress(ClosedError):  # the process is leaving and has handed it back
             self._prepare(work, stored)
 
-    def _check(self, taken: TakenJob, queue: str) -> Stored | None:
-        """What can be begun. A job that is not one of ours is refused, one that has ended is dropped, and one whose
-        ensemble is not held here waits for a worker that holds it."""
+    def _check(self, taken: TakenJob, queue: str, execution: str | None) -> Stored | None:
+        """What can be begun, or was begun by the look as `execution`. A job that is not ours is refused, one that has
+        ended is dropped, and one whose ensemble is not held here waits for a worker that holds it."""
         name, job, stored = taken.name, taken.job, taken.stored
         extra = {"certification_id": name}
-        if stored is None or stored.record.status != "queued" or stored.record.queue != queue:
+        begun = stored is not None and stored.record.execution == execution
+        if stored is None or not (begun or (stored.record.status == "queued" and stored.record.queue == queue)):
             if job and stored is None:
                 logger.error("a job without a record is refused: %s", name, extra=extra)
                 self.redis.write(lease.refuse(name, queue))
@@ -240,6 +255,9 @@ class CertificationWorker(SimpleWorker):
             bookkeeping.check(job, name)
         except bookkeeping.ForeignJobError as error:
             logger.error("refused: %s", error, extra=extra)
+            if begun:
+                failure = Failure(code="internal", detail=f"the job is not one of ours: {error}")
+                self.redis.call([endings.give_up(stored.record, stored.record.execution, failure)])
             self.redis.write(lease.refuse(name, queue))
             return None
         if not self.holdings.has(stored.record.ensemble):

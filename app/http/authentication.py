@@ -7,7 +7,9 @@ import hmac
 import re
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +32,8 @@ WINDOW_SECONDS = 60.0
 """Seconds in which an address may send as many again."""
 MOST_ADDRESSES = 10_000
 """The number of addresses whose failures are remembered; bounds the memory that an attacker can take."""
+RETRY_SECONDS = 5
+"""The Retry-After while too many requests of a key are under way."""
 FAILURES = Allowance(redis_keys.FAILURES, WINDOW_SECONDS / MOST_FAILURES, MOST_FAILURES, MOST_ADDRESSES)
 """The wrong keys of each address, which all API processes count together."""
 
@@ -109,8 +113,10 @@ def _lines(path: Path) -> list[str]:
 class Authenticator:
     """Finds the owner of a request, slows down attempts to guess keys, and counts the requests of each key."""
 
-    def __init__(self, keys: Keys, queue: Queue, *, rate: float) -> None:
+    def __init__(self, keys: Keys, queue: Queue, *, rate: float, requests: int) -> None:
+        """`rate` is as for RateLimit, `requests` the most of one key that may be under way in this process."""
         self._keys, self._queue, self._rate = keys, queue, RateLimit(queue, rate)
+        self._requests, self._under_way = requests, Counter[str]()
         self._refused: OrderedDict[str, float] = OrderedDict()  # until when each address has to wait
 
     async def owner(self, authorization: str | None, address: str) -> str:
@@ -131,6 +137,18 @@ class Authenticator:
             raise _unauthorized("the key is not known here")
         await self._rate.spend(owner)
         return owner
+
+    @contextmanager
+    def under_way(self, owner: str) -> Iterator[None]:
+        """A context for a request; ProblemError if too many of its owner wait for an end or follow events already."""
+        if self._keys and self._under_way[owner] >= self._requests:
+            detail = f"{self._requests:,} requests of this key are under way, which is the most that is accepted"
+            raise ProblemError("too_many_requests", detail, retry_after=RETRY_SECONDS)
+        self._under_way[owner] += 1
+        try:
+            yield
+        finally:
+            self._under_way[owner] -= 1
 
     def _refuse_guessing(self, address: str) -> None:
         wait = self._refused.get(address, 0.0) - time.monotonic()
@@ -161,12 +179,13 @@ _scheme = HTTPBearer(
 )
 
 
-async def _owner(request: Request, _: Annotated[object, Security(_scheme)]) -> str:
+async def _owner(request: Request, _: Annotated[object, Security(_scheme)]) -> AsyncIterator[str]:
     authenticator: Authenticator = request.app.state.authenticator
     address = request.client.host if request.client else ""
     owner = await authenticator.owner(request.headers.get("authorization"), address)
     logs.note(owner=owner)
-    return owner
+    with authenticator.under_way(owner):  # until the answer is complete
+        yield owner
 
 
 AUTHORISED = Depends(_owner)

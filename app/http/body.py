@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from app.http.errors import ProblemError, invalid_fields
 from app.settings import ApiSettings
 from smoothcert.certificate import without_repetition
+from store.waiting import ANONYMOUS
 
 SMALL = 65_536
 """Bytes up to which a body is processed at once: to hand it to a thread would take longer."""
@@ -38,16 +40,18 @@ class Bodies:
 
     def __init__(self, most: int) -> None:
         self.most, self.held = most, 0
+        self.held_by: Counter[str] = Counter()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="body")
 
     @contextmanager
-    def share(self) -> Iterator[Share]:
-        """The share of one request, which is given back at the end of the context."""
-        share = Share(self)
+    def share(self, owner: str = ANONYMOUS) -> Iterator[Share]:
+        """The share of one request, which is given back at the end of the context; '' owns those without a key."""
+        share = Share(self, owner)
         try:
             yield share
         finally:
             self.held -= share.size
+            self.held_by[owner] -= share.size
 
     async def run_in_thread(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -59,12 +63,12 @@ class Bodies:
 class Share:
     """The part of the budget that one request holds."""
 
-    def __init__(self, bodies: Bodies) -> None:
-        self._bodies, self.size = bodies, 0
+    def __init__(self, bodies: Bodies, owner: str) -> None:
+        self._bodies, self._owner, self.size = bodies, owner, 0
 
     def take(self, size: int) -> None:
         """Take `size` bytes more; ProblemError if that exceeds the budget, alone or together with other requests."""
-        most = self._bodies.most
+        most, beside = self._bodies.most, self._bodies.held_by[self._owner] - self.size
         if self.size + size > most:
             raise ProblemError(
                 "too_large", f"the request takes {self.size + size:,} bytes of memory, at most {most:,} are available"
@@ -72,8 +76,14 @@ class Share:
         if self._bodies.held + size > most:
             detail = f"the requests under way hold {self._bodies.held:,} bytes of {most:,}; try again in a moment"
             raise ProblemError("overloaded", detail, retry_after=RETRY_SECONDS)
+        if self._owner != ANONYMOUS and beside and beside + self.size + size > most // 2:
+            detail = (
+                f"other requests of this key hold {beside:,} bytes; of several, {most // 2:,} are accepted at a time"
+            )
+            raise ProblemError("too_many_requests", detail, retry_after=RETRY_SECONDS)
         self.size += size
         self._bodies.held += size
+        self._bodies.held_by[self._owner] += size
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """The result of work on these bytes; in a thread if it would keep other requests waiting."""
@@ -121,10 +131,12 @@ def content_type(request: Request, *known: str) -> str:
     return essence
 
 
-async def read_json(request: Request, settings: ApiSettings, bodies: Bodies, model: type[Model]) -> Model:
+async def read_json(
+    request: Request, settings: ApiSettings, bodies: Bodies, model: type[Model], *, owner: str
+) -> Model:
     """The model in a request whose body is JSON."""
     content_type(request, JSON)
-    with bodies.share() as share:
+    with bodies.share(owner) as share:
         body = await read(request, settings, share)
         return await share.run(lambda: parse(body, model))
 

@@ -211,10 +211,10 @@ class Queue:
         given, seconds = await evaluated(self._redis, allowances.spend(allowance, member, wanted))
         return int(given), float(seconds)
 
-    async def come_back(self, pool: str, *, room: float, pause: float, spread: float) -> float:
-        """Seconds after which the next client that found a queue full should return, by all API processes."""
+    async def come_back(self, line: str, *, room: float, pause: float, spread: float) -> float:
+        """Seconds after which the next client of a line should return, by all API processes."""
         with answering():
-            call = allowances.come_back(pool, room=room, pause=pause, spread=spread)
+            call = allowances.come_back(line, room=room, pause=pause, spread=spread)
             return float(await self._redis.eval(*call.arguments))
 
     async def checks(self) -> tuple[RedisCheck, ...]:

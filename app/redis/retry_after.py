@@ -1,4 +1,4 @@
-"""When clients that found a queue full should try again: one after the other, at the pace at which places get free.
+"""When clients that found no room should try again: one after the other, at the pace at which places get free.
 
 If all clients were sent back for the next free place, they would all return at once. Redis remembers the last time that
 was given out, so that API processes do not give out the same times.
@@ -18,11 +18,15 @@ LONGEST_SECONDS = 600.0
 """The longest Retry-After, however slow the pace."""
 
 
-async def retry_after(queue: Queue, pool: str, places: int) -> float:
-    """Seconds until the next client should return, if `places` certifications must end before it has room."""
+async def retry_after(queue: Queue, pool: str, places: int, *, owner: str = "") -> float:
+    """Seconds until the next client should return, if `places` certifications must end before it has room.
+
+    The clients of an `owner` that has too much under way have a line of their own; others do not wait for them.
+    """
     pause = pace(await queue.endings(pool))
     room = min(places * pause, LONGEST_SECONDS)
-    return await queue.come_back(pool, room=room, pause=pause, spread=SPREAD_SECONDS)
+    line = f"{pool}:{owner}" if owner else pool
+    return await queue.come_back(line, room=room, pause=pause, spread=SPREAD_SECONDS)
 
 
 def pace(endings: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ from app.http.authentication import Keys
 from app.http.body import Bodies, Share
 from app.http.errors import ProblemError, invalid
 from app.redis.queue import Queue
-from app.redis.retry_after import pace, retry_after
+from app.redis.retry_after import retry_after
 from app.redis.snapshot import Snapshot
 from app.redis.submissions import Receipt
 from app.requests import admission, submission
@@ -65,7 +65,7 @@ class Intake:
         for the class alone. Nothing of the body is held any longer
         when this returns, so that clients that wait for their certificates take no memory.
         """
-        with self._bodies.share() as share:
+        with self._bodies.share(owner) as share:
             posted = await submission.read(request, self._settings, share)
             if prediction:
                 posted = replace(posted, request=admission.predicting(posted.request))
@@ -86,7 +86,7 @@ class Intake:
                 certification, settled, offer, seed=seed, owner=owner, images=len(posted.images), api=api
             )
             receipt = await self._queue.submissions.add(record, pixels, idempotency=idempotency, high=high)
-        await self._require_taken(receipt, offer.pool)
+        await self._require_taken(receipt, offer.pool, owner)
         return receipt, Snapshot(record, {}, receipt.count)
 
     def _settle(self, posted: Submission, card: EnsembleCard) -> Settled:
@@ -137,7 +137,7 @@ class Intake:
             detail = f"{count:,} images of {size} have {total:,} pixels, at most {most:,} are accepted in a request"
             raise ProblemError("too_large", detail)
 
-    async def _require_taken(self, receipt: Receipt, pool: str) -> None:
+    async def _require_taken(self, receipt: Receipt, pool: str, owner: str) -> None:
         """ProblemError if the queue did not accept a request, with a time after which it probably will."""
         limits = self._limits
         match receipt.outcome:
@@ -157,16 +157,17 @@ class Intake:
                 raise ProblemError("queue_full", detail, retry_after=await retry_after(self._queue, pool, 1))
             case "busy":
                 detail = f"{receipt.count:,} certifications of this key have not ended, at most {limits.active:,} may"
-                raise await self._busy(detail, pool)
+                raise await self._busy(detail, pool, owner)
             case "busy_samples":
                 detail = f"certifications of this key may draw {receipt.count:,} samples, at most {limits.samples:,}"
-                raise await self._busy(f"{detail} are allowed at a time", pool)
+                raise await self._busy(f"{detail} are allowed at a time", pool, owner)
             case "busy_bytes":
                 detail = f"certifications of this key hold {receipt.count:,} bytes, at most {limits.owner_bytes:,}"
-                raise await self._busy(f"{detail} are allowed at a time", pool)
+                raise await self._busy(f"{detail} are allowed at a time", pool, owner)
 
-    async def _busy(self, detail: str, pool: str) -> ProblemError:
-        return ProblemError("too_many_certifications", detail, retry_after=pace(await self._queue.endings(pool)))
+    async def _busy(self, detail: str, pool: str, owner: str) -> ProblemError:
+        seconds = await retry_after(self._queue, pool, 1, owner=owner)
+        return ProblemError("too_many_certifications", detail, retry_after=seconds)
 
     def _archive(self, request: CertificationRequest) -> int:
         if not self._settings.archive:

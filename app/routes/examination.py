@@ -34,7 +34,7 @@ async def create(request: Request, service: TheService) -> Response:
     """
     await service.visitors.admit(request)
     settings = service.settings.model_copy(update={"request_bytes": min(MOST_BYTES, service.settings.request_bytes)})
-    with service.bodies.share() as share:
+    with service.bodies.share("") as share:
         data = await body.read(request, settings, share)
         body.require_few_values(data)
         keys = service.attester.published

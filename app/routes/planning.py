@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.http import body
-from app.http.authentication import AUTHORISED
+from app.http.authentication import Owner
 from app.requests import admission
 from app.requests.admission import Settled
 from app.service import TheService
@@ -19,13 +19,13 @@ SHARES = (-1.0, -0.5, -0.1, 0.1, 0.5, 0.9)
 """Where expectations are computed, as shares of the way from the least p_A that proves the radius to one: from hopeless
 images to easy ones."""
 
-router = APIRouter(prefix="/v1/plan", tags=["planning"], dependencies=[AUTHORISED])
+router = APIRouter(prefix="/v1/plan", tags=["planning"])
 
 
 @router.post("", operation_id="plan")
-async def create(request: Request, service: TheService) -> Response:
+async def create(request: Request, service: TheService, owner: Owner) -> Response:
     """Whether a radius can be proved at all, with how many samples, and in what time."""
-    posted = await body.read_json(request, service.settings, service.bodies, PlanRequest)
+    posted = await body.read_json(request, service.settings, service.bodies, PlanRequest, owner=owner)
     offer = await service.offer(posted.ensemble)
     settled = admission.settle(
         posted,
@@ -41,7 +41,7 @@ async def create(request: Request, service: TheService) -> Response:
     speed = (await service.queue.staff.roster()).speed(offer)
     members = len(offer.card.members)
     planned = await service.planner.run(
-        lambda: _answer(settled, images=posted.image_count, members=members, speed=speed)
+        lambda: _answer(settled, images=posted.image_count, members=members, speed=speed), owner=owner
     )
     return Response(planned.model_dump_json(), media_type="application/json")
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.http import body
-from app.http.authentication import AUTHORISED
+from app.http.authentication import Owner
 from app.http.errors import ProblemError
 from app.requests.admission import require_quick
 from app.service import TheService
@@ -21,16 +21,17 @@ from smoothcert.verification import verify
 MOST_DETAIL = 2000
 """The most characters of a problem's detail: what is wrong with a certificate may be as long as the certificate."""
 
-router = APIRouter(prefix="/v1/verify", tags=["verification"], dependencies=[AUTHORISED])
+router = APIRouter(prefix="/v1/verify", tags=["verification"])
 
 
 @router.post("", operation_id="verify")
-async def create(request: Request, service: TheService) -> Response:
+async def create(request: Request, service: TheService, owner: Owner) -> Response:
     """Recompute the digest and everything that follows from the counts; say which fields are wrong."""
     body.content_type(request, body.JSON)
-    with service.bodies.share() as share:
+    with service.bodies.share(owner) as share:
         data = await body.read(request, service.settings, share)
-        verified = await service.verifier.run(lambda: _answer(data, service.settings.sequential_samples))
+        most = service.settings.sequential_samples
+        verified = await service.verifier.run(lambda: _answer(data, most), owner=owner)
     return Response(verified.model_dump_json(), media_type="application/json")
 
 

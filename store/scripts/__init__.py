@@ -1,7 +1,8 @@
 """The scripts that run in the server. A script is as indivisible as MULTI, and it can look before it writes.
 
     first_line.py   what happens where the server's memory is full
-    waiting.py      what waits: its place, and how a worker takes it
+    waiting.py      what waits, and its place
+    taking.py       how a worker takes what waits, and begins it
     commands.py     commands of `store.commands` and of our own, behind a guard
     admission.py    new work, within limits
     shards.py       a shard is divided, or ends

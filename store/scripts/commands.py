@@ -10,6 +10,17 @@ RUN = (
     + """
 -- Our own commands, beside those of the server. `store.waiting` and `store.transitions` make them.
 local own = {}
+local function perform(command)
+  local ours = own[command[1]]
+  if ours then ours(unpack(command, 2)) else redis.call(unpack(command)) end
+end
+-- Run commands of text in whose arguments words such as __name__ stand for what `filled` has.
+local function run_filled(commands, filled)
+  for _, command in ipairs(cjson.decode(commands)) do
+    for at, argument in ipairs(command) do command[at] = string.gsub(argument, '__%l+__', filled) end
+    perform(command)
+  end
+end
 own['smoothcert.enter'] = function(lane, turns, owner, id, score, list)
   if redis.call('ZADD', lane, 'NX', score, id) == 0 then return end
   if not redis.call('ZSCORE', turns, owner) then
@@ -21,6 +32,12 @@ end
 own['smoothcert.leave'] = function(lane, id, list)
   redis.call('ZREM', lane, id)
   hide(list, id)
+end
+-- Note with how many samples an execution begins, and when the first one of the certification did.
+own['smoothcert.start'] = function(record, suffix, now)
+  local saved, started = unpack(redis.call('HMGET', record, 'samples_saved' .. suffix, 'started_at'))
+  redis.call('HSET', record, 'samples_at_start' .. suffix, saved or 0)
+  if (tonumber(started) or 0) == 0 then redis.call('HSET', record, 'started_at', now) end
 end
 -- Forget the draws of images. The draws of an image are numbered without gaps.
 own['smoothcert.undraw'] = function(draws, ...)
@@ -57,14 +74,10 @@ own['smoothcert.disband'] = function(record, certification, lane, each, further)
       local queue, execution = unpack(redis.call('HMGET', record, 'queue' .. suffix, 'execution' .. suffix))
       local name = shard == '' and certification or certification .. '-' .. shard
       local filled = {__name__ = name, __queue__ = queue, __execution__ = execution or '', __lane__ = lane}
-      local commands = cjson.decode(each)
+      run_filled(each, filled)
       if shard ~= '' then
-        for _, command in ipairs(cjson.decode(further)) do commands[#commands + 1] = command end
+        run_filled(further, filled)
         redis.call('HDEL', record, field)
-      end
-      for _, command in ipairs(commands) do
-        for at, argument in ipairs(command) do command[at] = string.gsub(argument, '__%l+__', filled) end
-        if own[command[1]] then own[command[1]](unpack(command, 2)) else redis.call(unpack(command)) end
       end
     end
   end
@@ -72,10 +85,7 @@ own['smoothcert.disband'] = function(record, certification, lane, each, further)
 end
 -- Run the commands of a JSON array.
 local function run_text(commands)
-  for _, command in ipairs(cjson.decode(commands)) do
-    local ours = own[command[1]]
-    if ours then ours(unpack(command, 2)) else redis.call(unpack(command)) end
-  end
+  for _, command in ipairs(cjson.decode(commands)) do perform(command) end
 end
 -- Run the commands that `packed` put into ARGV from the index `at` on.
 local function run(at)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from smoothcert.problem import Failure
 from store import bookkeeping, keys, waiting
 from store.checkpoints import SavedCheckpoint
-from store.commands import Argument, Call, Command, guard, packed
+from store.commands import Argument, Call, Command, as_text, guard, packed, pairs
 from store.record import Record
 from store.scripts.commands import DROP, TAKEN
 from store.shards import parse_name
@@ -24,22 +25,44 @@ MOST_BURIALS = 10
 """The number of workers that may die with a certification in all, progress or not, before it fails."""
 
 
+class Beginning(NamedTuple):
+    """How a look at the queue begins what it takes."""
+
+    execution: str
+    """The id of each execution."""
+    now: float
+    commands: str
+    """For `waiting.take`, whose script fills in the names of what it takes."""
+
+
 def begin(record: Record, worker: str, *, now: float, ttl: int) -> tuple[str, Call]:
     """A worker begins. Returns the id of its execution, and the call.
 
     From here on only this execution may write, until the certification ends or waits again.
     """
-    execution, started = bookkeeping.begin(record.name, record.queue, worker, ttl=ttl)
-    fields: dict[str, Argument] = {
-        "status": "running",
-        "execution": execution,
-        "worker": worker,
-        "samples_at_start": record.samples_saved,
-    }
-    if not record.started_at:
-        fields["started_at"] = now
-    commands = [writing.put(record, fields), *started, writing.changed(record.id, "running")]
+    suffix = f"/{record.shard}" if record.shard else ""
+    execution, commands = _beginning(record.name, record.id, suffix, record.queue, worker, now=now, ttl=ttl)
     return execution, _of_taken(record, commands)
+
+
+def beginning(queue: str, worker: str, *, now: float, ttl: int) -> Beginning:
+    """For a look, which begins what it takes."""
+    names = "__name__", "__certification__", "__suffix__"
+    execution, commands = _beginning(*names, queue, worker, now=now, ttl=ttl)
+    return Beginning(execution, now, as_text(commands))
+
+
+def _beginning(
+    name: str, certification: str, suffix: str, queue: str, worker: str, *, now: float, ttl: int
+) -> tuple[str, list[Command]]:
+    execution, started = bookkeeping.begin(name, queue, worker, ttl=ttl)
+    fields = {f"status{suffix}": "running", f"execution{suffix}": execution, f"worker{suffix}": worker}
+    return execution, [
+        ("HSET", keys.record(certification), *pairs(fields)),
+        ("smoothcert.start", keys.record(certification), suffix, now),
+        *started,
+        writing.changed(certification, "running"),
+    ]
 
 
 def drop(name: str, queue: str) -> Call:

@@ -135,7 +135,7 @@ def guess(authenticator: Authenticator, key: str, address: str) -> str:
 def test_the_wait_ends_after_seconds(valkey: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now, server = 1000.0, Redis(database(valkey.url, 4))
     monkeypatch.setattr("app.http.authentication.time.monotonic", lambda: now)
-    authenticator = Authenticator(Keys.read(",".join(ENTRIES)), server, rate=0)  # type: ignore[arg-type]
+    authenticator = Authenticator(Keys.read(",".join(ENTRIES)), server, rate=0, requests=1)  # type: ignore[arg-type]
     for _ in range(MOST_FAILURES):
         with pytest.raises(ProblemError, match="unauthorized"):
             guess(authenticator, "wrong", "1.2.3.4")
@@ -150,7 +150,7 @@ def test_addresses_are_not_remembered_without_end(valkey: EmbeddedServer, monkey
     server = Redis(database(valkey.url, 5))
     monkeypatch.setattr("app.http.authentication.MOST_ADDRESSES", 3)
     monkeypatch.setattr("app.http.authentication.FAILURES", Allowance(keys.FAILURES, 60.0, 1, members=3))
-    authenticator = Authenticator(Keys.read(ENTRIES[0]), server, rate=0)  # type: ignore[arg-type]
+    authenticator = Authenticator(Keys.read(ENTRIES[0]), server, rate=0, requests=1)  # type: ignore[arg-type]
     for number in range(10):
         with pytest.raises(ProblemError, match="unauthorized"):
             guess(authenticator, "wrong", str(number))

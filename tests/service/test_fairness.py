@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from app.executor import MOST_OF_AN_OWNER, BoundedExecutor
+from app.http.body import Bodies
+from app.http.errors import ProblemError
+from app.http.rate import RateLimit
 from app.local.embedded import EmbeddedServer
 from app.requests.intake import CERTIFICATE_BYTES
 from app.settings import ApiSettings
+from store.allowances import Allowance
 from tests.service import database, eventually
 from tests.support.api import Api, problem, question
 from tests.support.owners import ALICE, BOB, ENTRIES, bearer
@@ -69,6 +77,79 @@ def test_a_key_may_send_so_many_requests_to_all_processes_together(shared: Api, 
         assert refused.headers["retry-after"] == "1"
         assert shared.client.get("/v1/procedures", headers=bearer(BOB)).status_code == 200
         eventually(lambda: other.client.get("/v1/procedures", headers=bearer(ALICE)).status_code == 200)
+
+
+def test_requests_that_come_together_use_what_was_granted_to_the_first() -> None:
+    """Otherwise fifty at once would spend the five hundred of a key."""
+
+    class Granting:
+        granted = 0
+
+        async def spend(self, _: Allowance, __: str, wanted: int) -> tuple[int, float]:
+            await asyncio.sleep(0)
+            self.granted += wanted
+            return wanted, 0.0
+
+    async def ask(limit: RateLimit) -> None:
+        await asyncio.gather(*(limit.spend("alice") for _ in range(50)))
+
+    redis = Granting()
+    asyncio.run(ask(RateLimit(redis, rate=100.0)))  # type: ignore[arg-type]
+    assert redis.granted == 50
+
+
+def test_computations_of_one_key_leave_room_to_others_and_take_turns_with_them() -> None:
+    executor, gate, done = BoundedExecutor(), threading.Event(), list[str]()
+
+    def work(name: str) -> None:
+        gate.wait(60)
+        done.append(name)
+
+    async def ask() -> None:
+        flood = [
+            asyncio.create_task(executor.run(lambda: work("alice"), owner="alice")) for _ in range(MOST_OF_AN_OWNER)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(ProblemError, match="too_many_requests"):
+            await executor.run(lambda: work("alice"), owner="alice")
+        other = asyncio.create_task(executor.run(lambda: work("bob"), owner="bob"))
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*flood, other)
+
+    asyncio.run(ask())
+    assert done == ["alice", "bob", *["alice"] * (MOST_OF_AN_OWNER - 1)]
+
+
+def test_bodies_of_one_key_leave_room_to_others() -> None:
+    bodies = Bodies(100)
+    with bodies.share("alice") as one, bodies.share("alice") as two, bodies.share("bob") as other:
+        one.take(45)
+        two.take(5)
+        for share in (one, two):
+            with pytest.raises(ProblemError, match="too_many_requests"):
+                share.take(1)
+        other.take(50)
+    with bodies.share("alice") as alone:
+        alone.take(100)
+    assert (bodies.held, bodies.held_by.total()) == (0, 0)
+
+
+def test_requests_of_one_key_that_wait_leave_connections_to_others(shared: Api, worker: Player, tmp_path: Path) -> None:
+    with (
+        Api(shared.redis_url, tmp_path, api_keys=",".join(ENTRIES), rate=0, connections=8) as api,
+        ExitStack() as stack,
+    ):
+        created = api.client.post(URL, json=question(worker.ensemble), headers=bearer(ALICE)).json()
+        events = f"{URL}/{created['id']}/events"
+        for _ in range(2):
+            stream = stack.enter_context(api.client.stream("GET", events, headers=bearer(ALICE)))
+            assert stream.status_code == 200
+        refused = problem(api.client.get(URL, headers=bearer(ALICE)), "too_many_requests")
+        assert "2 requests" in refused.detail
+        assert api.client.get(URL, headers=bearer(BOB)).status_code == 200
+        stack.close()
+        eventually(lambda: api.client.get(URL, headers=bearer(ALICE)).status_code == 200, "the end of the streams")
 
 
 def test_a_certification_without_a_deadline_gets_one(shared: Api, worker: Player) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
+import pkgutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +14,13 @@ from typing import Any
 import pytest
 import redis
 
+import store
 from app.local.embedded import EmbeddedServer
 from app.redis.memory import SHARE
 from store import keys
 from store.checkpoints import SavedCheckpoint
 from store.record import Record
+from store.scripts.first_line import ALWAYS, READING, WITH_ROOM
 from store.transitions import admission, cancellation, lease
 from tests.service import eventually
 from tests.support.api import Api, problem, question
@@ -65,6 +71,20 @@ def refused_record(client: Any) -> Record | None:
     except redis.exceptions.OutOfMemoryError:
         return record
     return None
+
+
+def test_every_script_says_what_happens_where_memory_is_full() -> None:
+    found = {}
+    for _, name, is_package in pkgutil.walk_packages(store.__path__, "store."):
+        if not is_package:
+            module = importlib.import_module(name)
+            tree = ast.parse(inspect.getsource(module))
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Call"]
+            found |= {ast.unparse(each.args[0]): getattr(module, ast.unparse(each.args[0])) for each in calls}
+    assert {"ACCEPT", "TAKE", "GUARDED", "FINISH", "SPEND", "CLAIM"} <= found.keys()
+    first = {name: script.partition("\n")[0] + "\n" for name, script in found.items()}
+    assert {name for name, line in first.items() if line == WITH_ROOM} == {"ACCEPT"}
+    assert {line for name, line in first.items() if name != "ACCEPT"} == {ALWAYS, READING}
 
 
 def test_what_was_accepted_ends_and_makes_room(client: Any) -> None:

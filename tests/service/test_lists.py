@@ -147,3 +147,7 @@ def test_an_owner_may_have_so_many_at_a_time(apart: Api, alone: Player) -> None:
     answer = post(apart.client, alone)
     assert "6" in problem(answer, "too_many_certifications").detail
     assert int(answer.headers["retry-after"]) >= 1
+    alone.redis.rpush(keys.finished(alone.pool), *(time.time() - 3 * i for i in range(20)))
+    seconds = [int(post(apart.client, alone).headers["retry-after"]) for _ in range(10)]
+    assert seconds == sorted(seconds)  # one after the other, as where the queue is full
+    assert 1 <= seconds[0] < 20 < seconds[-1] <= 60

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from app.local.embedded import EmbeddedServer
 from smoothcert.problem import Failure
-from store import bookkeeping, keys
+from store import bookkeeping, keys, waiting
 from store.checkpoints import SavedCheckpoint
 from store.record import Record
 from store.statistics import SECONDS, bucket, histogram
@@ -313,6 +313,15 @@ class Life(RuleBasedStateMachine):
         execution, made = lease.begin(taken(self.client, record), worker, now=time.time(), ttl=100)
         call(self.client, made)
         return record, execution
+
+    @rule(target=running, worker=st.sampled_from("ab"))
+    def look(self, worker: str) -> Any:
+        """Take what waits first and begin it, in one call."""
+        made = lease.beginning(QUEUE, worker, now=time.time(), ttl=100)
+        fields: dict[str, Any] = {"most_bytes": 100, "busy": False, "share": 9, "held": {}, "holds": ["e"]}
+        answer = self.client.eval(*waiting.take(POOL, most=1, begin=made.commands, **fields).arguments)
+        names = waiting.taken(answer)[1]
+        return multiple(*((record, made.execution) for record in self.records if record.id in names))
 
     @rule(work=running, samples=st.integers(1, 100))
     def save(self, work: tuple[Record, str], samples: int) -> None:

@@ -12,8 +12,10 @@ import pytest
 from smoothcert.problem import Failure
 from store import bookkeeping, checkpoints, keys, waiting
 from store.checkpoints import SavedCheckpoint
+from store.commands import unguarded
 from store.record import Record
-from store.scripts.waiting import LONG_LIST, MOST_PASSED
+from store.scripts.taking import MOST_PASSED
+from store.scripts.waiting import LONG_LIST
 from store.transitions import admission, cancellation, lease, pieces
 from store.transitions.admission import Limits
 from store.waiting import ANONYMOUS, Looking
@@ -51,6 +53,67 @@ def urgent(client: Any, **other: Any) -> Record:
 
 def ids(records: Sequence[Record]) -> list[str]:
     return [record.id for record in records]
+
+
+# --- a look begins what it takes
+
+
+def begin(client: Any, **other: Any) -> tuple[str, list[str]]:
+    """The execution that a look begins, and the ids that it takes."""
+    made = lease.beginning(QUEUE, "w", now=5.0, ttl=100)
+    return made.execution, take(client, 9, holds=["e"], begin=made.commands, **other)
+
+
+def test_a_look_begins_what_the_worker_holds_as_a_call_of_its_own_does(empty: Any) -> None:
+    """In one call, since each that writes takes a write to disk."""
+    apart, together = accepted(empty, samples_saved=7), accepted(empty, samples_saved=7)
+    one = begun(empty, apart)
+    other, names = begin(empty)
+    assert names == [together.id]
+    assert empty.llen(bookkeeping.taken_key(QUEUE)) == 0
+    found = read(empty, together)
+    assert (found.status, found.execution, found.started_at, found.samples_at_start) == ("running", other, 5.0, 7)
+    own = {"id", "execution", "created_at", "expires_at", "started_at"}
+    first, second = (read(empty, each).mapping() for each in (apart, together))
+    assert {name for name in first if first[name] != second[name]} <= own
+    assert rq_keys(empty, apart, one) == rq_keys(empty, together, other)
+    assert call(empty, finishing(found, other))[0] == 1
+    assert rq_keys(empty, together, other) == {}
+
+
+def rq_keys(client: Any, record: Record, execution: str) -> dict[str, Any]:
+    """The kind and the fields of RQ's keys of a certification, by what their names have beside its own."""
+    found = {}
+    for key in client.scan_iter():
+        if record.id.encode() in key and key.startswith(b"rq:"):
+            kind, name = client.type(key), key.decode().replace(record.id, "ID").replace(execution, "EXECUTION")
+            found[name] = kind, sorted(client.hkeys(key)) if kind == b"hash" else client.ttl(key) > 0
+    return found
+
+
+def test_a_certification_began_when_its_first_execution_did(empty: Any) -> None:
+    record = accepted(empty)
+    execution, _ = begin(empty)
+    call(empty, lease.hand_back(read(empty, record), execution, samples=3, checkpoints={}))
+    again = lease.beginning(QUEUE, "v", now=9.0, ttl=100)
+    assert take(empty, holds=["e"], begin=again.commands) == [record.id]
+    found = read(empty, record)
+    assert (found.worker, found.started_at, found.samples_at_start) == ("v", 5.0, 3)
+
+
+def test_what_the_worker_must_look_at_is_taken_and_not_begun(empty: Any) -> None:
+    stray, foreign, moved = accepted(empty), accepted(empty, ensemble="another"), accepted(empty)
+    empty.zrem(keys.waiting(POOL, "me"), stray.id)
+    empty.hset(keys.record(moved.id), "queue", "elsewhere")
+    canceled = accepted(empty)  # of which a shard waits
+    empty.hset(keys.record(canceled.id), mapping={"status": "canceling", "status/b": "queued", "queue/b": QUEUE})
+    call(empty, unguarded([waiting.leave(canceled)]))
+    empty.zadd(keys.waiting(POOL, "me"), {f"{canceled.id}-b": time.time()})
+    _, names = begin(empty)
+    assert names == [*ids([stray, foreign, moved]), f"{canceled.id}-b"]
+    assert empty.lrange(bookkeeping.taken_key(QUEUE), 0, -1) == [each.encode() for each in names]
+    assert {read(empty, each).execution for each in (stray, foreign, moved)} == {""}
+    assert empty.hget(keys.record(canceled.id), "status/b") == b"queued"
 
 
 # --- turns

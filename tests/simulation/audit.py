@@ -13,7 +13,7 @@ from smoothcert.request import CertificationRequest
 from store import bookkeeping, keys
 from store.record import Record
 from store.scripts.shards import DIVIDE
-from store.scripts.waiting import TAKE
+from store.scripts.taking import TAKE
 from store.shards import parse_name, read_places
 from tests.simulation.engine import SHAPE, undisturbed
 from tests.simulation.scripts import PIXELS, Order

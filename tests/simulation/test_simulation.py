@@ -11,7 +11,7 @@ from smoothcert.engine.run import Run
 from store import waiting
 from store.commands import Call, Command
 from store.record import Record
-from store.transitions import admission, endings, lease, writing
+from store.transitions import admission, endings, writing
 from tests.simulation import simulator
 from tests.simulation.history import STRANGER, Outcome
 from tests.simulation.simulator import simulate, simulate_in_processes
@@ -134,7 +134,9 @@ def end_with_the_first_shard(patch: pytest.MonkeyPatch) -> None:
 
 def begin_and_keep(patch: pytest.MonkeyPatch) -> None:
     """What a worker has begun stays among the ids that were taken and not begun."""
-    patch.setattr(lease, "TAKEN", lease.TAKEN.replace("'LREM', KEYS[2], 1, ARGV[4]", "'LLEN', KEYS[2]"))
+    kept = "else redis.call('RPUSH', KEYS[2], id) end"
+    assert kept in waiting.TAKE
+    patch.setattr(waiting, "TAKE", waiting.TAKE.replace(kept, "end redis.call('RPUSH', KEYS[2], id)"))
 
 
 MUTANTS = (
