@@ -2,8 +2,9 @@
 
 Once more than twice the largest freed block is idle, glibc returns memory to the system, and takes it back from there
 at the next layer: cleared, page by page. A pass of 64 CIFAR images through a ResNet20 caused some 4,000 page faults.
-The limits set here are the largest ones to which glibc itself adapts, so at most 64 MB are idle in each arena. No
-number that is computed depends on it.
+The limits set here are the largest ones to which glibc itself adapts: at most 64 MB are idle at the end of each arena,
+of which glibc makes up to eight for each core. Holes between blocks in use are reused and not returned, with these
+limits as without them. No number that is computed depends on it.
 """
 
 from __future__ import annotations
