@@ -38,8 +38,8 @@ UNLABELLED = (
     "not whether the answer is right."
 )
 REASONS = {
-    "abandoned": "the radius could not be shown with enough confidence, and the run was given up early",
-    "exhausted": "all samples were drawn, and they do not prove it",
+    "abandoned": "the run was given up before its last sample",
+    "exhausted": "the samples do not suffice for a proof",
     "undecided": "the samples do not tell the class",
     "no-class": "no sample had a class: the outputs were not finite",
 }
@@ -232,6 +232,8 @@ def abstentions(report: Report) -> Chapter:
         f"{counted(count, 'image')}, {reason}: {REASONS.get(reason, 'nothing was proved')}."
         for reason, count in reasons.most_common()
     ]
+    if reasons["abandoned"] and (promise := report.first.procedure.abandoning):
+        sentences.append(promise)
     rows = [
         (*_named(report, place, each), each.certificate.stop_reason, _leading(each.certificate), *_measured(each))
         for place, each in found

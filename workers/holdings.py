@@ -15,7 +15,7 @@ from smoothcert.engine.ensemble import Ensemble
 from smoothcert.engine.memory import peak_bytes
 from smoothcert.engine.pace import Pace
 from smoothcert.engine.remote.member import Remote, remotes
-from smoothcert.engine.sizing import USUAL, measured
+from smoothcert.engine.sizing import USUAL, loaded
 from smoothcert.engine.voting import RULES
 from smoothcert.errors import SmoothcertError
 from smoothcert.figures import counted
@@ -131,17 +131,20 @@ class Holdings:
 
 
 def _load(name: str, settings: WorkerSettings, device: str) -> Ensemble:
-    ensemble = load(
-        name,
-        zoo=settings.zoo,
-        device=device,
-        precision=settings.precision,
-        runtime=settings.runtime,
-        batch=settings.batch or USUAL,
-        allowed_imports=settings.import_list,
-        remote=settings.remote,
-    )
-    return ensemble if settings.batch or ensemble.device.type == "cpu" else measured(ensemble)
+    def of_size(batch: int) -> Ensemble:
+        return load(
+            name,
+            zoo=settings.zoo,
+            device=device,
+            precision=settings.precision,
+            runtime=settings.runtime,
+            batch=batch,
+            allowed_imports=settings.import_list,
+            remote=settings.remote,
+        )
+
+    by_measurement = not settings.batch and torch.device(device).type != "cpu"
+    return loaded(of_size) if by_measurement else of_size(settings.batch or USUAL)
 
 
 def _reason(error: Exception) -> str:

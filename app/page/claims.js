@@ -49,7 +49,7 @@ function abstention({ stop_reason, target_radius, samples }) {
   const target = target_radius === null ? "any radius" : `radius ${target_radius}`;
   if (stop_reason === "abandoned")
     return ["No certificate: the run was given up after ", strong(whole(samples)), ` samples, which do not prove ${target}.`];
-  return ["No certificate: all ", strong(whole(samples)), ` samples were drawn, and they do not prove ${target}.`];
+  return ["No certificate: ", strong(whole(samples)), ` samples were drawn, and they do not prove ${target}.`];
 }
 
 // What the samples of an abstention still prove.

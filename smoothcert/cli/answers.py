@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 REASONS = {
-    "abandoned": "the samples speak against a certificate, so no more were drawn",
-    "exhausted": "all samples were drawn, and they do not suffice for a proof",
+    "abandoned": "the run was given up before its last sample",
+    "exhausted": "the samples do not suffice for a proof",
     "no-class": "no class was counted among the samples",
     "undecided": "no class leads clearly enough",
 }
@@ -69,6 +69,8 @@ def _print_table(found: Sequence[Certificate], names: Sequence[object]) -> None:
         )
         for reason in dict.fromkeys(each.stop_reason for each in found if each.decision == "abstain"):
             out.print(f"  {reason}: {REASONS[reason]}", soft_wrap=True)
+        for promise in dict.fromkeys(filter(None, map(_abandoning, found))):
+            out.print(f"  {promise}", soft_wrap=True)
     for remark in dict.fromkeys(remark for each in found for remark in each.remarks):
         out.print(plain(f"note: {remark}"), soft_wrap=True)
 
@@ -80,7 +82,7 @@ def _remains(certificate: Certificate) -> str | None:
 
     if certificate.decision == "certified":
         return None
-    text = f"The reason: {REASONS[certificate.stop_reason]}."
+    text = " ".join(filter(None, (f"The reason: {REASONS[certificate.stop_reason]}.", _abandoning(certificate))))
     left = remainder(certificate)
     if left is None:
         return text
@@ -92,3 +94,8 @@ def _remains(certificate: Certificate) -> str | None:
     if left.attempt is not None:
         text += f" A new certification may prove a smaller radius: try --radius {radius_text(left.attempt)}."
     return text
+
+
+def _abandoning(certificate: Certificate) -> str | None:
+    """What the procedure says of a run that was given up; None for every other."""
+    return certificate.procedure.abandoning if certificate.stop_reason == "abandoned" else None

@@ -45,6 +45,7 @@ def question_of(
         question.require_fitting()
         _require_reach(question)
         question.start()
+        _require_worth(question)
     else:
         _require_provable(question, radius)
     return question
@@ -96,6 +97,18 @@ def _require_reach(question: Question) -> None:
         )
 
 
+def _require_worth(question: Question) -> None:
+    """Refuse several radii of which not even the least is worth its samples."""
+    if question.procedure.targets(question.radius):
+        _require_feasible(question, 0.0)
+
+
+def _require_feasible(question: Question, radius: float) -> None:
+    proposed = plan(question.procedure, question.noise, radius, alpha=question.alpha, beta=question.beta)
+    if not proposed.feasible:
+        raise DomainError(proposed.reason)
+
+
 def _require_provable(question: Question, radius: float) -> None:
     procedure, noise = question.procedure, question.noise
     if not procedure.targeted:
@@ -106,6 +119,4 @@ def _require_provable(question: Question, radius: float) -> None:
             f"radius out{other}"
         )
     noise.require_radius(radius)
-    proposed = plan(procedure, noise, radius, alpha=question.alpha, beta=question.beta)
-    if not proposed.feasible:
-        raise DomainError(proposed.reason)
+    _require_feasible(question, radius)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -23,6 +24,21 @@ USUAL = 256
 MOST = 8192
 GAIN = 1.05
 """A batch of twice the size must be faster by this factor; otherwise the smaller one lets results come sooner."""
+
+
+def loaded(load: Callable[[int], Ensemble]) -> Ensemble:
+    """What `load` makes for a number of images at a time: of the best size, and of the largest that fits if few do."""
+    size = USUAL
+    while True:
+        try:
+            return measured(load(size))
+        except RuntimeError as error:
+            if size == 1 or not is_out_of_memory(error):
+                raise
+            logger.info("batches of %d do not fit into memory", size)
+        size //= 2
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 def measured(ensemble: Ensemble) -> Ensemble:

@@ -102,6 +102,11 @@ def require_radii(radii: Sequence[float]) -> tuple[float, ...]:
     return tuple(map(float, radii))
 
 
+def _proving(p0: float, n: int, level: float, *, leading: bool) -> bool:
+    """Whether n samples that all fall on one class prove p0. Where the class is the leader, it may be another one."""
+    return not leading or p0**n + (1 - p0) ** n <= level
+
+
 Radius = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False)]
 
 
@@ -208,6 +213,13 @@ class Optimal(Parameters):
         """All of alpha: where only the last look can certify, no earlier one has spent any of it."""
         return alpha * (1 - SLACK)
 
+    def samples_needed(self, noise: Noise, radius: float, *, alpha: float) -> int | None:
+        """The least number of samples that can prove the radius; near radius 0 the leader needs one or two more."""
+        n, level = super().samples_needed(noise, radius, alpha=alpha), self.last_alpha(alpha)
+        while n is not None and not _proving(noise.probability(radius), n, level, leading=self.n0 == 0):
+            n += 1
+        return n
+
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:
         """The largest radius within reach; of several radii, the largest that is."""
         reach = self.reach(noise, alpha=alpha)
@@ -220,7 +232,7 @@ class Optimal(Parameters):
         """The largest p0 that is certified if every sample falls on one class."""
         n, level = self.max_samples, self.last_alpha(alpha)
         alone = lower_bound(n, n, level)
-        if self.n0 or alone <= 0.5 or alone**n + (1 - alone) ** n <= level * (1 + SLACK):
+        if alone <= 0.5 or _proving(alone, n, level * (1 + SLACK), leading=self.n0 == 0):
             return alone
         # Two classes may lead: p0^n + (1 - p0)^n <= alpha, which rises with p0 from 1/2 on.
         low, high = 0.5, alone

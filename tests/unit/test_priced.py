@@ -294,6 +294,20 @@ def test_largest_proves_a_radius_with_the_fewest_samples_and_with_no_fewer(radiu
     assert planned.fewest_samples == min(samples) < max(samples) <= planned.most_samples
 
 
+@pytest.mark.parametrize("n0", [0, 1])
+@pytest.mark.parametrize(("radius", "alpha"), [(0.0, 0.001), (0.0, 0.5), (0.001, 0.01), (0.02, 0.3), (0.25, 0.001)])
+def test_the_samples_that_are_needed_suffice_and_fewer_do_not(radius: float, alpha: float, n0: int) -> None:
+    """Mutant killed: the need of a class that other samples chose, for the leader at radius 0."""
+    needed = Optimal(n0=n0).samples_needed(NOISE, radius, alpha=alpha)
+    assert needed is not None
+
+    def feasible(n: int) -> bool:
+        return plan(Optimal(max_samples=n, n0=n0, price=10**9), NOISE, radius, alpha=alpha).feasible
+
+    assert feasible(needed)
+    assert needed == 1 or not feasible(needed - 1)
+
+
 @pytest.mark.parametrize(("n", "alpha"), [(2, 0.3), (5, 0.1), (12, 0.001), (40, 0.01)])
 @pytest.mark.parametrize("n0", [0, 1])
 def test_the_largest_radius_of_few_samples_counts_the_rival(n: int, alpha: float, n0: int) -> None:

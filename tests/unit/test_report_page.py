@@ -70,7 +70,7 @@ def test_the_report_says_what_the_certificates_say(here: Path) -> None:
         assert "Procedure fixed, n0 100, n 1000, noise rounded-gaussian, sigma 0.25, alpha 0.001" in text
         assert CERTIFICATES[0].provenance.ensemble.digest in text  # type: ignore[union-attr]
         assert "of Euclidean length below" in text
-        assert "2 images, exhausted: all samples were drawn, and they do not prove it." in text
+        assert "2 images, exhausted: the samples do not suffice for a proof." in text
         assert "agrees for 10 of 10 certificates" in text
         for each in CERTIFICATES:
             assert each.digest[:12] in text

@@ -45,8 +45,10 @@ def measured(monkeypatch: pytest.MonkeyPatch, full: int, most: int) -> Ensemble:
     monkeypatch.setattr(sizing, "time", clock)
     torch.manual_seed(0)
     networks = [Device(clock, full, most).eval() for _ in range(2)]
-    return sizing.measured(
-        assemble(networks, classes="abc", input_shape=SHAPE, noise=Gaussian(0.25), batch=256, device=DEVICE)
+    return sizing.loaded(
+        lambda size: assemble(
+            networks, classes="abc", input_shape=SHAPE, noise=Gaussian(0.25), batch=size, device=DEVICE
+        )
     )
 
 
@@ -59,14 +61,24 @@ def measured(monkeypatch: pytest.MonkeyPatch, full: int, most: int) -> Ensemble:
         (10**6, 10**6, 8192),
         (10**6, 700, 512),
         (10**6, 256, 256),
+        (10**6, 100, 64),
+        (10**6, 1, 1),
     ],
-    ids=["already full", "full later", "not a power", "never full", "no memory", "no memory for twice"],
+    ids=[
+        *["already full", "full later", "not a power", "never full", "no memory", "no memory for twice"],
+        *["no memory at first", "one at a time"],
+    ],
 )
 def test_a_batch_grows_while_it_is_faster_and_fits(
     monkeypatch: pytest.MonkeyPatch, full: int, most: int, rows: int
 ) -> None:
     found = measured(monkeypatch, full, most)
     assert [member.form.shape[0] for member in found.members] == [rows, rows]
+
+
+def test_a_device_without_memory_for_one_image_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="can't allocate memory for 1 rows"):
+        measured(monkeypatch, 100, 0)
 
 
 def test_another_error_than_missing_memory_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,6 +275,7 @@ def test_a_curve_comes_from_one_run(smoothed: Smoothed) -> None:
         ({"procedure": {"name": "optimal", "radii": [0.1]}}, "radii are given twice"),
         ({"radii": (0.2, 0.1)}, "radii must increase by at least"),
         ({"radii": ()}, "radii must be from 1 to 32 numbers, got 0 of them"),
+        ({"procedure": {"name": "optimal", "price": 1}}, r"a certificate of radius 0\.\d+ is not worth its samples"),
         ({"radii": (0.25, 5)}, r"radius 5 is beyond the largest provable one, 0\.\d+; it needs a p_A so close to 1"),
         ({"radii": (0.02, 0.9), "procedure": {"name": "optimal", "max_samples": 100}}, r"radius 0\.9 is beyond"),
     ],
