@@ -10,7 +10,7 @@ one with `most`. If the leader wins in that worst case, it wins in every case. T
 lowest class. Sums therefore need no margin. The terms of softmax have one (`voting.ROUNDING`), because they come from
 an exponential and a division whose last bits no standard specifies: a term may exceed 1 by some 2^-22, and that of a
 row may differ by as much between two calls. Each member to come widens the gap by 2^-16 on both sides, which covers
-this for all members together, up to sixty of them.
+this for all members together, up to MOST_MEMBERS of them; in a larger ensemble every member is asked.
 
 What a member adds has such bounds only if its logits are finite; whether they are is the concern of the caller.
 """
@@ -23,6 +23,8 @@ from torch import Tensor
 from smoothcert.engine.errors import VotingError
 from smoothcert.engine.voting import Rule, lowest_argmax
 
+MOST_MEMBERS = 60
+"""The number of members up to which the margin of softmax covers what rounding can change."""
 Limits = tuple[float, float]
 """The range to which an ensemble limits the logits of its members."""
 
@@ -36,9 +38,9 @@ def check_limits(limits: Limits | None) -> None:
 
 
 def bounds(rule: Rule, weights: Tensor, limits: Limits | None) -> Tensor | None:
-    """The least and the most that each member adds to a score [2, k]; None where it can be anything."""
+    """The least and the most that each member adds to a score [2, k]; None where that is not known."""
     span = rule.span or limits
-    if span is None:
+    if span is None or len(weights) > MOST_MEMBERS:
         return None
     ends = torch.tensor(span, dtype=torch.float32).to(weights.device)
     if rule.span is not None:

@@ -133,6 +133,11 @@ def test_votes_end_by_counting_with_ties_to_the_lowest_class() -> None:
     assert four.decide(rows).tolist() == [0, 0, UNDECIDED]
 
 
+def test_more_members_than_the_margin_covers_are_all_asked() -> None:
+    assert len(made("softmax", 60).stages) > 1
+    assert made("softmax", 61).stages == (61,)
+
+
 def test_a_logit_that_is_not_finite_ends_the_vote_without_a_class() -> None:
     rows = torch.zeros(3, 1, 2)
     rows[1, 0, 1] = math.inf
