@@ -25,7 +25,7 @@ ARCHIVE_DONE = (
     ALWAYS
     + """
 -- KEYS: what the archive lacks or must erase; the erasure of this certification; statistics.
--- ARGV: the certification; arguments, as JSON: erasing; again and value, or shorter: seconds to live by key
+-- ARGV: the certification; arguments, as JSON: erasing; again and value; shorter, if it was written: seconds to live
 local id, arguments = ARGV[1], cjson.decode(ARGV[2])
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6
@@ -43,9 +43,11 @@ elseif redis.call('EXISTS', KEYS[2]) == 1 then
   -- It was deleted while it was being written: it is erased next.
   redis.call('ZADD', KEYS[1], 0, id)
 elseif known then
-  for key, ttl in pairs(arguments.shorter) do redis.call('EXPIRE', key, ttl) end
   redis.call('ZREM', KEYS[1], id)
-  redis.call('HINCRBYFLOAT', KEYS[3], 'archive:written', 1)
+  if arguments.shorter then
+    for key, ttl in pairs(arguments.shorter) do redis.call('EXPIRE', key, ttl) end
+    redis.call('HINCRBYFLOAT', KEYS[3], 'archive:written', 1)
+  end
 end
 return {1, ''}
 """
