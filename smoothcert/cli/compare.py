@@ -95,7 +95,8 @@ def compare(
 
     if not margin >= 0 or margin > 100:
         raise DomainError(f"--margin must be points from 0 to 100, got {margin!r}")
-    if not 0 < confidence < 1:
+    level = round(1 - confidence, 12)
+    if not 0 < level < 1:
         raise DomainError(f"--confidence must be between 0 and 1, such as 0.95, got {confidence!r}")
     pages = [] if report is None else [report.with_suffix(".html"), report.with_suffix(".md")]
     for page in pages:
@@ -123,7 +124,7 @@ def compare(
     elif out is not None or labels is not None:
         raise DomainError("--out and --labels go with --images")
     before, after = (collected(source, keys, url, api_key) for source in (old, new))
-    found = compared(before, after, radii=radius or (), level=round(1 - confidence, 12))
+    found = compared(before, after, radii=radius or (), level=level)
     for page, text in zip(pages, (found.html(margin), found.markdown(margin)) if pages else (), strict=True):
         write(page, text)
     if as_json:
