@@ -108,7 +108,7 @@ class Folder:
         with suppress(OSError):
             if self._incoming.is_dir():
                 return
-        raise StorageError(f"the archive {self._root} is not there; is its volume mounted?")
+        raise StorageError(f"the archive {self._root} is not there: its volume may not be mounted")
 
 
 def _sync(folder: Path) -> None:

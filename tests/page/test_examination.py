@@ -82,8 +82,8 @@ def test_a_file_that_is_too_large_is_not_sent(visit: Open, service: PageService)
     """The server would end the connection, and the browser would say that it cannot be reached."""
     opened = visit(f"{service.locked}#/verify")
     hand_over(opened, "large.json", " " * (MOST_BYTES + 1))
-    assert opened.text(".problem-title") == "The file is too large"
-    assert "has 4,000,001 bytes, and at most 4,000,000 are checked here" in opened.text(".problem")
+    assert opened.text(".examined .problem-title") == "The file is too large"
+    assert "has 4,000,001 bytes, and at most 4,000,000 are checked here" in opened.text(".examined .problem")
     script = Path(__file__).parents[2] / "app" / "page" / "examination.js"
     assert f"MOST_BYTES = {MOST_BYTES:_};" in script.read_text()
 

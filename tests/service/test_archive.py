@@ -320,7 +320,7 @@ def test_what_is_deleted_while_the_volume_is_not_mounted_is_erased_when_it_is(se
         problem(service.ask("GET", path(kept)), "unavailable")
         problem(service.ask("GET", "/v1/certifications"), "unavailable")
         assert service.ask("DELETE", path(deleted)).status_code == 204
-        assert "is its volume mounted?" in eventually(lambda: _behind(service), "trouble")["detail"]
+        assert "its volume may not be mounted" in eventually(lambda: _behind(service), "trouble")["detail"]
     finally:
         service.root.rmdir()
         aside.rename(service.root)
