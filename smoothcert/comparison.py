@@ -283,9 +283,9 @@ def _require_same_classes(old: Collection, new: Collection) -> None:
             raise CertificateError(f"{seen}: both must have the same classes in the same order")
 
 
-def _class_names(found: Collection) -> dict[int | None, str]:
-    certificates = [each.certificate for each in found.found]
-    return {each.class_index: each.class_name for each in certificates if each.class_name is not None}
+def _class_names(found: Collection) -> dict[int, str]:
+    named = ((each.certificate.class_index, each.certificate.class_name) for each in found.found)
+    return {number: name for number, name in named if number is not None and name is not None}
 
 
 def _claim(each: Judged) -> str:
