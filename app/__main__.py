@@ -165,7 +165,8 @@ def main(arguments: Sequence[str]) -> int:
         case ["reference"]:
             print(markdown(openapi.document(create_app(ApiSettings()))))
             return 0
-    usage = "key NAME | keygen [--name NAME | --rotate | --revoke] [--public PUBLIC] FILE | webhook NAME | reference"
+    change = "--name NAME | --rotate | --revoke | --revoke-retired KEYID"
+    usage = f"key NAME | keygen [{change}] [--public PUBLIC] FILE | webhook NAME | reference"
     return _refuse(f"usage: python -m app [{usage}]") + 1
 
 

@@ -4,6 +4,8 @@
     python -m app keygen --name NAME FILE       the same, and NAME is who signs
     python -m app keygen --rotate FILE          signs with a new key; the old one vouches for what was finished before
     python -m app keygen --revoke FILE          signs with a new key; what the old one has signed is no longer believed
+    python -m app keygen --revoke-retired KEYID FILE
+                                                the same for a key that was retired before; the key that signs stays
     python -m app keygen --public PUBLIC FILE   writes the public keys; alone, it makes no key
 
 The API processes read the file when they start.
@@ -68,6 +70,11 @@ def _parser() -> ArgumentParser:
     change.add_argument(
         "--revoke", action="store_true", help="sign with a new key; what the old one signed is not believed any more"
     )
+    change.add_argument(
+        "--revoke-retired",
+        metavar="KEYID",
+        help="what this retired key signed is not believed any more; the key that signs stays",
+    )
     parser.add_argument(
         "--public",
         type=Path,
@@ -80,13 +87,19 @@ def _parser() -> ArgumentParser:
 
 def _ring(options: Namespace) -> Keyring:
     """The keyring after the change that the options name."""
-    if options.rotate or options.revoke:
-        ring = Keyring.read(options.file).rotated(datetime.now(UTC), revoked=options.revoke)
+    if options.rotate or options.revoke or options.revoke_retired is not None:
+        ring = _changed(Keyring.read(options.file), options, datetime.now(UTC))
         ring.write(options.file)
         return ring
     if options.public is not None and options.name is None:
         return Keyring.read(options.file)
     return make_keyring(options.file, "smoothcert" if options.name is None else options.name)
+
+
+def _changed(ring: Keyring, options: Namespace, now: datetime) -> Keyring:
+    if options.revoke_retired is not None:
+        return ring.with_revoked(options.revoke_retired, now)
+    return ring.rotated(now, revoked=options.revoke)
 
 
 def _publish(ring: Keyring, path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,12 +189,12 @@ def cost(report: Report, pictures: dict[str, ChapterPicture]) -> Chapter:
     ]
     if spans := [(p.started_at, p.finished_at) for each in found if (p := each.provenance) is not None]:
         first, last = min(start for start, _ in spans), max(end for _, end in spans)
-        mean = sum((end - start for start, end in spans), timedelta()) / len(spans)
+        seconds = sum((end - start).total_seconds() for start, end in spans)
         rows += [
-            ("first start", f"{first:%Y-%m-%d %H:%M:%S} UTC"),
-            ("last end", f"{last:%Y-%m-%d %H:%M:%S} UTC"),
+            ("first start", f"{first:%Y-%m-%d %H:%M:%S %Z}"),
+            ("last end", f"{last:%Y-%m-%d %H:%M:%S %Z}"),
             ("seconds from the first start to the last end", (last - first).total_seconds()),
-            ("seconds of an image, while others ran beside it", mean.total_seconds()),
+            ("seconds of an image, while others ran beside it", seconds / len(spans)),
         ]
     table = ChapterTable("cost", "Samples, evaluations and time.", ("", ""), rows)
     return Chapter("cost", "Samples and time", [], [table], _chosen(pictures, "samples"))

@@ -6,15 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import AwareDatetime, Field, PrivateAttr, ValidationError
 
 from smoothcert import notebook
 from smoothcert.canonical import digest
 from smoothcert.counts import MOST_NAME, SampleCounts, named_places
-from smoothcert.errors import MOST, CertificateError, explain, shown
+from smoothcert.errors import MOST, CertificateError, explain, fault, shown
 from smoothcert.figures import counted, radius_text
 from smoothcert.frozen import Frozen
 from smoothcert.noise import AnyNoise
@@ -161,8 +160,8 @@ class Provenance(Frozen):
     input: InputRecord
     sampling: SamplingRecord
     versions: dict[str, str]
-    started_at: datetime
-    finished_at: datetime
+    started_at: AwareDatetime
+    finished_at: AwareDatetime
 
 
 class Certificate(Frozen):
@@ -299,7 +298,7 @@ class Certificate(Frozen):
         except ValidationError as error:
             raise CertificateError(f"not a certificate: {explain(error)}") from error
         except (ValueError, RecursionError) as error:
-            raise CertificateError(f"not a certificate: {error}") from error
+            raise CertificateError(f"not a certificate: {fault(error)}") from error
         if odd := sorted(_differences(written, certificate.model_dump(mode="json"))):
             raise CertificateError(f"not written as a certificate must be: {', '.join(odd)}")
         return certificate

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.estimate import Estimate, plain
-from smoothcert.tables import csv_text, html_table, markdown_table
+from smoothcert.tables import csv_text, html_table, literal, literal_cell, markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,8 @@ class ChapterTable:
     """Whether a page shows the caption alone until somebody opens the table."""
 
     def markdown(self) -> list[str]:
-        return [self.caption, "", *markdown_table(self.columns, self.rows)]
+        rows = ([literal_cell(value) for value in row] for row in self.rows)
+        return [literal(self.caption), "", *markdown_table(map(literal_cell, self.columns), rows)]
 
     def html(self) -> str:
         """The table in a fold with its caption; it is printed if it is open."""
@@ -79,7 +80,7 @@ class Chapter:
     def markdown(self) -> str:
         lines = [f"## {self.title}", ""]
         for sentence in self.sentences:
-            lines += [sentence, ""]
+            lines += [literal(sentence), ""]
         for table in self.tables:
             lines += [*table.markdown(), ""]
         for picture in self.pictures:

@@ -10,6 +10,7 @@ within a smaller radius. So the sets are compared at radii that both were asked 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,14 @@ from typing import Any
 from smoothcert.certificate import Certificate
 from smoothcert.chapter import Chapter, ChapterTable
 from smoothcert.collection import Collection, about
-from smoothcert.errors import CertificateError, DomainError, require_level, require_number
+from smoothcert.errors import CertificateError, DomainError, require_level, require_number, shown
 from smoothcert.estimate import LEVEL, Bootstrap, Estimate
 from smoothcert.evaluation import Judged, certified_accuracy
 from smoothcert.figures import confidence_text, counted, radius_text
 from smoothcert.norms import measure
 from smoothcert.paired import difference_interval, mcnemar
 from smoothcert.report import Report
+from smoothcert.tables import literal
 from smoothcert.webpage import webpage
 
 SAME = ("noise", "alpha")
@@ -165,7 +167,8 @@ class Comparison:
                 yield name, _claim(old), _claim(new)
 
     def markdown(self, margin: float) -> str:
-        return "\n".join([f"# {self.title}", "", self.verdict(margin), "", *(c.markdown() for c in self.chapters())])
+        head = [f"# {literal(self.title)}", "", literal(self.verdict(margin)), ""]
+        return "\n".join([*head, *(chapter.markdown() for chapter in self.chapters())])
 
     def html(self, margin: float) -> str:
         return webpage(self.title, self.verdict(margin), self.chapters())
@@ -198,10 +201,11 @@ def compare(old: Collection, new: Collection, *, radii: Sequence[float] = (), le
                 f"{part} is {questions[0][part]} in OLD and {questions[1][part]} in NEW: they must be the same"
             )
     pairs = _paired(old, new)
+    _require_same_classes(old, new)
     noise = old.found[0].certificate.noise
     for radius in radii:
         require_number("a radius", radius)
-        if not radius >= 0 or (noise.whole and radius != int(radius)):
+        if not 0 <= radius < math.inf or (noise.whole and radius != int(radius)):
             raise DomainError(
                 f"a radius must be {'a whole number' if noise.whole else 'a number'} from 0 on, got {radius!r}"
             )
@@ -268,6 +272,20 @@ def _pixels(found: Collection, name: str) -> Iterator[tuple[str, Judged]]:
         if judged.certificate.provenance is None:
             raise CertificateError(f"a certificate of {name} does not say of which image it is: it has no provenance")
         yield judged.certificate.provenance.input.sha256, judged
+
+
+def _require_same_classes(old: Collection, new: Collection) -> None:
+    """Refuse sets in which one number stands for two classes: their classes would be in another order."""
+    before, after = _class_names(old), _class_names(new)
+    for number in sorted(before.keys() & after.keys()):
+        if before[number] != after[number]:
+            seen = f"class {number} is {shown(before[number])} in OLD and {shown(after[number])} in NEW"
+            raise CertificateError(f"{seen}: both must have the same classes in the same order")
+
+
+def _class_names(found: Collection) -> dict[int, str]:
+    named = ((each.certificate.class_index, each.certificate.class_name) for each in found.found)
+    return {number: name for number, name in named if number is not None and name is not None}
 
 
 def _claim(each: Judged) -> str:

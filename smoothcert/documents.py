@@ -54,6 +54,9 @@ class Document:
                 raise CertificateError(f"not a certificate: {fault(error)}") from error
             yield from self._lines(lines)
             return
+        if _is_head(payload) or _is_finished(payload):
+            yield from self._lines([self.text])
+            return
         if _is_certification(payload):
             self.wrapper = Wrapper.of_certification(payload)
         several = payload["certificates"] if _is_certification(payload) else payload
@@ -75,11 +78,11 @@ class Document:
                 record = _read(line)
             except (ValueError, RecursionError) as error:
                 raise CertificateError(f"line {number}: not a certificate: {fault(error)}") from error
-            if isinstance(record, dict) and "run" in record and record.keys() <= RUN:
+            if _is_head(record):
                 self._head(number, record["run"], at_head=number == first)
                 continue
             beside: dict[str, Any] = {}
-            if isinstance(record, dict) and "certificate" in record and record.keys() <= FINISHED:
+            if _is_finished(record):
                 line = json.dumps(record["certificate"]).encode()
                 beside = {key: value for key, value in record.items() if key != "certificate"}
             found += 1
@@ -94,6 +97,14 @@ class Document:
             self.problems.append(f"line {number}: describes a run, which only the first line of a ledger may do")
 
 
+def _is_head(record: Any) -> bool:
+    return isinstance(record, dict) and "run" in record and record.keys() <= RUN
+
+
+def _is_finished(record: Any) -> bool:
+    return isinstance(record, dict) and "certificate" in record and record.keys() <= FINISHED
+
+
 def _is_certification(payload: Any) -> bool:
     """Whether it holds certificates and has no other fields: an altered certificate could look like both."""
     return (
@@ -102,5 +113,5 @@ def _is_certification(payload: Any) -> bool:
 
 
 def _read(text: bytes) -> Any:
-    """Parse JSON in which no key comes twice: another reader may see the other value."""
-    return json.loads(text, object_pairs_hook=without_repetition)
+    """Parse JSON in UTF-8 in which no key comes twice: another reader may see the other value."""
+    return json.loads(text.decode(), object_pairs_hook=without_repetition)

@@ -61,6 +61,8 @@ class LedgerError(SmoothcertError):
 LEAST_LEVEL = 1e-20
 """The least alpha and beta: far below any use, and far above the errors of double precision in a tail."""
 
+BYTE_ORDER_MARK = "\ufeff"
+
 MOST = 2**53 - 1
 """The largest whole number in requests and certificates: a JSON reader may round larger ones."""
 
@@ -86,10 +88,21 @@ def fault(error: Exception) -> str:
         case json.JSONDecodeError():
             if not error.doc.strip():
                 return "it is empty"
+            if error.doc.startswith(BYTE_ORDER_MARK):
+                return "it begins with a byte-order mark, which JSON must not have: save it as UTF-8 without one"
             return f"it is not JSON ({error.msg.removesuffix(' at')} at character {error.pos + 1})"
         case RecursionError():
             return "it is nested too deeply"
-    return str(error)
+    return "it has a number of too many digits" if "set_int_max_str_digits" in str(error) else str(error)
+
+
+def unreadable(text: str | bytes) -> str | None:
+    """Why a text is not JSON in UTF-8; None if it is."""
+    try:
+        json.loads(text if isinstance(text, str) else text.decode())
+    except (ValueError, RecursionError) as error:
+        return fault(error)
+    return None
 
 
 def require_level(name: str, value: float) -> None:
@@ -177,6 +190,7 @@ TYPES = {
     "int_parsing": "a whole number",
     "int_type": "a whole number",
     "string_type": "text",
+    "timezone_aware": "a time with its zone, such as 2026-01-31T12:00:00Z",
 }
 """The words for what a value must be, by pydantic's types of errors."""
 PYTHON_TYPE = re.compile(r"(tuple|list|dict|literal|nullable|function-\w+)\[.*\]$")
@@ -198,7 +212,8 @@ def explain(error: ValidationError, *, whole: str = "the text", named: Callable[
 
 def place_of(loc: Iterable[int | str]) -> str:
     """The place of an error as a path, without the Python types by which pydantic tells alternatives apart."""
-    return ".".join(str(step) for step in loc if not PYTHON_TYPE.match(str(step)))
+    steps = (str(step)[:MOST_SHOWN] for step in loc)  # a field of a stranger's text may have a name of megabytes
+    return ".".join(step for step in steps if not PYTHON_TYPE.match(step))
 
 
 def worded(each: ErrorDetails) -> str:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from smoothcert.attestation.envelope import Attestation
-from smoothcert.attestation.keys import KeySet
+from smoothcert.attestation.keys import KeySet, PublicKey
 from smoothcert.attestation.statement import REPLAY, ReplayRecord, finished_at
 from smoothcert.certificate import FORMATS, Certificate
 from smoothcert.documents import Document, Entry
@@ -31,7 +31,7 @@ UNBOUND = (
     "chosen. Certificates of format 2 rule that out."
 )
 MOST_CLAIMS = 20
-"""The number of claims that are told in words."""
+"""The number of claims, and of replays, that are told in words."""
 MOST_NOTES = 20
 """The number of notes; images of one file may have been resized in as many ways."""
 UNCHECKED = "The signature was not checked: that takes the public keys of the signer (`smoothcert verify --key FILE`)."
@@ -125,8 +125,13 @@ class Examiner:
     """The certificates that could be read and recomputed."""
     sealed: int = 0
     """The envelopes; whatever else is in the file bears no signature."""
+    bare: int = 0
+    """The certificates without an envelope."""
     claims: list[str] = field(default_factory=list)
-    replays: list[ReplayRecord] = field(default_factory=list)
+    confirmed: list[ReplayRecord] = field(default_factory=list)
+    """The replays whose signature was confirmed."""
+    reported: list[ReplayRecord] = field(default_factory=list)
+    """All other replays, which anybody may have written."""
     ensemble: OneEnsemble = field(default_factory=OneEnsemble)
 
     def object(self, aspect: Aspect, place: str, sentence: str) -> None:
@@ -151,6 +156,7 @@ class Examiner:
             self.claims.append(sentence(certificate))
 
     def _bare(self, entry: Entry) -> Certificate:
+        self.bare += 1
         certificate = Certificate.from_json(entry.text)
         if self.keys is not None and not self.unsigned:
             self.object("signed", entry.place, "is not signed, and only an attestation can be checked with a key")
@@ -174,20 +180,24 @@ class Examiner:
     def _take_replay(self, attestation: Attestation, place: str) -> None:
         self.certificates -= 1
         record = attestation.statement.replay()
-        self._check_signature(attestation, record.replayed_at, place)
-        self.replays.append(record)
+        key = self._check_signature(attestation, record.replayed_at, place)
+        if key is not None and key.name != record.by:
+            self.object("signed", place, f"is signed by {key.name}, and says that {record.by} has replayed it")
+            key = None
+        (self.reported if key is None else self.confirmed).append(record)
         if not record.reproduced:
             self.object("follows", place, f"{record.by} could not reproduce the certificate {record.certificate}")
 
-    def _check_signature(self, attestation: Attestation, finished: datetime, place: str) -> None:
+    def _check_signature(self, attestation: Attestation, finished: datetime, place: str) -> PublicKey | None:
+        """The key whose signature was confirmed; None if none was."""
         short = f"{attestation.keyid[:16]}…"
         if self.keys is None:
             self.claimed[short] += 1
-            return
+            return None
         key = self.keys.find(attestation.keyid)
         if key is None:
             self.object("signed", place, f"is signed with the key {short}, which is not among the keys given")
-            return
+            return None
         from smoothcert.attestation.signing import is_signed_by
 
         if not is_signed_by(attestation, key):
@@ -197,6 +207,8 @@ class Examiner:
             self.object("signed", place, f"the key {short} of {key.name} {objection}")
         else:
             self.signers[f"{key.name}, with the key {short}"] += 1
+            return key
+        return None
 
     def _verify(self, certificate: Certificate, entry: Entry, document: Document) -> None:
         self.admit(certificate)
@@ -243,18 +255,23 @@ class Examiner:
             names = "; ".join(
                 signer if len(self.signers) == 1 else f"{signer} ({count})" for signer, count in self.signers.items()
             )
+            if self.bare:
+                others = f"{self.bare:,} of {self.certificates:,} certificates"
+                return Conclusion(None, f"In part: by {names}. {others} are not signed: nobody vouches for them.")
             return Conclusion(True, f"By {names}.")
         if self.claimed:
             keys = ", ".join(self.claimed)
             return Conclusion(None, f"It names the key {keys}; public keys are needed to tell whether that is true.")
         if self.sealed:
             return Conclusion(False, "No signature could be confirmed.")
+        if not self.bare:
+            return Conclusion(None, "That cannot be told: nothing in it could be read.")
         return Conclusion(None, "It is not signed: nobody vouches for the counts.")
 
     def _unaltered(self) -> Conclusion:
         if wrong := self._of("unaltered"):
             return Conclusion(False, _listed("", wrong))
-        if self.signers and not self._of("signed"):
+        if self.signers and not self.bare and not self._of("signed"):
             return Conclusion(True, "Every byte is as it was signed.")
         if self.verified:
             return Conclusion(True, f"The digests match the fields. {UNSIGNED}")
@@ -263,16 +280,24 @@ class Examiner:
     def _follows(self) -> Conclusion:
         if wrong := self._of("follows"):
             return Conclusion(False, _listed("", wrong))
+        replays = [*map(_reproduced, self.confirmed), *map(_reported, self.reported)][:MOST_CLAIMS]
         if self.verified:
-            return Conclusion(True, "Everything that is claimed follows from the counts.")
-        if self.replays:
-            return Conclusion(True, " ".join(map(_reproduced, self.replays)))
+            return Conclusion(True, " ".join(["Everything that is claimed follows from the counts.", *replays]))
+        if replays:
+            return Conclusion(None if self.reported else True, " ".join(replays))
         return Conclusion(None, "No certificate in it could be read.")
 
 
 def _reproduced(record: ReplayRecord) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in record.on.items())
     return f"{record.by} has reproduced every count of the certificate {record.certificate} on {machine}."
+
+
+def _reported(record: ReplayRecord) -> str:
+    return (
+        f"It says that {record.by} has reproduced every count of the certificate {record.certificate}, which only a "
+        "signature that was checked can confirm."
+    )
 
 
 def _listed(before: str, problems: list[str]) -> str:

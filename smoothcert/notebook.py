@@ -61,10 +61,11 @@ def sentence(certificate: Certificate) -> str:
     if certificate.decision == "abstain":
         return f"Abstained after {certificate.samples:,} samples ({certificate.stop_reason}): nothing is claimed."
     name = certificate.class_name or f"class {certificate.class_index}"
-    sure = sureness(certificate.alpha)
+    index, sure = certificate.class_index, sureness(certificate.alpha)
+    answer = "answer" if index is None or certificate.procedure.class_name(index) is None else "superclass"
     if certificate.radius == 0:
-        return f"The answer at the image itself is {name!r}, {sure}; nothing is claimed about perturbations."
-    return f"No {perturbation(certificate.noise, certificate.radius)} changes the answer {name!r}, {sure}."
+        return f"The {answer} at the image itself is {name!r}, {sure}; nothing is claimed about perturbations."
+    return f"No {perturbation(certificate.noise, certificate.radius)} changes the {answer} {name!r}, {sure}."
 
 
 def consequence(certificate: Certificate) -> str | None:

@@ -27,7 +27,7 @@ from smoothcert.extras import is_installed, needed_by
 from smoothcert.figures import counted, radius_text
 from smoothcert.noise import Noise
 from smoothcert.norms import measure
-from smoothcert.tables import csv_text, html_table
+from smoothcert.tables import csv_text, html_table, literal
 from smoothcert.verdict import floor_radius
 from smoothcert.webpage import webpage
 
@@ -202,7 +202,8 @@ class Report:
         }
 
     def markdown(self) -> str:
-        lines = [f"# {self.name}", "", *([f"**{self.warning}**", ""] if self.warning else []), self.lead, ""]
+        warning = [f"**{literal(self.warning)}**", ""] if self.warning else []
+        lines = [f"# {literal(self.name)}", "", *warning, self.lead, ""]
         return "\n".join([*lines, *(chapter.markdown() for chapter in self.chapters())]).rstrip() + "\n"
 
     def html(self) -> str:
@@ -267,7 +268,7 @@ def ticks(end: float, *, whole: bool = False) -> list[float]:
 
     Where radii are whole numbers, so are these.
     """
-    if end <= 0:
+    if floor_radius(end) <= 0:
         return [0.0]
     size = 10 ** math.floor(math.log10(end / POINTS))
     step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if end / (size * factor) <= POINTS)

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable
 from html import escape
 
 from smoothcert.notebook import Picture
+
+_ACTIVE = re.compile(r"\\|<|(?<=\])(?=[(:\[])")
+"""Where Markdown would see an escape, a tag of HTML, or the second half of a link."""
+
+
+def literal(text: str) -> str:
+    """A text in Markdown in which no tag, link or picture takes effect: names of files and classes may be a stranger's.
+
+    It stays on one line. Emphasis and code are left as they are: they only change how letters look.
+    """
+    return _ACTIVE.sub(lambda found: f"\\{found[0]}", "".join(c if c.isprintable() else " " for c in text))
+
+
+def literal_cell(value: object) -> str:
+    """The same for a cell of a table, which a bar would end."""
+    return literal(show(value)).replace("|", "\\|")
 
 
 def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:

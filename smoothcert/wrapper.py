@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from smoothcert.certificate import FORMATS, Certificate
-from smoothcert.errors import SmoothcertError, explain, shown
+from smoothcert.errors import MOST, SmoothcertError, explain, shown
 from smoothcert.noise import shorthand
 from smoothcert.request import CertificationRequest
 from smoothcert.seeds import bound_seed
@@ -39,8 +39,7 @@ class Wrapper:
         named = {"ensemble.name": payload["ensemble"]} if "ensemble" in payload else {}
         if "request" not in payload:
             return cls(named, images, one_ensemble=True)
-        shared = total if isinstance(total, int) else len(payload["certificates"])
-        stated, problems = _expected(payload["request"], shared)
+        stated, problems = _expected(payload["request"], _images(total, payload["certificates"]))
         if named and stated.get("ensemble.name", payload["ensemble"]) != payload["ensemble"]:
             requested = stated["ensemble.name"]
             problems = (*problems, f"ensemble: is {shown(payload['ensemble'])}, the request is for {shown(requested)}")
@@ -108,7 +107,14 @@ class OneEnsemble:
         return f"is of the ensemble {one}, and those before it are of {other}: the file mixes ensembles"
 
 
-def _expected(payload: Any, images: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _images(total: object, certificates: object) -> int | None:
+    """The number of images that share alpha; None if the file does not tell."""
+    if isinstance(total, int):
+        return total if 0 < total <= MOST else None
+    return len(certificates) or None if isinstance(certificates, list) else None
+
+
+def _expected(payload: Any, images: int | None) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What the certificates of a request must say; fields that the request leaves open are not in it."""
     try:
         request = CertificationRequest.model_validate(payload)
@@ -118,7 +124,7 @@ def _expected(payload: Any, images: int) -> tuple[dict[str, Any], tuple[str, ...
         return {}, (f"request: {error}",)
     stated = {
         "radius": request.radius,
-        "alpha": request.alpha / images if request.family_wise else request.alpha,
+        "alpha": _share(request, images),
         "beta": request.beta,
         "procedure": request.procedure,
         "family_wise": request.family_wise,
@@ -132,6 +138,13 @@ def _expected(payload: Any, images: int) -> tuple[dict[str, Any], tuple[str, ...
         "nonce": request.nonce,
     }
     return stated | {name: value for name, value in open_fields.items() if value is not None}, ()
+
+
+def _share(request: CertificationRequest, images: int | None) -> float | None:
+    """The alpha of each image; None if nobody knows how many share it, which no certificate agrees with."""
+    if not request.family_wise:
+        return request.alpha
+    return None if images is None else request.alpha / images
 
 
 def _answered(certificate: Certificate) -> dict[str, Any]:

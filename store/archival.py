@@ -81,9 +81,12 @@ def _done(certification: str, arguments: dict[str, Any]) -> Call:
     return Call(ARCHIVE_DONE, names, (certification, json.dumps(arguments)))
 
 
-def dropped(certification: str) -> list[Command]:
-    """Forget an id for which Redis no longer has a record."""
-    return [("ZREM", keys.ARCHIVAL, certification)]
+def dropped(certification: str) -> Call:
+    """Forget an id for which Redis no longer has a record.
+
+    If that was deleted meanwhile, it is erased next: an earlier attempt may have written some of it.
+    """
+    return _done(certification, {"erasing": False})
 
 
 def again(certification: str, *, pause: float) -> list[Command]:

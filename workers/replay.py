@@ -19,6 +19,7 @@ from torch import Tensor
 from models.registry import ZOO, load
 from smoothcert.attestation.envelope import Attestation, is_envelope
 from smoothcert.certificate import FORMATS, Certificate, Provenance
+from smoothcert.cli.screen import plain
 from smoothcert.engine.case import start, versions
 from smoothcert.engine.checkpoint import Machine
 from smoothcert.engine.engine import Engine
@@ -272,10 +273,10 @@ def command(
         witness.attest(first, again.differences, again.remarks, again.certificate)
     console = Console(highlight=False)
     for remark in again.remarks:
-        console.print(f"[yellow]note:[/] {remark}")
+        console.print("[yellow]note:[/]", plain(remark))
     if again.differences:
         for difference in again.differences:
-            console.print(f"[red]differs:[/] {difference}")
+            console.print("[red]differs:[/]", plain(difference))
         raise SystemExit(1)
     radius = radius_text(first.radius)
     console.print(f"the same: {first.decision}, radius {radius}, {first.samples:,} samples, every count of every stage")

@@ -22,13 +22,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.archive.storage import Storage
-from app.redis.cursor import Cursor
+from app.redis.cursor import LATEST, Cursor
 from smoothcert.certification import Status
 from smoothcert.errors import SmoothcertError
 from store.record import Record
 
-LAST = 10**16
-"""More than the microseconds of any time of creation, before the year 2286."""
+LAST = int(LATEST * 1e6)
+"""More than the microseconds of any time of creation."""
+
+TIES = 16
+"""More than one owner creates in the same microsecond."""
 
 _ID = re.compile(r"cert_[0-9a-f]{32}")
 _IMAGES = re.compile(r"images-[0-9a-f]{64}\.npy")
@@ -137,18 +140,27 @@ class Archive:
 
     def page(self, owner: str, *, status: Status | None, limit: int, after: Cursor | None) -> EntryPage:
         """The next entries of an owner, the newest first."""
-        folder, found = f"owners/{_owned(owner)}", list[ArchiveEntry]()
-        begin = f"{_order(after.created_at)}-" if after else ""
-        names = self._storage.names(folder, after=begin, most=limit + 1)
-        last: Cursor | None = None
-        for name in names:
-            entry = self._read_entry(f"{folder}/{name}")
-            if entry is None or (after and not entry.cursor < after):
-                continue
-            last = entry.cursor
-            if status in (None, json.loads(entry.summary)["status"]):
-                found.append(entry)
-        return EntryPage(found, last if len(names) > limit else None)
+        folder, begin = f"owners/{_owned(owner)}", f"{_order(after.created_at)}-" if after else ""
+        while True:
+            names, more = self._whole_times(folder, begin, limit + 1)
+            entries = [entry for name in names if (entry := self._read_entry(f"{folder}/{name}")) is not None]
+            entries = [entry for entry in entries if after is None or entry.cursor < after]
+            if entries or not more:
+                break
+            begin = names[-1]  # all of these were damaged, removed meanwhile, or of the page before
+        found = [each for each in entries if status in (None, json.loads(each.summary)["status"])]
+        return EntryPage(found, min((each.cursor for each in entries), default=None) if more else None)
+
+    def _whole_times(self, folder: str, after: str, least: int) -> tuple[list[str], bool]:
+        """The next names, and whether there are more after them.
+
+        Of those that were created in the same microsecond, all or none are among them: names do not tell their order.
+        """
+        names = self._storage.names(folder, after=after, most=least + TIES)
+        end = least
+        while end < len(names) and _time(names[end]) == _time(names[end - 1]):
+            end += 1
+        return names[:end], end < len(names) or len(names) == least + TIES
 
     def _read_entry(self, name: str) -> ArchiveEntry | None:
         """An entry; None for one that was removed meanwhile, or that is damaged."""
@@ -171,6 +183,11 @@ class Archive:
 
 def _order(created_at: float) -> str:
     return f"{LAST - int(created_at * 1e6):016d}"
+
+
+def _time(name: str) -> str:
+    """The order in the name of an entry."""
+    return name.partition("-")[0]
 
 
 def _folder(certification: str) -> str:

@@ -112,7 +112,7 @@ class Archivist:
         snapshot = await self._queue.find(claim.certification)
         if snapshot is None or not snapshot.record.ended:  # deleted a moment ago, or lost with the data of Redis
             logger.warning("is not in Redis any more, and not archived", extra=_extra(claim))
-            return unguarded(archival.dropped(claim.certification))
+            return archival.dropped(claim.certification)
         record, now = snapshot.record, snapshot.record.finished_at
         text, summary = answers.certification(snapshot, now=now), answers.summary(record, None, now=now)
         signed = await self._signed(snapshot)

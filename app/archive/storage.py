@@ -39,7 +39,10 @@ class Storage(Protocol):
 
 
 class Folder:
-    """Files. Each is written elsewhere, synced, and then moved to its name."""
+    """Files. Each is written into `incoming`, synced, and then moved to its name.
+
+    A folder without `incoming` is the empty place of a volume that is not mounted: nothing can be said about its files.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root, self._incoming = root, root / "incoming"
@@ -51,18 +54,20 @@ class Folder:
 
     def _clean(self) -> None:
         for left in self._incoming.iterdir():
-            if time.time() - left.stat().st_mtime > STALE_S:
-                left.unlink(missing_ok=True)
+            with suppress(OSError):  # another process has moved it meanwhile, or the archive cannot be written now
+                if time.time() - left.stat().st_mtime > STALE_S:
+                    left.unlink()
 
     def write(self, name: str, data: bytes) -> None:
         path, incoming = self._root / name, self._incoming / secrets.token_hex(16)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._require_there()
             try:
                 with incoming.open("xb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 incoming.replace(path)
             except BaseException:
                 incoming.unlink(missing_ok=True)
@@ -75,6 +80,7 @@ class Folder:
         try:
             return (self._root / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
+            self._require_there()
             return None
         except OSError as error:
             raise StorageError(f"{name} cannot be read: {error.strerror or error}") from error
@@ -92,10 +98,17 @@ class Folder:
         try:
             found = sorted(each.name for each in (self._root / folder).iterdir() if each.name > after)
         except FileNotFoundError:
+            self._require_there()
             return []
         except OSError as error:
             raise StorageError(f"{folder} cannot be listed: {error.strerror or error}") from error
         return found[:most]
+
+    def _require_there(self) -> None:
+        with suppress(OSError):
+            if self._incoming.is_dir():
+                return
+        raise StorageError(f"the archive {self._root} is not there: its volume may not be mounted")
 
 
 def _sync(folder: Path) -> None:
@@ -175,9 +188,7 @@ class Bucket:
             pages = obstore.list(self._store, whole, offset=whole + after if after else None, chunk_size=most)
             found = (each["path"].removeprefix(whole) for page in pages for each in page)
             return list(islice(found, most))
-        except FileNotFoundError:
-            return []
-        except Exception as error:
+        except Exception as error:  # also a bucket that is not there
             raise StorageError(f"{folder} cannot be listed: {_first_line(error)}") from error
 
 

@@ -33,12 +33,13 @@ export function claim(certificate) {
   if (certificate.decision === "abstain") return abstention(certificate);
   const { radius, class_name, class_index, alpha, noise } = certificate;
   const answer = strong(`‘${class_name ?? `class ${class_index}`}’`);
+  const kind = superclassOf(certificate) ? "superclass" : "answer";
   if (radius === 0)
-    return ["The answer at the image itself is ", answer, `, ${sureness(alpha)}; nothing is claimed about perturbations.`];
+    return [`The ${kind} at the image itself is `, answer, `, ${sureness(alpha)}; nothing is claimed about perturbations.`];
   const [before, after] = withinWords(noise.norm, radius);
   const limits = [isEightBit(noise) && "among 8-bit images", provisoOf(noise)].filter(Boolean);
   const among = limits.length ? `${after.endsWith(",") ? "" : ","} ${limits.join(", ")},` : "";
-  return [`No perturbation ${before}`, strong(String(radius)), `${after}${among} changes the answer `, answer,
+  return [`No perturbation ${before}`, strong(String(radius)), `${after}${among} changes the ${kind} `, answer,
     `, ${sureness(alpha)}.`];
 }
 

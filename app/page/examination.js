@@ -1,12 +1,13 @@
 // Files with certificates that somebody was handed: who signed them, are they unaltered, do their claims follow? The
 // server finds out, and needs no key for it.
 
-import { postFile } from "./api.js";
+import { Problem, postFile } from "./api.js";
 import { element, fill, say } from "./dom.js";
 import { withoutFields } from "./fields.js";
 import { problemBox } from "./problem.js";
 import { whole } from "./words.js";
 
+const MOST_BYTES = 4_000_000;  // that of the server, which ends the connection while a larger file is being sent
 const ASPECTS = { signed: "Signature", unaltered: "Digest", follows: "Counts" };
 const ANSWERS = new Map([[true, ["good", "yes"]], [false, ["wrong", "no"]], [null, ["quiet", "unknown"]]]);
 
@@ -43,10 +44,17 @@ export class Examination {
 
 async function examined(file) {
   try {
+    requireSmall(file);
     return findings(file.name, await postFile("/v1/examine", file));
   } catch (problem) {
     return [element("h3", {}, file.name), problemBox(problem)];
   }
+}
+
+function requireSmall({ name, size }) {
+  if (size <= MOST_BYTES) return;
+  const detail = `${name} has ${whole(size)} bytes, and at most ${whole(MOST_BYTES)} are checked here; smoothcert verify has no such limit.`;
+  throw new Problem({ title: "The file is too large", detail });
 }
 
 function findings(name, answer) {

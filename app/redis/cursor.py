@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
-import math
 from dataclasses import dataclass
 
 from app.http.errors import invalid
 from smoothcert.errors import shown
+
+LATEST = 1e10
+"""A time after that of every certification, in the year 2286."""
 
 
 @dataclass(frozen=True, order=True)
@@ -29,6 +31,6 @@ class Cursor:
             cursor = cls(float(created_at), certification)
         except ValueError:
             cursor = None
-        if cursor is None or not math.isfinite(cursor.created_at) or str(cursor) != text:
+        if cursor is None or not 0 <= cursor.created_at <= LATEST or str(cursor) != text:
             raise invalid("cursor", f"must be the next_cursor of an earlier page, got {shown(text)}")
         return cursor

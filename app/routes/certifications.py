@@ -23,6 +23,7 @@ from app.requests.intake import new_id
 from app.service import Service, TheService
 from smoothcert.certification import Status
 from smoothcert.errors import shown
+from store.record import Record
 
 POLL_SECONDS = 1
 """The Retry-After of a certification that has not ended."""
@@ -103,8 +104,11 @@ async def follow(id: str, request: Request, service: TheService, owner: Owner) -
     """
     headers.require_event_stream(request)
     last = headers.last_event_id(request)
-    try:
-        await _find(id, owner, service)  # errors are answered before the stream begins
+    try:  # errors are answered before the stream begins
+        snapshot = await _find(id, owner, service, expired=True)
+        if _archived_alone(snapshot):
+            raise _unknown(id)
+        _require_unexpired(snapshot.record)
     except ProblemError as error:
         kept = await _kept(id, owner, service, error)
         if last == headers.END:
@@ -197,20 +201,33 @@ async def _require_kept(certification: str, owner: str, service: Service, error:
 
 
 async def _find(certification: str, owner: str, service: Service, *, expired: bool = False) -> Snapshot:
-    """A certification of this owner; another owner's is answered as if it did not exist."""
+    """A certification of this owner; another owner's is answered as if it did not exist.
+
+    With `expired`, it may lack certificates that have expired.
+    """
     logs.note(certification_id=certification[:100])
     snapshot = await service.queue.find(certification, owner=owner)
     if snapshot is None:
         raise _unknown(certification)
-    record = snapshot.record
-    if record.archive and record.ended and len(snapshot.certificates) < record.done and not expired:
-        # The certificates have expired here, and the archive has them.
+    if expired:
+        return snapshot
+    if _archived_alone(snapshot):
         kept = await _kept(certification, owner, service, _unknown(certification))
         texts = await service.verifier.run(lambda: kept.certificates)
         return replace(snapshot, certificates=texts)
-    if record.status_at(time.time()) == "expired" and not expired:
-        raise ProblemError("expired", f"the certification {certification} has ended and expired")
+    _require_unexpired(snapshot.record)
     return snapshot
+
+
+def _archived_alone(snapshot: Snapshot) -> bool:
+    """Whether certificates have expired in Redis, and the archive has them."""
+    record = snapshot.record
+    return bool(record.archive) and record.ended and len(snapshot.certificates) < record.done
+
+
+def _require_unexpired(record: Record) -> None:
+    if record.status_at(time.time()) == "expired":
+        raise ProblemError("expired", f"the certification {record.id} has ended and expired")
 
 
 async def _waited(certification: str, request: Request, owner: str, service: Service, wait: int | None) -> Snapshot:

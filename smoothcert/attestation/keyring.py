@@ -20,6 +20,10 @@ with needed_by("signing"):
     from securesystemslib.signer import CryptoSigner
 
 
+SHORTEST_KEYID = 8
+"""The fewest characters that name a key; sentences about a file show 16."""
+
+
 class Keyring(Frozen):
     """One key that signs, and those that have signed before it."""
 
@@ -57,6 +61,24 @@ class Keyring(Frozen):
         old = self.public.model_copy(update={"not_after": now, "revoked_at": now if revoked else None})
         return self.new(self.name, now).model_copy(update={"retired": (*self.retired, old)})
 
+    def with_revoked(self, keyid: str, now: datetime) -> Keyring:
+        """A keyring that publishes a retired key as revoked; the key is named by its keyid, or by the beginning of it.
+
+        AttestationError if it is not one of the retired keys.
+        """
+        named = [key for key in self.published.keys if key.keyid.startswith(keyid) and len(keyid) >= SHORTEST_KEYID]
+        if named == [self.public]:
+            raise AttestationError(f"{keyid} is the key that signs: --revoke replaces it")
+        if len(named) != 1:
+            known = ", ".join(key.keyid for key in self.retired) or "none"
+            raise AttestationError(
+                f"{keyid!r} must be the keyid of a retired key, or at least its first {SHORTEST_KEYID} characters; "
+                f"there are: {known}"
+            )
+        (old,) = named
+        revoked = old.model_copy(update={"revoked_at": old.revoked_at or now})
+        return self.model_copy(update={"retired": tuple(revoked if key == old else key for key in self.retired)})
+
     def write(self, path: Path) -> None:
         """Write the file as a whole or not at all. A new file is readable by its owner alone; an existing one keeps its
         mode."""
@@ -65,6 +87,8 @@ class Keyring(Frozen):
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as file:
                 file.write(self.model_dump_json(indent=2) + "\n")
+                file.flush()
+                os.fsync(file.fileno())  # a loss of power must not leave an empty file in the place of the key
             if path.exists():
                 fresh.chmod(path.stat().st_mode)
             fresh.replace(path)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AwareDatetime, Field, StringConstraints, ValidationError, model_validator
 
 from smoothcert.canonical import digest
-from smoothcert.errors import AttestationError, explain
+from smoothcert.errors import AttestationError, explain, unreadable
 from smoothcert.frozen import Frozen
 
 PATH = "/.well-known/smoothcert-keys.json"
@@ -68,12 +68,13 @@ class PublicKey(Frozen):
         """
         if self.revoked_at is not None:
             return f"was revoked on {_date(self.revoked_at)}"
-        if now + CLOCKS < self.not_before:
-            return f"is not valid before {_date(self.not_before)}"
-        if self.not_after is not None and finished_at > self.not_after + CLOCKS:
+        if self.not_before - now > CLOCKS:  # a sum would overflow at the last date that there is
+            return f"is not valid before {_date(self.not_before)}; the clock here says {_date(now)}"
+        if self.not_after is not None and finished_at - self.not_after > CLOCKS:
             return f"expired on {_date(self.not_after)}, and this was finished on {_date(finished_at)}"
-        if finished_at > now + CLOCKS:
-            return f"signed something that was finished on {_date(finished_at)}, which is in the future"
+        if finished_at - now > CLOCKS:
+            future = "which is in the future: the clock here says"
+            return f"signed something that was finished on {_date(finished_at)}, {future} {_date(now)}"
         return None
 
 
@@ -82,6 +83,14 @@ class KeySet(Frozen):
 
     format: Literal["smoothcert/keys/1"] = "smoothcert/keys/1"
     keys: Annotated[tuple[PublicKey, ...], Field(max_length=1000)]
+
+    @model_validator(mode="after")
+    def _require_each_once(self) -> Self:
+        """Refuse a key that comes twice: one of both may be revoked."""
+        keyids = [key.keyid for key in self.keys]
+        if twice := next((each for each in keyids if keyids.count(each) > 1), None):
+            raise ValueError(f"a key must come once, got {twice} {keyids.count(twice)} times")
+        return self
 
     @classmethod
     def from_json(cls, text: str | bytes) -> KeySet:
@@ -93,7 +102,7 @@ class KeySet(Frozen):
                 raise AttestationError(
                     f"this is {kind}, not the public keys that a service publishes at {PATH}{_way(kind)}"
                 ) from None
-            detail = explain(error)
+            detail = unreadable(text) or explain(error)
             raise AttestationError(f"not public keys as a service publishes them at {PATH}: {detail}") from error
 
     def find(self, keyid: str) -> PublicKey | None:

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, ValidationError
 
 from smoothcert.canonical import canonical_json
 from smoothcert.certificate import Certificate, Provenance, without_repetition
-from smoothcert.errors import AttestationError, explain, shown
+from smoothcert.errors import AttestationError, explain, fault, shown
 from smoothcert.frozen import Frozen
 
 CERTIFICATE = "urn:smoothcert:predicate:certificate"
@@ -65,7 +65,7 @@ class Statement(Frozen):
         except ValidationError as error:
             raise AttestationError(f"not an in-toto statement: {explain(error, whole='the statement')}") from error
         except (ValueError, TypeError, RecursionError) as error:
-            raise AttestationError(f"not an in-toto statement: {error}") from error
+            raise AttestationError(f"not an in-toto statement: {fault(error)}") from error
 
     @property
     def payload(self) -> bytes:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,10 +95,11 @@ def compare(
 
     if not margin >= 0 or margin > 100:
         raise OptionError(f"--margin must be points from 0 to 100, got {margin!r}")
-    if not 0 < confidence < 1:
+    level = round(1 - confidence, 12)
+    if not 0 < level < 1:
         raise OptionError(f"--confidence must be between 0 and 1, such as 0.95, got {confidence!r}")
     for each in radius or ():
-        if not each >= 0:
+        if not 0 <= each < math.inf:
             raise OptionError(f"--radius must be a number from 0 on, got {each!r}")
     pages = [] if report is None else [report.with_suffix(".html"), report.with_suffix(".md")]
     for page in pages:
@@ -125,7 +127,7 @@ def compare(
     elif out is not None or labels is not None:
         raise OptionError("--out and --labels go with --images")
     before, after = (collected(source, keys, url, api_key) for source in (old, new))
-    found = compared(before, after, radii=radius or (), level=round(1 - confidence, 12))
+    found = compared(before, after, radii=radius or (), level=level)
     for page, text in zip(pages, (found.html(margin), found.markdown(margin)) if pages else (), strict=True):
         write(page, text)
     if as_json:

@@ -221,6 +221,11 @@ class Hierarchy(Parameters):
                     f"levels: the superclass {each.name!r} has the class {each.classes[-1]}, and the ensemble has the "
                     f"classes 0 to {len(classes) - 1}"
                 )
+            if each.name in classes and each.classes != (classes.index(each.name),):
+                raise DomainError(
+                    f"levels: the superclass {each.name!r} has the name of a class, and is not that class alone: a "
+                    "certificate could be mistaken for one of the class"
+                )
         return self.model_copy(update={"levels": tuple(map(tuple, levels))})
 
     def start(self, noise: Noise, radius: float | None, *, alpha: float, beta: float) -> Procedure:

@@ -25,8 +25,8 @@ ARCHIVE_DONE = (
     ALWAYS
     + """
 -- KEYS: the certifications that the archive lacks or must erase; the erasure of this certification; statistics.
--- ARGV: the certification; a JSON object with erasing, and either again and value, or shorter (the seconds to live of
--- each key).
+-- ARGV: the certification; a JSON object with erasing, and either again and value, or, if it was written, shorter (the
+-- seconds to live of each key).
 local id, arguments = ARGV[1], cjson.decode(ARGV[2])
 local seconds, microseconds = unpack(redis.call('TIME'))
 local now = tonumber(seconds) + tonumber(microseconds) / 1e6
@@ -44,9 +44,11 @@ elseif redis.call('EXISTS', KEYS[2]) == 1 then
   -- The certification was deleted while it was being written, so it is erased next.
   redis.call('ZADD', KEYS[1], 0, id)
 elseif known then
-  for key, ttl in pairs(arguments.shorter) do redis.call('EXPIRE', key, ttl) end
   redis.call('ZREM', KEYS[1], id)
-  redis.call('HINCRBYFLOAT', KEYS[3], 'archive:written', 1)
+  if arguments.shorter then
+    for key, ttl in pairs(arguments.shorter) do redis.call('EXPIRE', key, ttl) end
+    redis.call('HINCRBYFLOAT', KEYS[3], 'archive:written', 1)
+  end
 end
 return {1, ''}
 """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+from app.routes.examination import MOST_BYTES
 from tests.page.service import RING, Open, PageService
 from tests.support.attested import complete, resigned, sealed
 from tests.support.visit import Visit
@@ -74,3 +76,19 @@ def test_the_page_checks_what_it_let_one_download(here: Visit) -> None:
     here.page.click("nav >> text=Check a file")
     hand_over(here, "<b>.json", "{}")
     assert here.text(".examined h3") == "Something is wrong with <b>.json"
+
+
+def test_a_file_that_is_too_large_is_not_sent(visit: Open, service: PageService) -> None:
+    """The server would end the connection, and the browser would say that it cannot be reached."""
+    opened = visit(f"{service.locked}#/verify")
+    hand_over(opened, "large.json", " " * (MOST_BYTES + 1))
+    assert opened.text(".examined .problem-title") == "The file is too large"
+    assert "has 4,000,001 bytes, and at most 4,000,000 are checked here" in opened.text(".examined .problem")
+    script = Path(__file__).parents[2] / "app" / "page" / "examination.js"
+    assert f"MOST_BYTES = {MOST_BYTES:_};" in script.read_text()
+
+
+def test_a_file_with_a_byte_order_mark_is_told_in_words(visit: Open, service: PageService) -> None:
+    opened = visit(f"{service.locked}#/verify")
+    hand_over(opened, "marked.json", "\ufeff" + ATTESTED)
+    assert "it begins with a byte-order mark" in opened.text(".examined")

@@ -39,6 +39,7 @@ def test_superclasses_are_asked_for_where_an_ensemble_declares_them(visit: Open,
     here.choose(BETWEEN)
     here.certify()
     here.page.wait_for_selector(f".claim :text('{SUPERCLASS}')")
+    assert f"changes the superclass ‘{SUPERCLASS}’" in here.text(".claim")
     assert "It does not say that the answer is right." in here.text(".words")
     (certificate,) = service.get(here.certification)["certificates"]
     assert certificate["procedure"]["name"] == "hierarchy"

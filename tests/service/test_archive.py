@@ -62,9 +62,9 @@ class Archived:
     def settled(self, certification: str) -> None:
         eventually(lambda: self.player.redis.zscore(keys.ARCHIVAL, certification) is None, "the archive")
 
-    def expire(self, certification: str) -> None:
-        """Make Redis forget it, as it does after a day."""
-        for key in (keys.record, keys.certificates, keys.arrivals):
+    def expire(self, certification: str, *, record: bool = True) -> None:
+        """Let Redis forget the certificates, as it does after a day, and the record, as it does after two."""
+        for key in (keys.certificates, keys.arrivals, *([keys.record] if record else [])):
             self.player.redis.delete(key(certification))
 
     def objects(self, certification: str) -> list[Path]:
@@ -225,9 +225,26 @@ def test_what_is_deleted_while_somebody_writes_it_is_erased_when_that_process_is
     eventually(lambda: redis.zscore(keys.ARCHIVAL, certification) > later, "once more, later")
 
 
-def test_an_archived_certification_is_followed_to_its_end_and_not_canceled(service: Archived) -> None:
+def test_what_a_failed_attempt_has_left_is_erased_with_the_certification(service: Archived) -> None:
+    """A process claims it once more, and finds it deleted before it has read it."""
+    redis, certification = service.player.redis, service.archived()
+    redis.zadd(keys.ARCHIVAL, {certification: time.time() + archival.LEASE_S})
+    assert service.ask("DELETE", path(certification)).status_code == 204
+    redis.eval(*archival.dropped(certification).arguments)
+    eventually(lambda: not service.objects(certification), "its erasure")
+
+
+def test_what_redis_has_lost_is_forgotten(service: Archived) -> None:
+    redis, certification = service.player.redis, f"cert_{'0' * 32}"
+    redis.zadd(keys.ARCHIVAL, {certification: 0})
+    service.settled(certification)
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_an_archived_certification_is_followed_to_its_end_and_not_canceled(service: Archived, forgotten: bool) -> None:
+    """Redis has the record for another day after the certificates have expired."""
     certification = service.archived()
-    service.expire(certification)
+    service.expire(certification, record=forgotten)
     for sent, names in ((0, ["certificate", "completed"]), (1, ["completed"])):
         stream = {"Accept": "text/event-stream", "Last-Event-ID": str(sent)}
         answer = service.ask("GET", path(certification) + "/events", headers=stream)
@@ -290,6 +307,25 @@ def test_an_archive_that_is_full_or_away_catches_up(service: Archived) -> None:
     assert 'smoothcert_archive_total{outcome="retried"}' in metrics
     assert "smoothcert_archive_waiting 0.0" in metrics
     assert eventually(lambda: not _behind(service), "the archive")
+
+
+def test_what_is_deleted_while_the_volume_is_not_mounted_is_erased_when_it_is(service: Archived) -> None:
+    """Its place is an empty folder. Mutant killed: nothing is found there, so nothing is left to erase."""
+    aside, kept = service.root.with_name("aside"), service.archived()
+    deleted = service.archived()
+    service.expire(kept)
+    service.root.rename(aside)
+    service.root.mkdir()
+    try:
+        problem(service.ask("GET", path(kept)), "unavailable")
+        problem(service.ask("GET", "/v1/certifications"), "unavailable")
+        assert service.ask("DELETE", path(deleted)).status_code == 204
+        assert "its volume may not be mounted" in eventually(lambda: _behind(service), "trouble")["detail"]
+    finally:
+        service.root.rmdir()
+        aside.rename(service.root)
+    eventually(lambda: not service.objects(deleted), "its erasure")
+    assert service.ask("GET", path(kept)).status_code == 200
 
 
 def _behind(service: Archived) -> dict[str, Any] | None:

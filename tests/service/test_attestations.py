@@ -150,6 +150,8 @@ def test_a_key_is_rotated_and_revoked_on_the_command_line(
     assert examine(before, keys), "the old key still vouches for what it signed"
     assert main(["keygen", "--revoke", str(path)]) == 0
     assert examine(before, Keyring.read(path).published), "another key was revoked"
+    assert main(["keygen", "--revoke-retired", Keyring.read(keyring).public.keyid, str(path)]) == 0
+    assert "was revoked" in examine(before, Keyring.read(path).published).signed.sentence
     revoked = Keyring.read(keyring).rotated(LATER, revoked=True)
     assert "was revoked" in examine(before, revoked.published).signed.sentence
 
@@ -180,7 +182,7 @@ def test_keygen_shows_its_own_options(capsys: pytest.CaptureFixture[str]) -> Non
         main(["keygen", "--help"])
     assert end.value.code == 0
     shown = capsys.readouterr().out
-    assert all(option in shown for option in ("--name", "--rotate", "--revoke", "--public"))
+    assert all(option in shown for option in ("--name", "--rotate", "--revoke", "--revoke-retired", "--public"))
 
 
 @pytest.mark.parametrize(
@@ -188,6 +190,7 @@ def test_keygen_shows_its_own_options(capsys: pytest.CaptureFixture[str]) -> Non
     [
         (["--public", "{folder}/keys.json", "{folder}/missing"], "cannot be read: No such file"),
         (["--rotate", "{folder}/missing"], "cannot be read: No such file"),
+        (["--revoke-retired", "0" * 64, "{folder}/missing"], "cannot be read: No such file"),
         (["--name", "", "{folder}/new"], "name: String should have at least 1 character"),
         (["--other", "{folder}/new"], "usage: python -m app keygen"),
         (["{folder}/no/folder"], "cannot write the keyring"),

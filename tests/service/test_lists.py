@@ -102,6 +102,8 @@ def test_a_page_goes_on_where_one_was_deleted(apart: Api, alone: Player) -> None
         ({"status": "done"}, "status"),
         ({"cursor": "nonsense"}, "cursor"),
         ({"cursor": "bmFuIHg"}, "cursor"),
+        ({"cursor": "MWUrMzA4IHg"}, "cursor"),  # 1e+308 x
+        ({"cursor": "LTEuMCB4"}, "cursor"),  # -1.0 x
         ({"cursor": "\u00e9"}, "cursor"),
     ],
 )

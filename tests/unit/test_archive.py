@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,19 +127,33 @@ def test_erasing_leaves_nothing(storage: Storage) -> None:
     ]
 
 
+def listed(archive: Archive, limit: int) -> list[str]:
+    """The ids of all pages, as a client gets them."""
+    seen, after = list[str](), None
+    for _ in range(99):
+        page = archive.page("ann", status=None, limit=limit, after=after)
+        found, after = merged([], None, page, set(), limit=limit)
+        seen += [json.loads(each)["id"] for each in found]
+        if after is None:
+            break
+    return seen
+
+
 def test_pages_follow_each_other(storage: Storage) -> None:
     archive = Archive(storage)
     for number in range(7):
         write(archive, record(number))
-    seen, after = list[str](), None
-    for _ in range(9):
-        page = archive.page("ann", status=None, limit=3, after=after)
-        seen += [each.cursor.certification for each in page.entries]
-        after = page.next
-        if after is None:
-            break
-    assert seen == [record(number).id for number in reversed(range(7))]
+    assert listed(archive, 3) == [record(number).id for number in reversed(range(7))]
     assert archive.page("ann", status="failed", limit=3, after=None).entries == []
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 9])
+def test_what_was_created_in_the_same_microsecond_is_listed_once(storage: Storage, limit: int) -> None:
+    archive = Archive(storage)
+    moments = [1_794_820_400.25, *[1_794_820_399.5] * 4, 1_794_820_398.0]
+    for number, moment in enumerate(moments):
+        write(archive, record(number, created_at=moment - number))
+    assert listed(archive, limit) == [record(number).id for number in (0, 4, 3, 2, 1, 5)]
 
 
 def test_a_damaged_entry_is_left_out_of_lists(storage: Storage) -> None:
@@ -149,6 +163,15 @@ def test_a_damaged_entry_is_left_out_of_lists(storage: Storage) -> None:
     name = storage.names("owners/key-ann")[0]
     storage.write(f"owners/key-ann/{name}", b'{"created_at": 1, "summ')
     assert len(archive.page("ann", status=None, limit=9, after=None).entries) == 1
+
+
+def test_entries_behind_damaged_ones_are_listed(storage: Storage) -> None:
+    archive = Archive(storage)
+    for number in range(6):
+        write(archive, record(number))
+    for name in storage.names("owners/key-ann")[1:5]:
+        storage.write(f"owners/key-ann/{name}", b"")
+    assert listed(archive, 1) == [record(5).id, record(0).id]
 
 
 def test_a_folder_that_is_a_file_and_a_store_that_is_away_are_sentences(tmp_path: Path) -> None:
@@ -161,6 +184,26 @@ def test_a_folder_that_is_a_file_and_a_store_that_is_away_are_sentences(tmp_path
             call()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda archive: write(archive, record(1)),
+        lambda archive: archive.find(record(1).id, owner="ann"),
+        lambda archive: archive.page("ann", status=None, limit=1, after=None),
+        lambda archive: archive.erase(record(1).id, owner="ann"),
+    ],
+)
+def test_an_empty_place_is_not_an_empty_archive(tmp_path: Path, moto: Moto, call: Callable[[Archive], Any]) -> None:
+    """A volume that is not mounted, and a bucket that is gone. Mutant killed: what is not found counts as erased."""
+    unmounted = Archive(Folder(tmp_path / "archive"))
+    (tmp_path / "archive" / "incoming").rmdir()
+    with pytest.raises(StorageError, match=r"is not there: its volume may not be mounted"):
+        call(unmounted)
+    assert [*(tmp_path / "archive").iterdir()] == []
+    with pytest.raises(StorageError, match="cannot be listed"):
+        call(Archive(bucket(moto.endpoint, "s3://gone/x")))
+
+
 def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "archive"
     Folder(folder)
@@ -169,6 +212,15 @@ def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
     os.utime(folder / "incoming" / "old", (0, 0))
     Folder(folder)
     assert [each.name for each in (folder / "incoming").iterdir()] == ["new"]
+
+
+def test_a_file_that_another_process_moves_away_is_no_reason_not_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Folder(tmp_path)
+    gone = tmp_path / "incoming" / "gone"
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter([gone]))
+    Folder(tmp_path)
 
 
 @pytest.mark.parametrize("place", ["archive", "s3://", "s3:///prefix"])

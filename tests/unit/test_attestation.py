@@ -9,12 +9,12 @@ import string
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from securesystemslib.dsse import Envelope
@@ -23,7 +23,7 @@ from smoothcert.attestation.envelope import MEDIA_TYPE, Attestation
 from smoothcert.attestation.keyring import Keyring
 from smoothcert.attestation.keys import KeySet, PublicKey
 from smoothcert.attestation.signing import is_signed_by, sign
-from smoothcert.attestation.statement import CERTIFICATE, Statement
+from smoothcert.attestation.statement import CERTIFICATE, ReplayRecord, Statement
 from smoothcert.canonical import canonical_json
 from smoothcert.certificate import Certificate
 from smoothcert.errors import AttestationError, CertificateError
@@ -110,10 +110,12 @@ def test_any_bytes_that_are_missing_are_noticed(start: int, length: int) -> None
 
 @settings(max_examples=100, deadline=None)
 @given(place=st.integers(0, len(TEXT)), more=st.text("\n \t,0aA={}", min_size=1, max_size=3))
+@example(place=len(TEXT), more="\n")
+@example(place=len(TEXT), more="\n\n")
 def test_any_bytes_that_are_added_are_noticed(place: int, more: str) -> None:
-    """Only a line feed at the end, as in text files, may be added."""
+    """Only one line feed at the end, as in text files, may be added."""
     altered = TEXT[:place] + more + TEXT[place:]
-    assert bool(examined(altered)) == (altered.rstrip("\n") == TEXT)
+    assert bool(examined(altered)) == (altered == f"{TEXT}\n")
 
 
 def test_a_second_text_for_the_same_bytes_is_noticed() -> None:
@@ -264,10 +266,41 @@ def test_a_revoked_key_vouches_for_nothing() -> None:
     assert examined(sealed(CERTIFIED, revoked), revoked)
 
 
+def test_a_retired_key_can_be_revoked_later() -> None:
+    """Mutant killed: only the key that signs can be revoked, and not one whose theft is noticed after its time."""
+    rotated = RING.rotated(FINISHED + timedelta(days=1))
+    revoked = rotated.with_revoked(RING.public.keyid[:16], LATER)
+    assert complains(examined(TEXT, revoked), "was revoked on")
+    assert revoked.public == rotated.public
+    assert revoked.with_revoked(RING.public.keyid, LATER + timedelta(days=1)) == revoked, "the first time counts"
+    for keyid, words in (
+        (rotated.public.keyid, "is the key that signs: --revoke replaces it"),
+        (RING.public.keyid[:7], f"there are: {RING.public.keyid}"),
+        ("", "must be the keyid of a retired key"),
+        ("f" * 64, "must be the keyid of a retired key"),
+    ):
+        with pytest.raises(AttestationError, match=words):
+            rotated.with_revoked(keyid, LATER)
+
+
+def test_a_key_that_comes_twice_is_refused() -> None:
+    """Mutant killed: the first of both counts, and the second says that it was revoked."""
+    valid, revoked = (ring.published.model_dump(mode="json") for ring in (RING, RING.rotated(LATER, revoked=True)))
+    both = {**valid, "keys": [*valid["keys"], *revoked["keys"]]}
+    with pytest.raises(AttestationError, match=f"a key must come once, got {RING.public.keyid} 2 times"):
+        KeySet.from_json(json.dumps(both))
+
+
+def test_a_key_may_be_valid_until_the_last_date() -> None:
+    for field in ("not_before", "not_after"):
+        key = RING.public.model_copy(update={field: datetime.max.replace(tzinfo=UTC)})
+        assert bool(examine(TEXT.encode(), KeySet(keys=(key,)), now=LATER)) == (field == "not_after")
+
+
 def test_clocks_may_differ_a_little() -> None:
     assert examined(TEXT, RING.rotated(FINISHED - timedelta(minutes=2)))
     assert examined(TEXT, now=FINISHED - timedelta(minutes=2))
-    assert complains(examined(TEXT, now=FINISHED - timedelta(hours=1)), "which is in the future")
+    assert complains(examined(TEXT, now=FINISHED - timedelta(hours=1)), "which is in the future: the clock here says")
     assert complains(examined(TEXT, now=MADE - timedelta(days=1)), "is not valid before")
 
 
@@ -420,3 +453,50 @@ def test_without_the_extra_only_signatures_are_missing(tmp_path: Path) -> None:
     assert (
         done.stderr == "error: a signature needs securesystemslib: pip install '.[attest]' in a clone of smoothcert\n"
     )
+
+
+def test_what_is_not_signed_beside_what_is_does_not_count_as_signed() -> None:
+    """The page allows both. Mutant killed: one signature vouches for the whole file."""
+    text = f"{TEXT}\n{complete(1).model_dump_json()}\n"
+    found = examined(text, unsigned=True)
+    assert found.problems == ()
+    assert found.signed.holds is None
+    assert found.signed.sentence.startswith("In part: by ")
+    assert "1 of 2 certificates are not signed: nobody vouches for them." in found.signed.sentence
+    assert "Every byte" not in found.unaltered.sentence
+
+
+# --- replays
+
+
+def replayed(by: str) -> str:
+    """The attestation of a replay, in which the owner of the key names somebody."""
+    record = ReplayRecord(
+        certificate=CERTIFIED.digest,
+        reproduced=True,
+        differences=(),
+        remarks=(),
+        by=by,
+        on={"device": "cpu"},
+        replayed_at=FINISHED,
+    )
+    return sign(Statement.of_replay(CERTIFIED, record), RING.signer)
+
+
+def test_a_replay_counts_only_with_a_signature_that_was_checked() -> None:
+    """Mutant killed: everybody may write that a certificate was reproduced."""
+    text = replayed(RING.name)
+    assert examined(text).follows.holds is True
+    for found in (examine(text.encode()), examined(text, keyring("somebody else"))):
+        assert found.follows.holds is None
+        assert found.follows.sentence.startswith(f"It says that {RING.name} has reproduced")
+    forged = examined(replayed("the authority"))
+    assert forged.follows.holds is None
+    assert complains(forged, f"is signed by {RING.name}, and says that the authority has replayed it")
+
+
+def test_a_replay_beside_its_certificate_is_told() -> None:
+    found = examined(f"{TEXT}\n{replayed(RING.name)}\n")
+    assert found
+    assert found.follows.sentence.startswith("Everything that is claimed follows from the counts. ")
+    assert f"{RING.name} has reproduced every count" in found.follows.sentence

@@ -84,6 +84,7 @@ def test_images_are_paired_by_their_pixels_and_not_by_their_order() -> None:
         ([*SAME[:-1], altered(SAME[-1], ["radius"], 0.9, signed=True)], "NEW is wrong, and a comparison would be, too"),
         ([certified(place, 0.9, noise=RoundedGaussian(0.5)) for place in range(40)], "noise is"),
         ([certified(place, 0.9, alpha=0.01) for place in range(40)], "alpha is 0.001 in OLD and 0.01 in NEW"),
+        ([certified(place, 0.9, class_name="cat") for place in range(40)], "class 1 is 'ship' in OLD and 'cat' in NEW"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared_is_a_sentence(certificates: list[Certificate], words: str) -> None:
@@ -96,7 +97,9 @@ def test_what_cannot_be_compared_is_a_sentence(certificates: list[Certificate], 
     [
         (("--margin", -1), "--margin must be points from 0 to 100, got -1.0"),
         (("--confidence", 95), "--confidence must be between 0 and 1, such as 0.95, got 95.0"),
+        (("--confidence", 0.9999999999999), "--confidence must be between 0 and 1, such as 0.95, got 0.9999999999999"),
         (("--radius", -0.5), "--radius must be a number from 0 on, got -0.5"),
+        (("--radius", "inf"), "--radius must be a number from 0 on, got inf"),
     ],
 )
 def test_bad_options_are_a_sentence(options: tuple[object, ...], words: str) -> None:

@@ -29,6 +29,8 @@ REQUEST = CertificationRequest(
     voting="soft",
 ).model_dump(mode="json")
 GOLDEN = Path(__file__).parent / "golden"
+MARK = b"\xef\xbb\xbf"
+MARKED = "it begins with a byte-order mark, which JSON must not have: save it as UTF-8 without one"
 
 
 def fields(*certificates: Certificate) -> list[dict[str, Any]]:
@@ -224,6 +226,7 @@ def test_verify_with_a_key_says_three_things(tmp_path: Path) -> None:
         (json.dumps({"certificates": []}), ": this is a certification, not the public keys"),
         ('{"run": {}}\n', ": this is a ledger of certificates, not the public keys"),
         ("[1]", "not public keys as a service publishes them"),
+        ("\ufeff{}", f"smoothcert-keys.json: {MARKED}"),
     ],
 )
 def test_a_key_that_cannot_be_read_is_a_sentence(tmp_path: Path, text: str | None, words: str) -> None:
@@ -240,8 +243,58 @@ def test_a_key_that_cannot_be_read_is_a_sentence(tmp_path: Path, text: str | Non
         (b"\x89PNG\r\n\x1a\n", "line 1: not a certificate: it is not text"),
         (b"# smoothcert", "not a certificate: it is not JSON (Expecting value at character 1)"),
         (b'{"format": "smoo', "not a certificate: it is not JSON (Unterminated string starting at character 12)"),
-        (b"\xff\xfe" + '{"payloadType": 1}'.encode("utf-16-le"), "the envelope cannot be read: it is not text"),
+        (b"\xff\xfe" + '{"payloadType": 1}'.encode("utf-16-le"), "not a certificate: it is not text"),
+        (b"1" * 5000, "not a certificate: it has a number of too many digits"),
+        (b'{"run": {}}', "there is no certificate in it"),
+        (MARK + FIRST.to_json().replace("\n", "").encode(), f"not a certificate: {MARKED}"),
+        (MARK + sealed(FIRST, keyring()).encode(), f"not a certificate: {MARKED}"),
+        (MARK + b'{"run": {}}\n{}', f"line 1: not a certificate: {MARKED}"),
     ],
 )
 def test_a_file_of_another_kind_is_told_without_codecs(text: bytes, sentence: str) -> None:
     assert examine(text).problems == (sentence,)
+
+
+SHARED = {**REQUEST, "family_wise": True}
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        ({"certificates": 5, "request": SHARED}, "not a certificate"),
+        ({"certificates": [], "request": SHARED}, "there is no certificate in it"),
+        ({"certificates": fields(FIRST), "request": SHARED, "progress": {"images_total": 0}}, "alpha: is 0.001"),
+        ({"certificates": fields(FIRST), "request": SHARED, "progress": {"images_total": 10**400}}, "alpha: is 0.001"),
+        ({"certificates": fields(FIRST), "request": {"\ud800": 1}}, "request: it: Input should be a valid string"),
+    ],
+)
+def test_a_certification_of_no_kind_is_a_sentence(payload: dict[str, Any], words: str) -> None:
+    """The number of images divides alpha, and JSON can name a field that no encoding has."""
+    found = " ".join(examine(json.dumps(payload).encode()).problems)
+    assert words in found
+    assert found.isprintable()
+
+
+def test_the_name_of_a_field_is_cut_where_it_is_quoted() -> None:
+    (problem,) = examine(json.dumps({"x" * 1_000_000: 1}).encode()).problems
+    assert len(problem) < 2000
+
+
+def test_a_line_of_a_ledger_may_stand_alone() -> None:
+    line = {"image": 0, "label": 1, "certificate": json.loads(FIRST.to_json())}
+    assert examine(json.dumps(line).encode()).certificates == 1
+    assert examine(json.dumps(line).encode())
+
+
+def test_a_time_without_its_zone_is_refused() -> None:
+    """It could not be compared with other times."""
+    fields = json.loads(FIRST.to_json())
+    fields["provenance"]["finished_at"] = "2026-03-01T12:00:00"
+    (problem,) = examine(json.dumps(fields).encode()).problems
+    assert "provenance.finished_at: must be a time with its zone, such as" in problem
+
+
+def test_a_file_of_which_nothing_can_be_read_is_not_said_to_be_unsigned() -> None:
+    found = examine(sealed(FIRST, keyring()).encode()[:300], keyring().published)
+    assert found.signed.holds is None
+    assert found.signed.sentence == "That cannot be told: nothing in it could be read."

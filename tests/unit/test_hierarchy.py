@@ -25,6 +25,7 @@ from smoothcert.engine.engine import Engine
 from smoothcert.errors import DomainError
 from smoothcert.evaluation import Judged
 from smoothcert.noise import Gaussian
+from smoothcert.notebook import sentence
 from smoothcert.procedures import PROCEDURES, Fixed, Hierarchy, Procedure, Superclass, run
 from smoothcert.question import Question
 from smoothcert.remainder import remainder
@@ -126,6 +127,7 @@ def test_a_certificate_of_a_superclass_verifies_and_says_what_it_is() -> None:
     (remark,) = found.remarks
     assert "the superclass 'animal', the classes 0, 1, 2 together" in remark
     assert "certified: 'animal' within" in repr(found)
+    assert " changes the superclass 'animal', with 99.9 % confidence." in sentence(found)
     assert not Judged(found, label=0).right  # a superclass is not the class of the label
 
 
@@ -192,6 +194,12 @@ def test_levels_may_be_left_to_an_ensemble_that_declares_them() -> None:
         left.fitted(["c"] * 6, ())
     with pytest.raises(DomainError, match="'machine' has the class 4, and the ensemble has the classes 0 to 3"):
         procedure().fitted(["c"] * 4, ())
+    with pytest.raises(
+        DomainError, match="the superclass 'animal' has the name of a class, and is not that class alone"
+    ):
+        procedure().fitted(["animal", *"bcdef"], ())
+    alone = Hierarchy(levels=((Superclass(name="animal", classes=(0,)),),))
+    assert alone.fitted(["animal", "b"], ()) == alone
     with pytest.raises(DomainError, match="there is no ensemble here that declares superclasses"):
         left.start(NOISE, None, alpha=0.001, beta=0.001)
     assert Fixed().fitted(["c"] * 4, LEVELS) == Fixed()

@@ -133,6 +133,19 @@ def test_the_command_says_whether_it_is_the_same(certificate: Certificate, tmp_p
         read_image(tmp_path / "broken.png")
 
 
+def test_what_a_certificate_names_is_printed_as_it_is(
+    certificate: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Mutant killed: square brackets that are taken for markup, and end the command."""
+    assert certificate.provenance is not None
+    provenance = certificate.provenance.model_copy(update={"versions": {"torch": "[/][red]\x1b[2J"}})
+    file, image = tmp_path / "certificate.json", tmp_path / "image.png"
+    file.write_text(signed(certificate.model_copy(update={"provenance": provenance})).to_json())
+    Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(image)
+    command(str(file), str(image), "", frozenset())
+    assert "torch was [/][red]?[2J, here it is" in " ".join(capsys.readouterr().out.split())
+
+
 def test_the_command_line_says_what_is_missing(
     certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

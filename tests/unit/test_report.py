@@ -27,7 +27,7 @@ def test_the_curve_has_round_radii_and_ends_at_the_last(end: float, count: int) 
     assert (found[0], found[-1], len(found)) == (0, end, count)
     assert found == sorted(set(found))
     assert all(len(f"{each:g}") <= 7 for each in found[:-1])
-    assert ticks(0) == [0]
+    assert ticks(0) == ticks(5e-324) == [0]
 
 
 def test_the_curve_ends_where_it_would_mean_nothing() -> None:

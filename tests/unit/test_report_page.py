@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from scipy.stats import beta
 
 from smoothcert.account import MOST_PICTURE_BYTES, Evidence
@@ -87,6 +88,32 @@ def test_the_page_needs_nothing_from_elsewhere(here: Path) -> None:
     assert not [name for _, given in page.tags for name in given if name.startswith("on")]
     policy = next(given for tag, given in page.tags if tag == "meta" and "http-equiv" in given)
     assert "default-src 'none'" in (policy["content"] or "")
+
+
+HOSTILE = "</td><script>alert(1)</script> | ![x](http://a/b) [x][y] \\<b> \n# [x]: y"
+
+
+def test_no_name_takes_effect_in_markdown(here: Path) -> None:
+    """Names of classes, ensembles and titles may be a stranger's. Mutant killed: text that is written as it is."""
+    found = [certified(place, 0.9, ensemble=HOSTILE, class_name=HOSTILE) for place in range(2)]
+    assert smoothcert("report", write_ledger(here / "x.jsonl", found), "--title", HOSTILE).returncode == 0
+    tokens = MarkdownIt("commonmark").enable("table").parse(Path("report.md").read_text())
+    inline = [each for token in tokens for each in token.children or ()]
+    assert not {"html_block", "html_inline", "image", "link_open"} & {token.type for token in (*tokens, *inline)}
+    assert [token.tag for token in tokens if token.type == "heading_open"].count("h1") == 1
+    cells = ["".join(each.content for each in token.children or ()) for token in tokens if token.type == "inline"]
+    assert cells.count(HOSTILE.replace("\n", " ")) == 1 + 1 + 2, "the title, the ensemble, the class of each image"
+
+
+def test_certificates_may_state_any_time(here: Path) -> None:
+    """Mutants killed: a sum of times that overflows, and another zone that is called UTC."""
+    times = ("0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00")
+    found = [certified(place, 0.9) for place in range(300)]
+    for place, each in enumerate(found):
+        for name, moment in zip(("started_at", "finished_at"), times, strict=True):
+            found[place] = each = altered(each, ["provenance", name], moment, signed=True)
+    assert smoothcert("report", write_ledger(here / "x.jsonl", found)).returncode == 0
+    assert "| last end | 9999-12-31 23:59:59 -05:00 |" in Path("report.md").read_text()
 
 
 def test_without_labels_nothing_is_called_accuracy(here: Path) -> None:
