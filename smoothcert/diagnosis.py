@@ -88,7 +88,9 @@ def certifiable(shares: Mapping[float, float], noise: Noise, *, samples: int, la
     sentence = (
         f"{which} certify {listed}, for the right class. They cannot prove more than radius {largest:.3g}; {others}."
     )
-    advice = None if any(named.values()) else "Nothing can be certified: follow the other findings first."
+    too_few = bool(shares) and largest < min(shares)  # even a perfect model would certify nothing
+    healthy = too_few or any(shares.values())
+    advice = None if healthy else "Nothing can be certified: follow the other findings first."
     return Finding("certifiable", named, sentence, advice)
 
 

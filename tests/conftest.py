@@ -15,8 +15,9 @@ settings.register_profile("house", deadline=None, derandomize=True)  # not timed
 settings.load_profile("house")
 OURS = ("smoothcert", "models", "store", "workers", "app")
 """The packages whose loggers every test finds as they are at the start of a process."""
-_store = tempfile.TemporaryDirectory(prefix="smoothcert-tests-")
-os.environ["SMOOTHCERT_CACHE"] = _store.name  # boundaries of an earlier version would hide a change
+if "PYTEST_XDIST_WORKER" not in os.environ:  # the processes of xdist share the store of the one that starts them
+    _store = tempfile.TemporaryDirectory(prefix="smoothcert-tests-")
+    os.environ["SMOOTHCERT_CACHE"] = _store.name  # boundaries of an earlier version would hide a change
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

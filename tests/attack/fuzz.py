@@ -269,7 +269,7 @@ def schema_attack(whole: Whole, *, cases: int, seed: int) -> Tally:
     tally = Tally("OpenAPI")
     payload = {**QUESTION, "images": [tensor(np.zeros(SHAPE, np.uint8))]}
     ended = whole.client.post(URL, json=payload, headers={"Prefer": "wait=60"}).json()["id"]
-    for found in schema.get_all_operations():
+    for found in schema().get_all_operations():
         for mode in GenerationMode:
             _send_cases(found.ok(), mode, whole, tally, certification=ended, cases=cases // 2, seed=seed)
     if not whole.certifies():

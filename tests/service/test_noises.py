@@ -126,7 +126,7 @@ def test_the_sdk_and_the_command_choose_exact_where_the_noise_needs_it(client: h
 @pytest.mark.parametrize(
     ("ensemble", "words"),
     [
-        ("replacement", "200 samples each certify 100 % at radius 1, "),
+        ("replacement", "200 samples each certify 0 % at radius 1, "),  # they prove nothing beyond radius 0
         ("splitting", "All 255 outcomes of the noise certify 100 % at radius 0.19, "),
     ],
 )
@@ -141,6 +141,7 @@ def test_the_command_diagnoses_an_ensemble_of_every_kind_of_noise(
     (found,) = (each for each in json.loads(done.stdout)["findings"] if each["name"] == "certifiable")
     assert found["sentence"].startswith(words)
     assert len(found["value"]) == 3
+    assert found["advice"] is None
 
 
 def test_a_request_without_a_noise_gets_that_of_the_ensemble(client: httpx2.Client) -> None:

@@ -14,11 +14,13 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import GenerationMode
+from schemathesis.schemas import BaseSchema
 
 from app.local.embedded import EmbeddedServer
 from tests.service import database
+from tests.support import document
 from tests.support.api import ANSWER_S, Api, question
-from tests.support.document import DOCUMENT, excluded_checks, schema
+from tests.support.document import excluded_checks
 from tests.support.player import Player
 
 
@@ -49,11 +51,20 @@ def target(valkey: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> 
         assert "traceback" not in api.log.read_text()
 
 
+@pytest.fixture(scope="module")
+def schema() -> BaseSchema:
+    return document.schema()
+
+
+operations = schemathesis.pytest.from_fixture("schema")
+"""Each becomes a subtest when the test runs: were they tests, every process would make the cases of all of them."""
+
+
 def test_the_document_is_the_one_that_is_served(target: Target) -> None:
-    assert httpx2.get(f"{target.url}/openapi.json").json() == DOCUMENT
+    assert httpx2.get(f"{target.url}/openapi.json").json() == document.document()
 
 
-@schema.parametrize()
+@operations.parametrize()
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_answer_is_as_the_document_says(case: schemathesis.Case[Any], target: Target) -> None:
     if case.meta and case.meta.generation.mode is GenerationMode.POSITIVE and "id" in case.path_parameters:

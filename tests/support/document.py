@@ -1,11 +1,13 @@
-"""The OpenAPI document as schemathesis reads it."""
+"""The OpenAPI document as schemathesis reads it; both are made when a test needs them, not by every process."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import schemathesis
 from schemathesis.checks import positive_data_acceptance
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from app.docs import openapi
@@ -29,8 +31,14 @@ def _as_it_is(_: schemathesis.SerializationContext, value: Any) -> Any:
     return value
 
 
-DOCUMENT = openapi.document(create_app(ApiSettings()))
-schema = schemathesis.openapi.from_dict(DOCUMENT)
+@cache
+def document() -> dict[str, Any]:
+    return openapi.document(create_app(ApiSettings()))
+
+
+@cache
+def schema() -> BaseSchema:
+    return schemathesis.openapi.from_dict(document())
 
 
 def excluded_checks(operation: Any) -> list[Any]:
