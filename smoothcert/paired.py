@@ -6,9 +6,11 @@ difference is delta = P(gained) - P(lost), and the rate at which the answers dis
 The interval is that of Berger and Boos (1994) for an exact unconditional test. Given pi, the number D of disagreements
 is binomial, and so is the number of gains among them, with probability (1 + delta / pi) / 2; so the tail of every
 statistic is a sum of binomial tails. pi is unknown: an exact interval for it takes a part GAMMA of the level, and the
-p-value is the largest one over that interval, plus that part. This is never less than the true p-value, so each end of
-the interval is beyond delta with at most its own level. The statistic is (gained - lost - n delta), divided by its
-estimated standard deviation, which makes p-values nearly the same for all pi. Any statistic would be sound.
+p-value is the largest one over that interval, plus that part. The largest is sought among RATES values and raised by
+MARGIN, because it may lie between them; on grids of thousands of values it was at most .2 % larger. So the p-value is
+not less than the true one, and each end of the interval is beyond delta with at most its own level. The statistic is
+(gained - lost - n delta), divided by its estimated standard deviation, which makes p-values nearly the same for all pi.
+Any statistic would be sound.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from smoothcert.procedures.prediction import two_sided_p_value
 Floats = npt.NDArray[np.float64]
 GAMMA = 0.02
 """The part of the level that the interval for pi takes."""
-RATES = 17
+RATES = 65
 """The values of pi among which the worst is sought; the tail changes slowly between them."""
+MARGIN = 0.01
+"""The part by which the worst is raised."""
 PRECISION = 1e-6
 """How closely the ends of an interval are computed; they are rounded outwards to it."""
 NEGLIGIBLE = 1e-10
@@ -67,7 +71,7 @@ def _p_value(gained: int, lost: int, n: int, delta: float, level: float) -> floa
     rates = np.linspace(lower_bound(seen, n, gamma / 2), upper_bound(seen, n, gamma / 2), RATES)
     rates = np.unique(np.maximum(rates, abs(delta)))
     score = (gained - lost - n * delta) / _deviation(np.array([float(seen)]), n, delta)[0]
-    return gamma + NEGLIGIBLE + max(_tail(score, n, delta, float(rate)) for rate in rates)
+    return gamma + NEGLIGIBLE + (1 + MARGIN) * max(_tail(score, n, delta, float(rate)) for rate in rates)
 
 
 def _deviation(disagreements: Floats, n: int, delta: float) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from smoothcert import paired
 from smoothcert.certificate import Certificate
 from smoothcert.collection import collect
 from smoothcert.comparison import compare
@@ -179,6 +180,20 @@ def test_more_images_and_less_confidence_make_it_narrower() -> None:
     assert width(30, 10, 400, 0.05) < width(3, 1, 40, 0.05)
     assert width(3, 1, 40, 0.2) < width(3, 1, 40, 0.05)
     assert width(30, 10, 400, 0.05) < 1.15 * 2 * 1.96 * np.sqrt((40 / 400 - 0.05**2) / 400)  # of a normal law
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "n"), [(0, 0, 5), (1, 0, 5), (1, 1, 10), (0, 2, 20), (4, 8, 50), (2, 6, 100)]
+)
+def test_the_margin_covers_what_lies_between_the_rates(
+    monkeypatch: pytest.MonkeyPatch, gained: int, lost: int, n: int
+) -> None:
+    """Mutant killed: 17 rates without a margin, which exceed the level at n = 5 by 2 % of it."""
+    level = 0.005
+    delta = difference_interval(gained, lost, n, level=2 * level)[1]
+    monkeypatch.setattr(paired, "RATES", 2001)
+    monkeypatch.setattr(paired, "MARGIN", 0.0)
+    assert paired._p_value(gained, lost, n, delta, level) <= level
 
 
 def test_counts_that_cannot_be_are_refused() -> None:
