@@ -175,13 +175,13 @@ def refused_is_away() -> Iterator[None]:
 
 def until_answered(ask: Callable[[], Answer]) -> Answer:
     """Call `ask` again and again until Redis answers. The log says why it does not, but not with every try."""
-    said, said_at = "", 0.0
+    logged, logged_at = "", 0.0
     while True:
         try:
             with refused_is_away():
                 return ask()
         except AWAY as error:
-            if str(error) != said or time.monotonic() - said_at >= REMIND_S:
-                said, said_at = str(error), time.monotonic()
+            if str(error) != logged or time.monotonic() - logged_at >= REMIND_S:
+                logged, logged_at = str(error), time.monotonic()
                 logger.warning("Redis does not answer: %s", error)
             time.sleep(RETRY_S)

@@ -298,8 +298,9 @@ def _chosen(path: Path, image: Path) -> Certificate:
 def _is_about(certificate: Certificate, image: Tensor) -> bool:
     try:
         provenance = _provenance(certificate)
-        _certified(provenance, _its_own(certificate, image), provenance.input.shape)
-    except SmoothcertError:
+        channels, height, width = provenance.input.shape
+        _certified(provenance, _its_own(certificate, image), (channels, height, width))
+    except (SmoothcertError, ValueError):  # the shape may have other than three parts
         return False
     return True
 
