@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from torch import Tensor, nn
 
@@ -158,8 +160,14 @@ def _imported(path: str, allowed: frozenset[str], **size: int) -> nn.Module:
         raise ArchitectureError(
             f"architecture {path!r}: {error}; PYTHONPATH must have the folder of the module, for workers, too"
         ) from error
+    except (ArchitectureError, MemoryError):
+        raise
     except (ImportError, AttributeError, TypeError) as error:
         raise ArchitectureError(f"architecture {path!r}: {error}") from error
+    except Exception as error:  # it is somebody's own code
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"line {place.lineno} of {Path(place.filename).name}"
+        raise ArchitectureError(f"architecture {path!r}: {type(error).__name__}: {error} ({where})") from error
     if not isinstance(network, nn.Module):
         raise ArchitectureError(f"architecture {path!r} returned a {type(network).__name__}, not a torch.nn.Module")
     return network

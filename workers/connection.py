@@ -44,6 +44,8 @@ INSPECT_S = 2.0
 TLS takes all of them, and the operator waits for the sentence."""
 RETRY_S = 0.2
 """The seconds between two tries to reach Redis: short against a heartbeat, long against a round trip."""
+REMIND_S = 10.0
+"""The seconds after which the log says again that Redis does not answer."""
 
 _REFUSED = re.compile(rf"(?:^|of pipeline caused error: )(?:{'|'.join(REFUSALS)})\b")
 Answer = TypeVar("Answer")
@@ -172,11 +174,14 @@ def refused_is_away() -> Iterator[None]:
 
 
 def until_answered(ask: Callable[[], Answer]) -> Answer:
-    """Call `ask` again and again until Redis answers."""
+    """Call `ask` again and again until Redis answers. The log says why it does not, but not with every try."""
+    logged, logged_at = "", 0.0
     while True:
         try:
             with refused_is_away():
                 return ask()
         except AWAY as error:
-            logger.warning("Redis does not answer: %s", error)
+            if str(error) != logged or time.monotonic() - logged_at >= REMIND_S:
+                logged, logged_at = str(error), time.monotonic()
+                logger.warning("Redis does not answer: %s", error)
             time.sleep(RETRY_S)

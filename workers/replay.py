@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,10 @@ from rich.progress import Progress
 from torch import Tensor
 
 from models.registry import ZOO, load
-from smoothcert.attestation.envelope import Attestation, is_envelope
+from smoothcert.attestation.envelope import Attestation
 from smoothcert.certificate import FORMATS, Certificate, Provenance
 from smoothcert.cli.screen import plain
+from smoothcert.documents import Document
 from smoothcert.engine.case import start, versions
 from smoothcert.engine.checkpoint import Machine
 from smoothcert.engine.engine import Engine
@@ -62,7 +62,7 @@ def replay(
     """
     provenance = _provenance(certificate)
     ensemble = _ensemble(provenance, zoo, allowed_imports)
-    image = _certified(provenance, _its_own(certificate, image), ensemble)
+    image = _certified(provenance, _its_own(certificate, image), ensemble.input_shape)
     with Engine(ensemble, batch=_rows(provenance)) as engine, Progress(transient=True) as bar:
         sampling = provenance.sampling
         begun = start(
@@ -172,22 +172,22 @@ def _its_own(certificate: Certificate, image: Tensor) -> Tensor:
     return image[certificate.index]
 
 
-def _certified(provenance: Provenance, image: Tensor, ensemble: Ensemble) -> Tensor:
+def _certified(provenance: Provenance, image: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """The image that was certified, which may be given as it was sent: before it was resized, or as [H, W, C]."""
-    stated, (channels, height, width) = provenance.input, ensemble.input_shape
-    if stated.shape != ensemble.input_shape:
-        raise ReplayError(f"the certificate is about {stated.shape}, images here have {ensemble.input_shape}")
-    if tuple(image.shape) == (height, width, channels) != ensemble.input_shape:
+    stated, (channels, height, width) = provenance.input, shape
+    if stated.shape != shape:
+        raise ReplayError(f"the certificate is about {stated.shape}, images here have {shape}")
+    if tuple(image.shape) == (height, width, channels) != shape:
         image = image.permute(2, 0, 1)
     resized = stated.resized
     # Source and result may have one size, where a part of the source was enlarged: then the pixels tell them apart.
     if (
         resized is not None
-        and not _has(image, ensemble.input_shape, stated.sha256)
+        and not _has(image, shape, stated.sha256)
         and tuple(image.shape[-2:]) == resized.source[::-1]
     ):
         image = _resized(image, resized)
-    seen = Pixels.of(image, ensemble.input_shape).sha256
+    seen = Pixels.of(image, shape).sha256
     if seen != stated.sha256:
         then, here = resized.by if resized else None, f"Pillow {PIL.__version__}"
         why = f"; {then} has resized the source then, {here} would here" if then not in (None, here) else ""
@@ -246,7 +246,7 @@ def read_image(path: Path, channels: int | None = None) -> Tensor:
             mode = MODES.get(channels or 0, picture.mode)
             array = np.asarray(picture if picture.mode == mode else picture.convert("RGB").convert(mode))
     except (OSError, ValueError, UnidentifiedImageError) as error:
-        raise ReplayError(f"{path}: {error}") from error
+        raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     return _channels_first(array)
 
 
@@ -263,12 +263,9 @@ def command(
 
     With `attest`, the outcome is also signed with the keyring and written to that file, whatever it is.
     """
-    first = _read(Path(certificate))
+    first = _chosen(Path(certificate), Path(image))
     witness = Witness.of(attest, keyring)
-    channels = first.provenance.input.shape[0] if first.provenance else None
-    again = replay(
-        first, read_image(Path(image), channels), zoo=Path(zoo) if zoo else ZOO, allowed_imports=allowed_imports
-    )
+    again = replay(first, _image_of(first, image), zoo=Path(zoo) if zoo else ZOO, allowed_imports=allowed_imports)
     if witness is not None:
         witness.attest(first, again.differences, again.remarks, again.certificate)
     console = Console(highlight=False)
@@ -282,13 +279,45 @@ def command(
     console.print(f"the same: {first.decision}, radius {radius}, {first.samples:,} samples, every count of every stage")
 
 
-def _read(path: Path) -> Certificate:
-    """The certificate in a file, which may also be an attestation of one."""
+def _image_of(certificate: Certificate, image: Path | str) -> Tensor:
+    return read_image(Path(image), certificate.provenance.input.shape[0] if certificate.provenance else None)
+
+
+def _chosen(path: Path, image: Path) -> Certificate:
+    """The certificate in a file; of several, the one that is about the image."""
+    found = _read(path)
+    if len(found) == 1:
+        return found[0]
+    own = [each for each in found if _is_about(each, _image_of(each, image))]
+    if len(own) != 1:
+        raise ReplayError(
+            f"{path}: of its {len(found)} certificates {len(own) or 'none'} are about {image}, wanted one"
+        )
+    return own[0]
+
+
+def _is_about(certificate: Certificate, image: Tensor) -> bool:
     try:
-        text = path.read_text()
-        value = json.loads(text)
-        return Attestation.read(text).statement.certificate() if is_envelope(value) else Certificate.from_json(text)
-    except (OSError, SmoothcertError) as error:
+        provenance = _provenance(certificate)
+        channels, height, width = provenance.input.shape
+        _certified(provenance, _its_own(certificate, image), (channels, height, width))
+    except (SmoothcertError, ValueError):  # the shape may have other than three parts
+        return False
+    return True
+
+
+def _read(path: Path) -> list[Certificate]:
+    """The certificates in a file, some of which may be attestations."""
+    try:
+        return [
+            Attestation.read(entry.text.decode()).statement.certificate()
+            if entry.sealed
+            else Certificate.from_json(entry.text.decode())
+            for entry in Document(path.read_bytes())
+        ]
+    except OSError as error:
+        raise ReplayError(f"{path}: {error.strerror or error}") from error
+    except SmoothcertError as error:
         raise ReplayError(f"{path}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise ReplayError(f"{path}: not a certificate: {fault(error)}") from error

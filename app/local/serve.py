@@ -193,7 +193,7 @@ class SupervisedProcess:
         self._failures = 0 if self.ready else self._failures + 1
         self.ready = False
         if how == f"exit code {WRONG_SETTINGS}":
-            raise LocalSettingsError(f"the {self.name} cannot start with these settings")  # it has said what is wrong
+            raise LocalSettingsError(f"the {self.name} cannot start with these settings; its reason stands further up")
         if self._failures == MOST_FAILURES:
             raise ServeError(f"the {self.name} ended {MOST_FAILURES} times without becoming ready, the last with {how}")
         # Lives are counted apart from failures: the API is ready with another worker as well, and then a worker that

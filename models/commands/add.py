@@ -108,7 +108,13 @@ def _classes(text: str) -> tuple[str, ...]:
     if text == "cifar10":
         return addition.CIFAR10
     if not text.isdecimal():
-        return _lines(Path(text)) if _is_file(text) else tuple(text.split(","))
+        if _is_file(text):
+            return _lines(Path(text))
+        if "," not in text:
+            raise typer.BadParameter(
+                f"--classes {text!r}: there is no such file, and an ensemble has two classes or more"
+            )
+        return tuple(text.split(","))
     if len(text) > len(str(MAX_CLASSES)) or int(text) > MAX_CLASSES:  # Python refuses to read thousands of digits
         raise typer.BadParameter(f"--classes must be at most {MAX_CLASSES}, got {text}")
     return tuple(map(str, range(int(text))))

@@ -278,7 +278,7 @@ def _procedure(text: str | None, given: dict[str, Any], *, radius: float | None,
     chosen = _parsed("procedure", named) if named.lstrip().startswith("{") else {"name": named}
     _require_offered(chosen)
     for name in given:
-        _require_parameter(name, chosen)
+        _require_parameter(name, chosen, named=text is not None)
     return {**chosen, **given} if given else chosen if len(chosen) > 1 else named
 
 
@@ -307,7 +307,7 @@ def _require_offered(chosen: dict[str, Any]) -> None:
         raise OptionError(f"--procedure must be one of {', '.join(PROCEDURES.offered)}, got {name!r}{near}")
 
 
-def _require_parameter(name: str, chosen: dict[str, Any]) -> None:
+def _require_parameter(name: str, chosen: dict[str, Any], *, named: bool) -> None:
     """Raise OptionError where an option does not belong to the procedure, or where its JSON says the same."""
     from smoothcert.procedures import PROCEDURES
 
@@ -315,7 +315,6 @@ def _require_parameter(name: str, chosen: dict[str, Any]) -> None:
     if name in chosen:
         raise OptionError(f"{option} is given twice: as an option and in --procedure")
     if kind in PROCEDURES.names and name not in PROCEDURES[kind].model_fields:
-        have = [
-            each for each in PROCEDURES.names if name in PROCEDURES[each].model_fields and not PROCEDURES[each].local
-        ]
-        raise OptionError(f"{option} is an option of --procedure {', '.join(have)}, got {kind}")
+        by_default = "" if named else ", the default here"
+        have = [each for each in PROCEDURES.offered if name in PROCEDURES[each].model_fields]
+        raise OptionError(f"{option} is an option of --procedure {', '.join(have)}, got {kind}{by_default}")

@@ -20,7 +20,10 @@ COMMAND = "workers.replay"
 
 
 def replay(
-    certificate: Annotated[Path, typer.Argument(help="A certificate, as JSON, or its attestation.")],
+    certificate: Annotated[
+        Path,
+        typer.Argument(help="A certificate, as JSON, or its attestation; of several in a file, that of the image."),
+    ],
     image: Annotated[Path, typer.Argument(help="The image: PNG, JPEG, WebP or npy.")],
     zoo: Annotated[
         str, typer.Option(help="The folder of ensembles; the shipped one if left out.", envvar="SMOOTHCERT_ZOO")

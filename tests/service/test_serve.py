@@ -179,7 +179,7 @@ def test_a_child_that_cannot_work_with_its_settings_is_not_started_again(service
     assert service.exit_code() == WRONG_SETTINGS
     output = service.output.read_text()
     assert output.count("it says why") == 1
-    assert output.endswith("smoothcert: the worker cannot start with these settings\n")
+    assert output.endswith("smoothcert: the worker cannot start with these settings; its reason stands further up\n")
     assert not running_in(service.folder)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -108,6 +110,14 @@ def test_a_misspelt_class_names_the_nearest_of_its_module(name: str, near: str) 
     with pytest.raises(ArchitectureError) as caught:
         build(path, classes=3, allowed_imports=frozenset({path}))
     assert str(caught.value) == f"architecture {path!r}: module 'tests.support.networks' has no {name!r}{near}"
+
+
+def test_own_code_that_raises_is_a_sentence_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "raising.py").write_text("def network(classes):\n    raise RuntimeError('no such table')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ArchitectureError) as caught:
+        build("raising:network", classes=3, allowed_imports=frozenset({"raising:network"}))
+    assert str(caught.value) == "architecture 'raising:network': RuntimeError: no such table (line 2 of raising.py)"
 
 
 @pytest.mark.parametrize("path", ["tests.support.networks:numbered", "tests.support.networks:none", "nowhere:Tiny"])

@@ -53,7 +53,7 @@ def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], pr
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 500, "radius": 0.1}, "--n is an option of --procedure fixed, .*got optimal"),
+        ({"n": 500, "radius": 0.1}, "--n is an option of --procedure fixed, hierarchy, got optimal, the default here$"),
         (
             {"procedure": "fixed", "max_samples": 5},
             "--max-samples is an option of --procedure optimal, sequential, largest",
@@ -68,6 +68,7 @@ def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], pr
         ({"radii": ""}, "--radii takes numbers with commas between, got ''"),
         ({"radii": "0.1;0.2"}, "--radii takes numbers with commas between, got '0.1;0.2'"),
         ({"radii": "0.1,0.2", "procedure": "largest"}, "--radii is an option of --procedure optimal, got largest"),
+        ({"n": 500, "procedure": "optimal", "radius": 0.1}, "fixed, hierarchy, got optimal$"),
         ({"radii": "0.1", "noise": "splitting:reach=0.1"}, "--radii is an option of --procedure optimal, got exact"),
         ({"procedure": "adaptive", "stages": "many"}, "--stages takes whole numbers with commas between, got 'many'"),
     ],

@@ -145,6 +145,9 @@ def test_add_reads_the_names_of_classes_from_a_file(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "the name of a class in each line" in " ".join(done.stderr.replace("│", " ").split())
     assert models("add", "y", "y.pt", "--classes", ",".join("abc" * 999), *question).returncode == 1
+    done = models("add", "y", "y.pt", "--classes", "missing.txt", *question)
+    assert done.returncode == 2
+    assert "'missing.txt': there is no such file" in " ".join(done.stderr.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(("classes", "named"), [("cat,dog", 2), ("11", 11)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -119,8 +120,10 @@ def test_the_command_says_whether_it_is_the_same(certificate: Certificate, tmp_p
     Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(image)
     done = CliRunner().invoke(cli, ["replay", str(file), str(image)])  # this is the command of the workers
     assert (done.exit_code, "the same" in done.output) == (0, True), done.output
-    with pytest.raises(ReplayError, match="missing"):
+    with pytest.raises(ReplayError, match=r"/missing: No such file or directory$"):
         command(str(tmp_path / "missing"), str(image), "", frozenset())
+    with pytest.raises(ReplayError, match=r"/missing: No such file or directory$"):
+        command(str(file), str(tmp_path / "missing"), "", frozenset())
     (tmp_path / "README.md").write_text("# Words")
     with pytest.raises(
         ReplayError, match=r"README.md: not a certificate: it is not JSON \(Expecting value at character 1"
@@ -144,6 +147,27 @@ def test_what_a_certificate_names_is_printed_as_it_is(
     Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(image)
     command(str(file), str(image), "", frozenset())
     assert "torch was [/][red]?[2J, here it is" in " ".join(capsys.readouterr().out.split())
+
+
+def test_of_several_certificates_in_a_file_that_of_the_image_is_repeated(
+    certificate: Certificate, tmp_path: Path
+) -> None:
+    file, image, other = (tmp_path / name for name in ("certificates.jsonl", "image.png", "other.png"))
+    assert certificate.provenance is not None
+    pixels = certificate.provenance.input.model_copy(update={"sha256": "0" * 64})
+    provenance = certificate.provenance.model_copy(update={"input": pixels})
+    elsewhere = signed(certificate.model_copy(update={"provenance": provenance}))
+    Image.fromarray(IMAGES[5].transpose(1, 2, 0)).save(image)
+    Image.fromarray(IMAGES[4].transpose(1, 2, 0)).save(other)
+
+    file.write_text("\n".join(json.dumps(json.loads(each.to_json())) for each in (elsewhere, certificate)))
+    done = CliRunner().invoke(cli, ["replay", str(file), str(image)])
+    assert (done.exit_code, "the same" in done.output) == (0, True), done.output
+    with pytest.raises(ReplayError, match=r"of its 2 certificates none are about .*other\.png, wanted one"):
+        command(str(file), str(other), "", frozenset())
+    file.write_text("\n".join(json.dumps(json.loads(each.to_json())) for each in (certificate, certificate)))
+    with pytest.raises(ReplayError, match=r"of its 2 certificates 2 are about .*image\.png, wanted one"):
+        command(str(file), str(image), "", frozenset())
 
 
 def test_the_command_line_says_what_is_missing(
