@@ -173,14 +173,19 @@ def refused_is_away() -> Iterator[None]:
         raise
 
 
-def until_answered(ask: Callable[[], Answer]) -> Answer:
-    """Call `ask` again and again until Redis answers. The log says why it does not, but not with every try."""
+def until_answered(ask: Callable[[], Answer], *, unless: Callable[[], bool] = lambda: False) -> Answer:
+    """Call `ask` again and again until Redis answers, `unless` that is not wanted any more; then the error is raised.
+
+    The log says why Redis does not answer, but not with every try.
+    """
     logged, logged_at = "", 0.0
     while True:
         try:
             with refused_is_away():
                 return ask()
         except AWAY as error:
+            if unless():
+                raise
             if str(error) != logged or time.monotonic() - logged_at >= REMIND_S:
                 logged, logged_at = str(error), time.monotonic()
                 logger.warning("Redis does not answer: %s", error)

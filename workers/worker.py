@@ -40,7 +40,7 @@ from store.transitions import endings, lease
 from store.transitions.lease import Beginning
 from store.waiting import Looking
 from workers.clerk import Clerk
-from workers.connection import AWAY, RedisConnection, refused_is_away, until_answered
+from workers.connection import AWAY, Answer, RedisConnection, refused_is_away, until_answered
 from workers.engines import Engines
 from workers.errors import ClockError
 from workers.holdings import Holdings
@@ -163,7 +163,7 @@ class CertificationWorker(SimpleWorker):
         )
         blocked, ids = waiting.taken(self.redis.eval(call))
         if ids:
-            self._begin(until_answered(lambda: fetch(self.redis, ids)), self.queue, beginning)
+            self._begin(self._answered(lambda: fetch(self.redis, ids)), self.queue, beginning)
         if len(ids) < free:  # the bell tells of new work, but not that what may not be taken now may be taken later
             self.redis.await_bell(self.settings.pool, self.name, BLOCKED_S if blocked else BLOCK_S)
 
@@ -181,6 +181,11 @@ class CertificationWorker(SimpleWorker):
         suspect = self.redis.eval(waiting.take_suspect(self.settings.pool))
         self._begin(fetch(self.redis, [suspect.decode()] if suspect else []), self.quarantine)
         self._pause_until(lambda: not any(work.suspect for work in self.clerk.works))
+
+    def _answered(self, ask: Callable[[], Answer]) -> Answer:
+        """The answer to a call without which what was taken is not begun. A worker that leaves does not wait for it:
+        the janitor of another one lets it wait again."""
+        return until_answered(ask, unless=self.leaving.is_set)
 
     def _pause_until(self, true: Callable[[], bool]) -> None:
         while not (self.leaving.is_set() or true()):
@@ -200,7 +205,7 @@ class CertificationWorker(SimpleWorker):
         """Begin what was only taken, in one pipeline. Returns what is ours, as it is from now on."""
         ttl = self.settings.dead_after_s
         begun = [lease.begin(stored.record, self.name, now=now, ttl=ttl) for stored in ready]
-        answers = until_answered(lambda: self.redis.call([call for _, call in begun]))
+        answers = self._answered(lambda: self.redis.call([call for _, call in begun]))
         ours = []
         for stored, (execution, _), (begins, status) in zip(ready, begun, answers, strict=True):
             if begins or (status == "running" and self._is_ours(stored.record.name, execution)):
@@ -211,7 +216,7 @@ class CertificationWorker(SimpleWorker):
 
     def _is_ours(self, name: str, execution: str) -> bool:
         """Whether a call that was sent twice, because its first answer was lost, had begun this execution."""
-        record = until_answered(lambda: self.redis.record(name))
+        record = self._answered(lambda: self.redis.record(name))
         return record is not None and record.execution == execution
 
     def _keep_alive(self, record: Record, now: float) -> Work:

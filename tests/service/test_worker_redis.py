@@ -76,6 +76,21 @@ def test_a_worker_leaves_even_where_redis_does_not_come_back(alone: Pool) -> Non
     assert worker.wait(60) == 70
 
 
+def test_a_worker_that_waits_for_an_answer_before_it_begins_leaves_when_it_is_told_to(alone: Pool) -> None:
+    """Mutant killed: a worker that asks for what it took until Redis answers, whatever it is told meanwhile."""
+    mute = (
+        "import runpy, redis, workers.worker as it\n"
+        "def fetch(*_): raise redis.ConnectionError('away')\n"
+        "it.fetch = fetch; runpy.run_module('workers', run_name='__main__')"
+    )
+    alone.command = (sys.executable, "-c", mute)
+    worker = alone.start()
+    job = alone.submit(flat(0.5), **LONG)
+    wait_until(lambda: alone.record(job).status == "running", "its beginning")
+    worker.terminate()
+    assert worker.wait(60) == 0
+
+
 def test_a_redis_that_stands_still_for_a_while_makes_nobody_dead(alone: Pool) -> None:
     alone.start()
     job = alone.submit(flat(0.5), **LONG | {"procedure": {"name": "fixed", "n": 2_000_000}})
