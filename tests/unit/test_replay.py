@@ -62,13 +62,14 @@ def test_it_is_found_among_the_images_of_its_request(certificate: Certificate) -
 
 
 def test_a_joint_transfer_is_repeated_with_both_ensembles() -> None:
-    old, image = load(NAME, batch=64), torch.from_numpy(IMAGES[6])
+    """About 5 % of this image's samples are lost, so that some of 256 are, whatever noise a processor draws."""
+    old, image = load(NAME, batch=64), torch.from_numpy(IMAGES[13])
     new = old.with_(consensus=1)
     with Engine(old, batch=64) as engine:
         (before,) = certify(engine, image[None], Question(Gaussian(0.25), Fixed(n=50, n0=14)), seed="x")
-        question = Question(Gaussian(0.25), Transfer(basis=before.model_dump_json(), n=64))
+        question = Question(Gaussian(0.25), Transfer(basis=before.model_dump_json(), n=256))
         made = start(engine, image, question, seed="x", ensemble=Successor.of(new, old)).result()
-    assert 0 < made.stages[0].counts.other < 64
+    assert 0 < made.stages[0].counts.other < 256
     assert replay(made, image).differences == ()
 
 
