@@ -101,6 +101,11 @@ class Deployment:
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
 
+    def allocated_bytes(self) -> int:
+        """The memory that the server has allocated now, by its own count."""
+        with self.redis as redis:
+            return int(redis.info("memory")["used_memory"])
+
     def _start(self, name: str, arguments: list[str], environment: dict[str, str], folder: Path) -> None:
         log = self._stack.enter_context((folder / f"{name}.log").open("wb"))
         process = subprocess.Popen([sys.executable, *arguments], env=environment, stderr=log, stdout=log)
