@@ -105,7 +105,7 @@ def _vet_storages(name: str, content: bytes, entries: Mapping[str, bytes]) -> No
 def _storages(content: bytes) -> Iterator[list[tuple[str, Any]]]:
     """For each storage of a pickle, the seven steps that describe it: opcodes and their arguments."""
     steps: deque[tuple[str, Any]] = deque(maxlen=7)
-    memo: dict[int, tuple[str, Any]] = {}
+    memo: dict[Any, tuple[str, Any]] = {}
     for opcode, argument, _ in pickletools.genops(content):
         match opcode.name:
             case "BINPERSID":

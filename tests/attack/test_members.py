@@ -376,6 +376,30 @@ def test_a_text_in_an_exported_program_is_a_word() -> None:
     refused("exported", data, "has the text '/etc/passwd'; accepted: a word")
 
 
+def test_the_batch_norm_of_a_decomposed_program_reads_no_memory_behind_its_means() -> None:
+    """Torch's operator does not compare the numbers of means and channels."""
+    network = nn.Sequential(nn.Conv2d(1, 3, 4), nn.BatchNorm2d(3), nn.Flatten()).eval()
+    nn.init.normal_(network.get_buffer("1.running_mean"))
+    buffer, batch = io.BytesIO(), {0: torch.export.Dim("batch", min=1)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = torch.export.export(network, (IMAGES,), dynamic_shapes=(batch,)).run_decompositions()
+        torch.export.save(whole, buffer)
+    data = buffer.getvalue()
+    assert torch.equal(read_program("exported", data)(IMAGES), network(IMAGES))
+
+    def shorter(content: bytes) -> bytes:
+        tree = json.loads(content)
+        tree["config"]["1.running_mean"]["tensor_meta"]["sizes"] = [{"as_int": 1}]
+        return json.dumps(tree).encode()
+
+    evil = edited(data, "data/weights/model_weights_config.json", shorter)
+    with pytest.raises(RuntimeError, match="running_mean should contain 3 elements not 1"):
+        read_program("exported", evil)(IMAGES)
+    spelled = "x = torch._native_batch_norm_legit_no_training(x, None, None, x[0, 0, 0], x[0, 0, 0], 0.1, 1e-5)[0]"
+    refused("torchscript", saved(forward(spelled)), "uses the operator aten::_native_batch_norm_legit_no_training")
+
+
 PROPERTIES = Addition(classes=("a", "b", "c"), input_shape=SHAPE, noise=Gaussian(0.25))
 
 
