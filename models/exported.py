@@ -32,6 +32,8 @@ _KEPT = re.compile(
     r"|archive_format|archive_version|byteorder|\.data/(version|serialization_id)"
 )
 _DROPPED = re.compile(r"(?!)")
+_BATCH_NORM = "torch.ops.aten._native_batch_norm_legit_no_training.default"
+"""The form of `batch_norm` in a decomposed program, which does not check its arguments; `batch_norm` runs instead."""
 _SYMBOL = re.compile(r"[su]\d+", re.ASCII)
 _SHAPE_FUNCTIONS = frozenset({"Symbol", "Integer", "Mul", "Add", "FloorDiv", "Mod", "Min", "Max"})
 """The functions of shape expressions. A power is left out, because a few of them take all memory."""
@@ -79,7 +81,26 @@ class Exported(nn.Module):
 def read(data: bytes) -> nn.Module:
     """The network of an exported program."""
     program = torch.export.load(io.BytesIO(archive.write(_vetted(data))))
-    return Exported(program.module(check_guards=False))  # guards are code; there are none
+    network = program.module(check_guards=False)  # guards are code; there are none
+    for node in network.graph.nodes:
+        if str(node.target) == _BATCH_NORM.removeprefix("torch.ops."):
+            node.target = _batch_norm
+    network.recompile()
+    return Exported(network)
+
+
+def _batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the operator `_BATCH_NORM` returns, for arguments that fit each other."""
+    normal = torch.batch_norm(x, weight, bias, running_mean, running_var, False, momentum, eps, False)
+    return normal, x.new_zeros(0), x.new_zeros(0)
 
 
 def _vetted(data: bytes) -> dict[str, bytes]:
@@ -116,7 +137,8 @@ def _vet_nodes(program: Any) -> None:
     for node in (node for nodes in _found(program, "nodes") for node in nodes):
         target = str(node["target"])
         known = re.fullmatch(r"torch\.ops\.(aten)\.(\w+)\.\w+|_operator\.(\w+)", target, re.ASCII)
-        if not known or not (known[3] in SYMBOLIC or (known[2] and is_allowed(f"aten::{known[2]}"))):
+        is_known = known and (known[3] in SYMBOLIC or (known[2] and is_allowed(f"aten::{known[2]}")))
+        if not is_known and target != _BATCH_NORM:
             raise ProgramError(
                 f"the exported program uses the operator {target}; only {OF_CLASSIFIERS}, are accepted, without "
                 f"loops, branches and other subgraphs"

@@ -13,7 +13,9 @@ Left out on purpose:
   `prim::Print` write to the worker's log; custom operators are unknown code.
 - Uninitialised memory: `empty`, `empty_like`, `new_empty`, `resize_`. The logits could show what the worker
   had there before. `set_` and `as_strided` give a tensor another extent than its own.
-- Fused kernels that only a compiler calls: they may rely on the compiler for shapes that fit.
+- Fused kernels that only a compiler calls: they may rely on the compiler for shapes that fit. So does
+  `_native_batch_norm_legit_no_training`, which `run_decompositions` makes of `batch_norm`: with fewer means than
+  channels it reads the memory behind them. `models/exported.py` calls `batch_norm` in its place.
 - Randomness: `rand`, `bernoulli`, `multinomial`. A certificate rests on a classifier that is one function. The dropouts
   and attention are here because networks have them, but `train` must be false and `dropout_p` zero.
 - Loops, calls that cannot be inlined, and attributes that are set (`prim::Loop`, `prim::CallMethod`, `prim::SetAttr`):
@@ -36,7 +38,7 @@ LINEAR_ALGEBRA = """
     cosine_similarity
 """
 NORMS = """
-    batch_norm _native_batch_norm_legit_no_training layer_norm native_layer_norm group_norm native_group_norm
+    batch_norm layer_norm native_layer_norm group_norm native_group_norm
     instance_norm rms_norm
 """
 ACTIVATIONS = """

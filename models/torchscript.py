@@ -2,7 +2,8 @@
 
 `torch.jit.load` executes code of the file before it returns: the default values of parameters, the values of class
 constants, and every `__setstate__`. The sources are therefore read first, and outside the bodies of functions they may
-contain nothing but names, types and literals. Then torch reads an archive of exactly these bytes, which executes
+contain nothing but names, types and literals. A pickle of the file must not claim more numbers than the file has, since
+torch does not compare. Then torch reads an archive of exactly these bytes, which executes
 nothing, and the graphs of all methods are vetted as torch understood them, with all calls inlined. The branches for
 training (which `eval()` switches off) may have a few operators more, so the graph is vetted a second time as it is
 after freezing.
@@ -16,7 +17,8 @@ import pickletools
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -35,6 +37,12 @@ _GLOBAL = re.compile(
     r"__torch__(?!\.torch\.classes\b)(\.\w+)* \w+|torch\._utils _rebuild_(tensor_v2|parameter)|collections OrderedDict"
     r"|torch \w+Storage|torch\.jit\._pickle (build_\w+list|restore_type_tag)"
 )
+_BYTES = {
+    f"torch {name}Storage": size
+    for size, names in {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Char Byte Bool"}.items()
+    for name in names.split()
+}
+"""The bytes of one number, for each type of storage that a classifier may have."""
 _RUN_BY_TORCH = {"__setstate__", "__getstate__", "__forward_hooks__", "__forward_pre_hooks__"}
 """Names under which torch calls code of the file by itself."""
 _DECLARATION = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.List, ast.Tuple, ast.Load, ast.Store)
@@ -47,6 +55,7 @@ def read(data: bytes) -> nn.Module:
     for name, content in entries.items():
         if name.endswith(".pkl"):
             _vet_pickle(name, content)
+            _vet_storages(name, content, entries)
         if name.endswith(".py"):
             _vet_source(name, content)
     with warnings.catch_warnings():
@@ -66,6 +75,49 @@ def _vet_pickle(name: str, content: bytes) -> None:
                 f"{name} of the TorchScript file names {str(argument)!r}; only tensors, lists and the modules "
                 f"of the file itself are accepted"
             )
+
+
+def _vet_storages(name: str, content: bytes, entries: Mapping[str, bytes]) -> None:
+    """Refuse a storage of more numbers than its entry has: torch would take the memory behind the entry for them."""
+    for steps in _storages(content):
+        match steps:
+            case [
+                ("MARK", _),
+                ("BINUNICODE", "storage"),
+                ("GLOBAL", kind),
+                ("BINUNICODE", key),
+                ("BINUNICODE", _),
+                ("BININT1" | "BININT2" | "BININT" | "LONG1", count),
+                ("TUPLE", _),
+            ]:
+                bytes_each = _BYTES.get(kind)
+                held = len(entries.get(f"{name.removesuffix('.pkl')}/{key}", b""))
+                if bytes_each is None or not 0 <= count * bytes_each <= held:
+                    raise ProgramError(
+                        f"{name} of the TorchScript file has a storage {key!r} of {count} numbers ({kind}), of which "
+                        f"the archive has {held} bytes; all numbers must be in the archive, and of one of the types "
+                        f"{', '.join(_BYTES)}"
+                    )
+            case _:
+                raise ProgramError(f"{name} of the TorchScript file describes a storage in a way that torch never does")
+
+
+def _storages(content: bytes) -> Iterator[list[tuple[str, Any]]]:
+    """For each storage of a pickle, the seven steps that describe it: opcodes and their arguments."""
+    steps: deque[tuple[str, Any]] = deque(maxlen=7)
+    memo: dict[Any, tuple[str, Any]] = {}
+    for opcode, argument, _ in pickletools.genops(content):
+        match opcode.name:
+            case "BINPERSID":
+                yield list(steps)
+                steps.append((opcode.name, None))
+            case "BINPUT" | "LONG_BINPUT":
+                # Only what is pushed in one step is looked up. A tuple out of the memo must not pass for seven steps.
+                memo[argument] = steps[-1] if steps[-1][0] in ("BINUNICODE", "GLOBAL") else ("", None)
+            case "BINGET" | "LONG_BINGET":
+                steps.append(memo.get(argument, ("", None)))
+            case _:
+                steps.append((opcode.name, argument))
 
 
 def _vet_source(name: str, content: bytes) -> None:

@@ -44,7 +44,7 @@ GRID_REACH = 12
 the loss is largest near 4 at alpha = .001, and near 10 at the least alpha."""
 MOST_SAMPLES = 10_000_000
 """The largest `max_samples`: building its boundaries takes half a minute."""
-SCHEME = 2
+SCHEME = 3
 """A part of the key of stored boundaries: raise it with every change that may move an abandon boundary."""
 
 
@@ -207,14 +207,19 @@ def lost_certificate_boundary(p0: float, looks: list[int], certify: list[int], b
 
 
 def p_grid(p0: float, max_samples: int) -> list[float]:
-    """The p at which the loss is kept within beta: dense near p0, where the test is in doubt, and sparse above.
+    """The p at which the loss is kept within beta: dense near p0, where the test is in doubt, and sparse up to 1.
 
-    The loss has one smooth maximum near p0, which the dense part must contain.
+    The loss has one smooth maximum near p0, which the dense part must contain. It is the largest at p = 1 where beta is
+    large and a path without any failure is abandoned.
     """
-    near = [p0 + t / 2 * math.sqrt(p0 * (1 - p0) / max_samples) for t in range(2 * GRID_REACH + 1)]
+    steps = range(2 * GRID_REACH + 1)
+    if p0 >= 0.5:
+        near = [p0 + t / 2 * math.sqrt(p0 * (1 - p0) / max_samples) for t in steps]
+    else:  # the standard deviation grows with p: take even steps on the scale on which it does not
+        root = math.asin(math.sqrt(p0))
+        near = [math.sin(min(root + t / 4 / math.sqrt(max_samples), math.pi / 2)) ** 2 for t in steps]
     far = [p0 + (1 - p0) * share for share in (0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45, 0.6, 0.8, 0.95)]
-    near = [p for p in near if p < p0 + 0.98 * (1 - p0)]
-    return sorted({min(p, p0 + 0.95 * (1 - p0)) for p in [*near, *far]})
+    return sorted({*far, *(min(p, far[-1]) for p in near if p < p0 + 0.98 * (1 - p0)), 1.0})
 
 
 def certify_chances(p: float, looks: list[int], certify: list[int]) -> list[Counts]:

@@ -34,7 +34,7 @@ from models.registry import load
 from smoothcert import Gaussian
 from tests.support.api import ROOT
 from tests.support.networks import tiny
-from tests.support.programs import SHAPE, edited, exported
+from tests.support.programs import SHAPE, edited, exported, scripted
 
 HARMLESS = "def forward(self, x: Tensor) -> Tensor:\n    return x.flatten(1)[:, :3]\n"
 IMAGES = torch.rand(2, *SHAPE)
@@ -190,6 +190,54 @@ def test_torchscript_has_no_foreign_objects(name: str) -> None:
     )
 
 
+class Holding(nn.Module):
+    """A network that returns some of the seven numbers that its file holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("numbers", torch.arange(7.0))
+
+    def forward(self, x):
+        return x.flatten(1)[:, :3] * 0 + self.numbers[:3] + torch.tensor([4.0, 5.0, 6.0])
+
+
+def traced() -> bytes:
+    """Its numbers are in data.pkl, and the three constants in constants.pkl."""
+    return scripted(Holding().eval())
+
+
+@pytest.mark.parametrize(
+    ("entry", "old", "new"),
+    [
+        ("data.pkl", b"K\x07tQ", b"K\x40tQ"),  # 64 numbers, of which the file has 7
+        ("data.pkl", b"K\x07tQ", b"J\xff\xff\xff\xfftQ"),  # -1 of them: a storage without an end
+        ("data.pkl", b"torch\nFloatStorage", b"torch\nDoubleStorage"),
+        ("data.pkl", b"torch\nFloatStorage", b"torch\nQInt8Storage"),
+        ("constants.pkl", b"K\x03tQ", b"K\x40tQ"),
+    ],
+)
+def test_torchscript_claims_no_numbers_that_its_file_does_not_have(entry: str, old: bytes, new: bytes) -> None:
+    """Torch would take the worker's memory behind the entry for the numbers, to read and to overwrite it."""
+
+    def edit(pickled: bytes) -> bytes:
+        assert old in pickled
+        return pickled.replace(old, new)
+
+    assert torch.equal(read_program("torchscript", traced())(IMAGES), torch.tensor([[4.0, 6.0, 8.0]]).expand(2, 3))
+    refused("torchscript", edited(traced(), entry, edit), f"{entry} .* all numbers must be in the archive")
+
+
+def test_torchscript_describes_a_storage_in_the_open() -> None:
+    """The description of 64 numbers is put into the memo, so that a harmless one can stand in its place."""
+    described = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x40t"
+
+    def edit(pickled: bytes) -> bytes:
+        assert pickled.count(b"tQ") == 1
+        return pickled.replace(b"\x80\x02", b"\x80\x02" + described + b"q\xf00", 1).replace(b"tQ", b"h\xf0Q")
+
+    refused("torchscript", edited(traced(), "data.pkl", edit), "describes a storage in a way that torch never does")
+
+
 def test_torchscript_carries_no_other_files() -> None:
     data = saved(HARMLESS, _extra_files={"payload": b"anything"})
     refused("torchscript", data, "entries that are not allowed: extra/payload; only the weights")
@@ -326,6 +374,30 @@ def test_an_argument_of_an_exported_program_is_data(kind: str) -> None:
 def test_a_text_in_an_exported_program_is_a_word() -> None:
     data = in_place_of_relu("torch.ops.aten.gelu.default", ("approximate", {"as_string": "/etc/passwd"}))
     refused("exported", data, "has the text '/etc/passwd'; accepted: a word")
+
+
+def test_the_batch_norm_of_a_decomposed_program_reads_no_memory_behind_its_means() -> None:
+    """Torch's operator does not compare the numbers of means and channels."""
+    network = nn.Sequential(nn.Conv2d(1, 3, 4), nn.BatchNorm2d(3), nn.Flatten()).eval()
+    nn.init.normal_(network.get_buffer("1.running_mean"))
+    buffer, batch = io.BytesIO(), {0: torch.export.Dim("batch", min=1)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = torch.export.export(network, (IMAGES,), dynamic_shapes=(batch,)).run_decompositions()
+        torch.export.save(whole, buffer)
+    data = buffer.getvalue()
+    assert torch.equal(read_program("exported", data)(IMAGES), network(IMAGES))
+
+    def shorter(content: bytes) -> bytes:
+        tree = json.loads(content)
+        tree["config"]["1.running_mean"]["tensor_meta"]["sizes"] = [{"as_int": 1}]
+        return json.dumps(tree).encode()
+
+    evil = edited(data, "data/weights/model_weights_config.json", shorter)
+    with pytest.raises(RuntimeError, match="running_mean should contain 3 elements not 1"):
+        read_program("exported", evil)(IMAGES)
+    spelled = "x = torch._native_batch_norm_legit_no_training(x, None, None, x[0, 0, 0], x[0, 0, 0], 0.1, 1e-5)[0]"
+    refused("torchscript", saved(forward(spelled)), "uses the operator aten::_native_batch_norm_legit_no_training")
 
 
 PROPERTIES = Addition(classes=("a", "b", "c"), input_shape=SHAPE, noise=Gaussian(0.25))

@@ -174,6 +174,24 @@ def test_lost_certificates_stay_within_beta_between_the_points_of_the_grid(
     assert 0.9 * beta < worst_loss(rule, NOISE.probability(ratio), between) <= beta
 
 
+FAR = [
+    (0.99269894, 7.5e-15, 0.79, 4_857, 1 - 1e-9),  # beta is so large that paths without a failure were abandoned
+    (0.00024988, 1e-20, 1.5e-11, 1_499, 0.01093),  # the standard deviation at p is eight times that at p0
+    (0.00732613, 1e-20, 1e-4, 1_963, 0.03347),
+]
+"""Settings in which the loss exceeded beta far from p0, and the p at which it did."""
+
+
+@pytest.mark.parametrize(("p0", "alpha", "beta", "budget", "p"), FAR)
+def test_lost_certificates_stay_within_beta_far_from_p0(
+    p0: float, alpha: float, beta: float, budget: int, p: float
+) -> None:
+    rule = sequential.boundaries(p0, alpha=alpha, beta=beta, max_samples=budget, abandon="lost-certificate")
+    never = Boundaries(rule.looks, rule.certify, np.full(len(rule.looks), -1))
+    assert never.outcome(p).certify - rule.outcome(p).certify <= beta
+    assert (rule.abandon < rule.looks).all(), "a path without a failure goes on"
+
+
 @pytest.mark.parametrize(("setting", "reserve", "reach"), [(FINE[0], 0.0, 12), (FINE[4], 0.02, 9)])
 def test_without_reserve_or_reach_certificates_would_be_lost(
     setting: tuple[float, float, float, int, tuple[float, float]],
