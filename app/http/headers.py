@@ -47,8 +47,9 @@ def wait_seconds(request: Request) -> int | None:
 IDEMPOTENCY_KEY = _parameter(
     "Idempotency-Key",
     "Makes it safe to repeat a request: the same key with the same request returns the same certification, with the "
-    "header `Idempotency-Replayed: true`; with another request it is a 409. The key is remembered as long as the "
-    "certification, even if it is deleted: from then on the answer is a 410, and nothing is drawn again.",
+    "header `Idempotency-Replayed: true`; with another request it is a 409. The key is remembered for twice the time "
+    "for which results are kept: once the certification has expired or was deleted, the answer is a 410, and nothing "
+    "is drawn again.",
     {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x20-\x7e]*$", "example": "8e03978e-40d5"},
 )
 

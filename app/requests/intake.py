@@ -145,9 +145,8 @@ class Intake:
                 detail = f"the Idempotency-Key was used for another request, {receipt.certification}"
                 raise ProblemError("idempotency_conflict", detail)
             case "gone":
-                raise ProblemError(
-                    "expired", f"the Idempotency-Key was used for {receipt.certification}, which has been deleted"
-                )
+                detail = f"the Idempotency-Key was used for {receipt.certification}, which has expired or was deleted"
+                raise ProblemError("expired", detail)
             case "full":
                 detail = f"{receipt.count:,} certifications wait, at most {limits.waiting:,} may"
                 places = receipt.count - limits.waiting + 1
