@@ -6,14 +6,14 @@ difference is delta = P(gained) - P(lost), and the rate at which the answers dis
 Each end of the interval is Buehler's bound (1957) for an order of the outcomes. Outcomes are ordered by an approximate
 upper limit of delta, that of Wilson: the larger root of (gained - lost - n delta)^2 = z^2 n (rate - delta^2), where the
 rate is that of the disagreements and z the quantile of the level. Any order would be sound; this one makes the bound
-nearly the same part of its level for all pi. The bound is the largest delta at which the outcomes up to the one that was
-seen have more than the level.
+use nearly the same part of its level for all pi. The bound is the largest delta at which the outcomes up to the one
+that was seen have more than the level.
 
 Given pi, the number D of disagreements is binomial, and so is the number of gains among them, with probability
 (1 + delta / pi) / 2; so the probability of those outcomes is a sum of binomial tails. pi is unknown: an exact interval
-for it takes a part GAMMA of the level, and the largest probability over that interval counts (Berger and Boos, 1994). It
-is sought among RATES values and raised by MARGIN, because it may lie between them; on grids of thousands of values it
-was at most .4 % larger.
+for it takes a part GAMMA of the level, and the largest probability over that interval counts (Berger and Boos, 1994).
+It is sought among RATES values and raised by MARGIN, because it may lie between them; on grids of thousands of values
+it was at most .4 % larger.
 
 For each number of disagreements, the outcomes are those with few gains, whatever delta is. So their probability falls
 with delta for each pi, and halving finds the bound. It would not if the order depended on delta, as that by a
