@@ -167,7 +167,8 @@ def sureness(report: Report, pictures: dict[str, ChapterPicture]) -> Chapter:
     sentences = [
         "The interval of each share is exact (Clopper and Pearson): if the images were drawn independently from a "
         "population, it contains the share of the population that would be certified so, with at least 95 % confidence "
-        "for each radius on its own. The interval of the ACR is by the bootstrap over images, which is approximate.",
+        "for each radius on its own. The interval of the ACR is by the bootstrap over images, which is approximate: it "
+        "is too short for few images, and has no length where all of them have one radius.",
         "The ACR alone misleads: it grows most with images that are certain already. The distribution of p_A, the "
         "share of noisy copies on the chosen class, shows what it is made of.",
     ]

@@ -169,9 +169,13 @@ class Archive:
             return None
         try:
             fields: dict[str, Any] = json.loads(data)
-            cursor = Cursor(float(fields["created_at"]), str(fields["summary"]["id"]))
-            return ArchiveEntry(cursor, json.dumps(fields["summary"]))
-        except (ValueError, KeyError, TypeError) as error:
+            summary = fields["summary"]
+            cursor = Cursor(float(fields["created_at"]), str(summary["id"]))
+            named = f"{_order(cursor.created_at)}-{cursor.certification}.json"
+            if not (name.endswith(f"/{named}") and isinstance(summary["status"], str)):
+                raise ValueError(f"it is the entry {named} with the status {summary['status']!r}")
+            return ArchiveEntry(cursor, json.dumps(summary))
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             logger.error("the entry %s of the archive is damaged and left out of lists: %s", name, error)
             return None
 

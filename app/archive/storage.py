@@ -88,7 +88,9 @@ class Folder:
     def remove(self, name: str) -> None:
         path = self._root / name
         try:
-            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                path.unlink()
+                _sync(path.parent)
             with suppress(OSError):  # it has other files, or is gone
                 path.parent.rmdir()
         except OSError as error:
@@ -112,7 +114,7 @@ class Folder:
 
 
 def _sync(folder: Path) -> None:
-    """Let the name of a file survive a loss of power, too."""
+    """Let the name of a file, or its removal, survive a loss of power, too."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

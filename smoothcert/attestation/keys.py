@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AwareDatetime, Field, StringConstraints, ValidationError, model_validator
 
 from smoothcert.canonical import digest
+from smoothcert.certificate import without_repetition
 from smoothcert.errors import AttestationError, explain, unreadable
 from smoothcert.frozen import Frozen
 
@@ -96,7 +97,9 @@ class KeySet(Frozen):
     def from_json(cls, text: str | bytes) -> KeySet:
         """Read keys; AttestationError says what is wrong with the text."""
         try:
-            return cls.model_validate_json(text)
+            found = cls.model_validate_json(text)
+            json.loads(text, object_pairs_hook=without_repetition)
+            return found
         except ValidationError as error:
             if kind := _other_kind(text):
                 raise AttestationError(
@@ -104,6 +107,8 @@ class KeySet(Frozen):
                 ) from None
             detail = unreadable(text) or explain(error)
             raise AttestationError(f"not public keys as a service publishes them at {PATH}: {detail}") from error
+        except ValueError as error:  # another reader may see the other value
+            raise AttestationError(f"not public keys as a service publishes them at {PATH}: {error}") from error
 
     def find(self, keyid: str) -> PublicKey | None:
         return next((key for key in self.keys if key.keyid == keyid), None)

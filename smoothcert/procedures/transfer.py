@@ -16,7 +16,8 @@ alpha t + (the integral of A from t to 1). This is convex in t, because A decrea
 A free choice after seeing x could err more often than alpha; so `start` refuses another choice.
 
 Certificates of earlier builds (`combination` is "union") count every disagreement, and subtract its bound at alpha / 2
-from that on P(old = c) at alpha / 2. They are verified as they were made.
+from that on P(old = c) at alpha / 2. They are verified as they were made. Nothing refuses another choice of `joint`
+there: if it was made after seeing x, the chance of a false certificate is at most 1.5 alpha, and a remark says so.
 """
 
 from __future__ import annotations
@@ -155,6 +156,14 @@ class Transfer(OneLook):
             joint=self.joint,
             alpha=alpha,
             combination=self.combination,
+        )
+
+    def remark(self, index: int | None) -> str | None:
+        if index is None or self.combination != "union":
+            return None
+        return (
+            "The counts of both ensembles are combined by a union, as in earlier builds. If it was decided after the "
+            "old count was seen whether both run, the certificate is false with probability at most 1.5 alpha."
         )
 
     def objections(self, certificate: Certificate) -> Iterator[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from smoothcert import paired
 from smoothcert.estimate import LEVEL, Bootstrap, share
 from smoothcert.evaluation import Judged, population_accuracy
 from smoothcert.paired import difference_interval
@@ -75,19 +76,18 @@ def test_the_bootstrap_interval_of_a_mean_covers_nearly_as_often_as_it_says() ->
 
 
 @cache
-def ends(interval: Interval, n: int) -> list[tuple[int, int, float, float]]:
+def ends(interval: Interval, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every outcome as its gains, its losses and the rest, and the interval of each."""
     counts = [(gained, lost) for gained in range(n + 1) for lost in range(n + 1 - gained)]
-    return [(gained, lost, *interval(gained, lost, n)) for gained, lost in counts]
+    found = np.array([interval(*each, n) for each in counts])
+    return np.array([(*each, n - sum(each)) for each in counts]), found[:, 0], found[:, 1]
 
 
 def beyond(interval: Interval, n: int, gain: float, loss: float) -> float:
     """The exact chance, over all outcomes, that the difference is beyond an end of the interval; the larger one."""
-    low_side = high_side = 0.0
-    for gained, lost, low, high in ends(interval, n):
-        chance = stats.multinomial.pmf([gained, lost, n - gained - lost], n, [gain, loss, 1 - gain - loss])
-        low_side += chance * (low > gain - loss + 1e-9)
-        high_side += chance * (high < gain - loss - 1e-9)
-    return max(low_side, high_side)
+    counts, low, high = ends(interval, n)
+    chance = stats.multinomial.pmf(counts, n, [gain, loss, 1 - gain - loss])
+    return float(max(chance @ (low > gain - loss + 1e-9), chance @ (high < gain - loss - 1e-9)))
 
 
 def ours(gained: int, lost: int, n: int) -> tuple[float, float]:
@@ -107,6 +107,28 @@ def test_the_interval_of_a_paired_difference_keeps_its_level_for_every_populatio
     populations = [(gain, loss) for gain in (0.001, 0.02, 0.1, 0.25, 0.4, 0.6) for loss in (0.0, 0.01, 0.05, 0.15, 0.4)]
     assert max(beyond(ours, n, *each) for each in populations) <= 0.05
     assert max(beyond(paired_wald, n, *each) for each in populations) > 0.3
+
+
+def worst_just_beyond_an_end(n: int, level: float) -> float:
+    """The largest chance to miss on one side, over populations whose difference is just beyond one of the ends."""
+
+    def interval(gained: int, lost: int, n: int) -> tuple[float, float]:
+        return difference_interval(gained, lost, n, level=level)
+
+    found = 0.0
+    for delta in (high + 1e-6 for high in ends(interval, n)[2] if high < 0.999):
+        rates = abs(delta) + (1 - abs(delta)) * np.sin(np.linspace(0, np.pi / 2, 25, endpoint=False)) ** 2
+        found = max(found, *(beyond(interval, n, (rate + delta) / 2, (rate - delta) / 2) for rate in rates))
+    return found
+
+
+def test_no_population_is_missed_too_often_at_the_ends_of_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is exact; ten radii at 95 % have this level each. Mutant killed: a worst rate that is sought among four."""
+    assert worst_just_beyond_an_end(10, 0.005) <= 0.0025
+    monkeypatch.setattr(paired, "RATES", 4)
+    paired._upper.cache_clear()
+    assert worst_just_beyond_an_end(10, 0.005) > 0.0025
+    paired._upper.cache_clear()
 
 
 def test_at_many_images_the_interval_is_hardly_longer_than_it_must_be() -> None:

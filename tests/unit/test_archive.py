@@ -156,13 +156,28 @@ def test_what_was_created_in_the_same_microsecond_is_listed_once(storage: Storag
     assert listed(archive, limit) == [record(number).id for number in (0, 4, 3, 2, 1, 5)]
 
 
-def test_a_damaged_entry_is_left_out_of_lists(storage: Storage) -> None:
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '{"created_at": 1, "summ',
+        "null",
+        '{"created_at": MOMENT, "summary": {"id": "ID"}}',
+        '{"created_at": NaN, "summary": {"id": "ID", "status": "succeeded"}}',
+        '{"created_at": 1e999, "summary": {"id": "ID", "status": "succeeded"}}',
+        '{"created_at": 1, "summary": {"id": "ID", "status": "succeeded"}}',
+        '{"created_at": MOMENT, "summary": {"id": "another", "status": "succeeded"}}',
+    ],
+)
+def test_a_damaged_entry_is_left_out_of_lists(tmp_path: Path, damaged: str) -> None:
+    storage = Folder(tmp_path / "archive")
     archive = Archive(storage)
     for number in (1, 2):
         write(archive, record(number))
-    name = storage.names("owners/key-ann")[0]
-    storage.write(f"owners/key-ann/{name}", b'{"created_at": 1, "summ')
-    assert len(archive.page("ann", status=None, limit=9, after=None).entries) == 1
+    name, newest = storage.names("owners/key-ann")[0], record(2)
+    text = damaged.replace("MOMENT", str(newest.created_at)).replace("ID", newest.id)
+    storage.write(f"owners/key-ann/{name}", text.encode())
+    (left,) = archive.page("ann", status="succeeded", limit=9, after=None).entries
+    assert left.cursor.certification == record(1).id
 
 
 def test_entries_behind_damaged_ones_are_listed(storage: Storage) -> None:

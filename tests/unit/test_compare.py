@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 
 from smoothcert import paired
 from smoothcert.certificate import Certificate
@@ -183,17 +184,40 @@ def test_more_images_and_less_confidence_make_it_narrower() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gained", "lost", "n"), [(0, 0, 5), (1, 0, 5), (1, 1, 10), (0, 2, 20), (4, 8, 50), (2, 6, 100)]
+    ("gained", "lost", "n"), [(0, 0, 5), (1, 0, 5), (1, 1, 10), (0, 2, 20), (4, 8, 50), (33, 17, 161)]
 )
 def test_the_margin_covers_what_lies_between_the_rates(
     monkeypatch: pytest.MonkeyPatch, gained: int, lost: int, n: int
 ) -> None:
-    """Mutant killed: 17 rates without a margin, which exceed the level at n = 5 by 2 % of it."""
     level = 0.005
     delta = difference_interval(gained, lost, n, level=2 * level)[1]
     monkeypatch.setattr(paired, "RATES", 2001)
     monkeypatch.setattr(paired, "MARGIN", 0.0)
-    assert paired._p_value(gained, lost, n, delta, level) <= level
+    assert paired._p_value(gained + lost, n, delta, level, paired._most_gains(gained, lost, n, level)) <= level
+
+
+@pytest.mark.parametrize("level", [0.25, 0.025, 0.0005])
+def test_outcomes_are_ordered_by_their_approximate_limit(level: float) -> None:
+    n, z = 8, norm.isf(level)
+
+    def limit(gained: int, lost: int) -> float:
+        """The larger root of (t - n delta)^2 = z^2 n (rate - delta^2)."""
+        t, rate = gained - lost, (gained + lost + 1) / (n + 1)
+        return float(max(np.roots([n**2 + z**2 * n, -2 * n * t, t**2 - z**2 * n * rate]).real))
+
+    outcomes = [(gained, lost) for gained in range(n + 1) for lost in range(n + 1 - gained)]
+    for seen in outcomes:
+        most = paired._most_gains(*seen, n, level)
+        assert [each[0] <= most[sum(each)] for each in outcomes] == [
+            limit(*each) <= limit(*seen) + 1e-9 for each in outcomes
+        ]
+
+
+def test_the_chance_of_fewer_gains_falls_with_the_difference() -> None:
+    """So halving finds the end. An order by a statistic that depends on the difference jumps here by 43 %."""
+    most = paired._most_gains(2, 7, 10, 0.025)
+    chances = [paired._p_value(9, 10, delta, 0.025, most) for delta in np.linspace(-0.99, 0.99, 100)]
+    assert all(later <= earlier for earlier, later in pairwise(chances))
 
 
 def test_counts_that_cannot_be_are_refused() -> None:

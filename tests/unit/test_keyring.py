@@ -24,6 +24,16 @@ def test_a_key_that_comes_twice_is_refused() -> None:
         KeySet.from_json(json.dumps(both))
 
 
+def test_a_field_that_comes_twice_is_refused() -> None:
+    """Mutant killed: the last of both counts, and the first says that the key was revoked."""
+    text = RING.published.model_dump_json()
+    both = text.replace('"revoked_at":null', f'"revoked_at":"{LATER.isoformat()}","revoked_at":null')
+    assert both != text
+    for each in (both, both.encode()):
+        with pytest.raises(AttestationError, match="the key 'revoked_at' comes twice"):
+            KeySet.from_json(each)
+
+
 def test_a_keyring_is_written_for_its_owner_alone(tmp_path: Path) -> None:
     RING.write(tmp_path / "ring")
     assert stat.S_IMODE((tmp_path / "ring").stat().st_mode) == 0o600

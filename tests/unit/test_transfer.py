@@ -109,6 +109,7 @@ def test_what_it_rests_on_is_verified_with_it(old: list[Certificate], found: lis
     assert any("of the fixed procedure, got one of adaptive" in each for each in problems(adaptive.model_dump_json()))
     assert any("basis: not a certificate" in each for each in problems("{}"))
     assert problems(basis.model_dump_json()) == []
+    assert not [each for each in certificate.remarks if "1.5 alpha" in each]
 
 
 @pytest.mark.parametrize(
@@ -176,6 +177,7 @@ def test_a_certificate_by_a_union_is_verified_as_it_was_made(old: list[Certifica
     disagreed = made.stages[0].counts.other
     p_lower = lower_bound(stage.count, stage.n, 0.0005) - upper_bound(disagreed, 2000, 0.0005)
     assert made.p_lower == pytest.approx(p_lower, abs=1e-12)
+    assert [each for each in made.remarks if "at most 1.5 alpha" in each]
     assert not verify(altered(made, ["procedure", "combination"], "product", signed=True))
 
 
