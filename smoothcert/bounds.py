@@ -25,6 +25,12 @@ def lower_bound(count: int, n: int, alpha: float) -> float:
     return 0.0 if count == 0 else min(float(betaincinv(count, n - count + 1, alpha)), ALMOST_ONE)
 
 
+def unanimous_bound(n: int, alpha: float) -> float:
+    """`lower_bound` if all of n samples are successes, for an alpha that may be a share of the smallest level."""
+    ((low, _),) = intervals((n,), (n,), alpha)
+    return low
+
+
 def upper_bound(count: int, n: int, beta: float) -> float:
     """The p_upper with P(p <= p_upper) >= 1 - beta, for `count` successes among n >= 1 samples."""
     _require_counts(count, n)

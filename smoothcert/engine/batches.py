@@ -27,6 +27,10 @@ USUAL = {
 """The normalisations that most models are trained with, by the data set or range that they belong to."""
 
 
+LEAST_BYTE = 8
+"""Images whose values end below this are not taken for 8-bit ones not divided by 255, which would be black."""
+
+
 def as_images(images: Any) -> Tensor:
     """Images as a tensor [N, C, H, W], uint8 or floating-point in [0, 1]; one image [C, H, W] is a batch of one.
 
@@ -123,7 +127,7 @@ def _tensor(image: Any) -> Tensor:
 def _of_array(image: np.ndarray[Any, Any]) -> Tensor:
     native = image.astype(image.dtype.newbyteorder("="), copy=False)  # torch has no numbers of another byte order
     try:
-        return torch.from_numpy(np.ascontiguousarray(native))
+        return torch.from_numpy(np.require(native, requirements=["C", "W"]))  # torch warns of arrays that are read-only
     except TypeError as error:
         raise PixelsError(
             f"the images have the numpy dtype {image.dtype}; it must be uint8, or floating-point in [0, 1]"
@@ -140,7 +144,7 @@ def _require_range(images: Tensor) -> None:
     seen = f"the images have values from {low:.9g} to {high:.9g}; they must lie in [0, 1]"
     if low > -0.01 and high < 1.01:
         raise PixelsError(f"{seen}: clamp them, since they leave it by rounding alone")
-    if low >= 0 and high <= 255:
+    if low >= 0 and LEAST_BYTE <= high <= 255:
         raise PixelsError(f"{seen}: divide them by 255, or pass them as uint8")
     if whose := _recognised(images):
         usual = USUAL[whose]

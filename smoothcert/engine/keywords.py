@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from pydantic import ValidationError
 
-from smoothcert.errors import DomainError, explain, suggestion
+from smoothcert.errors import DomainError, explain, shown, suggestion
 from smoothcert.noise import Noise
 from smoothcert.plan import beyond, plan
 from smoothcert.procedures import PROCEDURES, Optimal, Parameters, preferred
@@ -55,14 +55,22 @@ def procedure_of_curve(
     procedure: str | Parameters | Mapping[str, Any] | None, radii: Sequence[float], radius: float | None, noise: Noise
 ) -> Parameters:
     """The procedure that decides about several radii in one run."""
+    wanted = _numbers(radii)
     if radius is not None:
-        raise DomainError(f"radius is {radius!r} and radii are {list(radii)}: name the radius among the radii")
+        raise DomainError(f"radius is {radius!r} and radii are {list(wanted)}: name the radius among the radii")
     chosen = preferred(0.0, noise) if procedure is None else _procedure(procedure, None, noise)
     if not isinstance(chosen, Optimal):
         raise DomainError(f"radii belong to the optimal procedure, got {chosen.name}")
     if chosen.radii is not None:
         raise DomainError("radii are given twice: as a keyword and in the procedure")
-    return _procedure({**chosen.model_dump(), "radii": tuple(map(float, radii))}, None, noise)
+    return _procedure({**chosen.model_dump(), "radii": wanted}, None, noise)
+
+
+def _numbers(radii: Sequence[float]) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, radii))
+    except (TypeError, ValueError):
+        raise DomainError(f"radii must be a list of numbers, got {shown(radii)}") from None
 
 
 def seed_of(seed: str | int | None) -> str:
@@ -71,6 +79,8 @@ def seed_of(seed: str | int | None) -> str:
 
 
 def _refuse_unknown(keywords: QuestionKeywords) -> None:
+    if "family_wise" in keywords:
+        raise TypeError("family_wise is a keyword of certify alone, where the number of images is known beforehand")
     if unknown := sorted(set(keywords) - set(QuestionKeywords.__annotations__)):
         known = ", ".join(QuestionKeywords.__annotations__)
         near = suggestion(unknown[0], ("radius", "family_wise", *QuestionKeywords.__annotations__))
@@ -112,11 +122,12 @@ def _require_feasible(question: Question, radius: float) -> None:
 def _require_provable(question: Question, radius: float) -> None:
     procedure, noise = question.procedure, question.noise
     if not procedure.targeted:
+        procedure.targets(radius)  # a procedure that has radii of its own says so
+        does = "proves no radius" if procedure.predicts else "proves the largest radius it can"
         # For a noise of few outcomes, `exact` is the only procedure.
         other = "" if noise.exhaustible else ", or use the optimal procedure"
         raise DomainError(
-            f"radius is {radius!r}, but the {procedure.name} procedure proves the largest radius it can: leave the "
-            f"radius out{other}"
+            f"radius is {radius!r}, but the {procedure.name} procedure {does}: leave the radius out{other}"
         )
     noise.require_radius(radius)
     _require_feasible(question, radius)

@@ -43,7 +43,7 @@ _MONOTONE = {
     "relu", "sigmoid", "tanh", "flatten", "view", "reshape", "mean", "size",
 }  # fmt: skip
 """Modules, functions and methods f in eval mode for which |x| <= y implies |f(x)| <= f(y)."""
-_SUMS: set[Callable[..., Any]] = {operator.add, operator.iadd, operator.sub, operator.isub, torch.add, torch.sub}
+_SUMS: set[Callable[..., Any]] = {operator.add, operator.sub, torch.add, torch.sub}
 
 
 class UnknownError(Exception):
@@ -53,7 +53,9 @@ class UnknownError(Exception):
 def is_finite(network: nn.Module, dtype: torch.dtype, input_shape: tuple[int, int, int]) -> bool:
     """Whether every image with pixels from -REACH to REACH is known to get finite logits in this dtype."""
     try:
-        largest = _Magnitudes(network).largest(torch.full((1, *input_shape), REACH, dtype=torch.float64))
+        magnitudes = _Magnitudes(network)
+        magnitudes.refuse_another_function(input_shape)
+        largest = magnitudes.largest(torch.full((1, *input_shape), REACH, dtype=torch.float64))
     except Exception as error:  # whatever a foreign network raises when it is traced, it is not known to be finite
         logger.debug("the logits of %s have no known bound: %s", type(network).__name__, error)
         return False
@@ -73,7 +75,15 @@ class _Magnitudes(fx.Interpreter):
         own = copy.deepcopy(network).cpu().double().eval()
         _refuse_hooks(own)
         super().__init__(fx.symbolic_trace(own))
-        self._largest = 0.0
+        self._network, self._largest = own, 0.0
+
+    @torch.inference_mode()
+    def refuse_another_function(self, input_shape: tuple[int, int, int]) -> None:
+        """Raise UnknownError where the trace computes something else: it adds `x += y` without writing over x."""
+        image = torch.rand(1, *input_shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        found, traced = self._network(image.clone()), self.module(image.clone())
+        if not (found - traced).abs().max() <= 1e-9 * found.abs().max():  # NaN is not below either
+            raise UnknownError("the trace gives other logits than the network")
 
     @torch.inference_mode()
     def largest(self, image: Tensor) -> float:

@@ -111,6 +111,7 @@ class Networks:
         own, before = copies[: len(classifiers)], copies[len(classifiers) :]
         normalisations = tuple(each.normalisation for each in opened)
         names = _agreed_names(opened) if classes is None else classes
+        batch = int(batch)  # numpy's whole numbers are not what torch takes as sizes
         return cls(own, normalisations, before, place, in_train_mode, noise, names, mean, std, voting, consensus, batch,
                    precision, runtime)  # fmt: skip
 

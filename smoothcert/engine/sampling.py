@@ -25,6 +25,7 @@ from torch import Tensor
 from smoothcert.engine.device import placed
 from smoothcert.engine.errors import StreamError
 from smoothcert.engine.pixels import floats
+from smoothcert.errors import shown
 from smoothcert.noise import Noise
 from smoothcert.noise.grid import BITS
 from smoothcert.noise.noise import Integers
@@ -174,7 +175,7 @@ def _pieces(start: int, count: int) -> Iterator[tuple[int, int, int, int]]:
 def require_seed(seed: str) -> None:
     """Raise StreamError for a seed that is not 1 to 256 printable ASCII characters."""
     if not (isinstance(seed, str) and seed.isascii() and seed.isprintable() and 0 < len(seed) <= 256):
-        raise StreamError(f"a seed must be 1 to 256 printable ASCII characters, got {seed!r}")
+        raise StreamError(f"a seed must be 1 to 256 printable ASCII characters, got {shown(seed)}")
 
 
 def stream_key(seed: str, image: int) -> bytes:

@@ -92,7 +92,7 @@ class Smoothed:
         runtime: str = "torch",
     ) -> None:
         _require_noise(noise)
-        self.noise, self.batch = noise, batch
+        self.noise = noise
         self._networks = Networks.of(
             models,
             noise,
@@ -107,6 +107,7 @@ class Smoothed:
             precision=precision,
             runtime=runtime,
         )
+        self.batch = self._networks.batch
         self._session = EngineSession(self._networks)
 
     def certify(

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from smoothcert import optimal
 from smoothcert.boundaries import Boundaries
-from smoothcert.bounds import lower_bound
+from smoothcert.bounds import unanimous_bound
 from smoothcert.errors import MOST, DomainError, require_count, require_level, require_radius
 from smoothcert.noise import Noise
 from smoothcert.optimal import CurveBoundaries, require_leading
@@ -231,7 +231,7 @@ class Optimal(Parameters):
     def _largest_p0(self, alpha: float) -> float:
         """The largest p0 that is certified if every sample falls on one class."""
         n, level = self.max_samples, self.last_alpha(alpha)
-        alone = lower_bound(n, n, level)
+        alone = unanimous_bound(n, level)
         if alone <= 0.5 or _proving(alone, n, level * (1 + SLACK), leading=self.n0 == 0):
             return alone
         # Two classes may lead: p0^n + (1 - p0)^n <= alpha, which rises with p0 from 1/2 on.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from smoothcert.boundaries import Boundaries
-from smoothcert.bounds import fewest_to_prove, lower_bound
+from smoothcert.bounds import fewest_to_prove, unanimous_bound
 from smoothcert.errors import MOST, DomainError, refuse_unknown
 from smoothcert.frozen import Frozen
 from smoothcert.noise import Noise
@@ -195,7 +195,7 @@ class Parameters(Frozen, ABC):
 
     def largest_radius(self, noise: Noise, *, alpha: float) -> float:
         """The radius that is proved if every sample falls on one class: nothing larger is within reach."""
-        return noise.radius(lower_bound(self.last_look, self.last_look, self.last_alpha(alpha)))
+        return noise.radius(unanimous_bound(self.last_look, self.last_alpha(alpha)))
 
     def reach(self, noise: Noise, *, alpha: float) -> float:
         """The largest radius that could be asked for; more than `largest_radius` where only certain ones are."""

@@ -15,6 +15,7 @@ from smoothcert import Client, __version__
 from smoothcert.client import errors
 from smoothcert.errors import DomainError
 from smoothcert.problem import KINDS, type_uri
+from smoothcert.procedures import PROCEDURES
 from tests.support.questions import DARK, LIGHT, QUICK
 from tests.support.rogue import Rogue, changed, refuse, reply
 
@@ -236,10 +237,7 @@ def test_nobody_waits_less_than_no_time(nowhere: Client, seconds: float) -> None
 @pytest.mark.parametrize(
     ("procedure", "message"),
     [
-        (
-            "bogus",
-            "'optimal', 'sequential', 'largest', 'hierarchy', 'exact', got 'bogus'",
-        ),
+        ("bogus", f"must be one of {', '.join(map(repr, PROCEDURES.offered))}, got 'bogus'"),
         ({"n": 5}, "procedure: must have the field 'name', got {'n': 5}"),
     ],
 )

@@ -17,6 +17,7 @@ from smoothcert.certification import Progress
 from smoothcert.cli import bar, watch
 from smoothcert.noise import Gaussian, RoundedGaussian
 from smoothcert.problem import KINDS, type_uri
+from smoothcert.procedures import PROCEDURES
 from smoothcert.verification import verify
 from tests.service import eventually
 from tests.support.command import (
@@ -206,7 +207,7 @@ def test_names_are_shown_as_they_are_and_obeyed_by_nobody(service: str, folder: 
         ),
         (
             ["dark.png", *QUICKLY, "--procedure", "magic"],
-            "--procedure must be one of fixed, adaptive, optimal, sequential, largest, hierarchy, exact, got 'magic'",
+            f"--procedure must be one of {', '.join(PROCEDURES.offered)}, got 'magic'",
         ),
         (["dark.png", *QUICKLY, "--procedure", "{magic"], "--procedure '{magic' is not valid JSON"),
         (["dark.png", *QUICKLY, "--out", "no/such/x.json"], "cannot write no/such/x.json: does its folder exist"),

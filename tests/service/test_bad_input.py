@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from app.local.embedded import EmbeddedServer
+from smoothcert.procedures import PROCEDURES
 from tests.service import PATIENCE_S
 from tests.support.api import Api, npy, picture, problem, question, text
 from tests.support.player import SHAPE, Player
@@ -65,7 +66,7 @@ __all__ = ["nothing_is_queued"]
         ({"sigma": 0.5, "noise": {"name": "gaussian", "sigma": 0.25}}, "", "sigma 0.5 is short for Gaussian noise"),
         ({"radius": -1}, "radius", "-1"),
         ({"radius": [1]}, "radius", "[1]"),
-        ({"procedure": "magic"}, "procedure", "'largest', 'hierarchy', 'exact', got 'magic'"),
+        ({"procedure": "magic"}, "procedure", f"'{PROCEDURES.offered[-1]}', got 'magic'"),
         ({"procedure": {"name": "adaptive", "stages": [100, 100]}}, "procedure.adaptive.stages", "[100, 100]"),
         ({"procedure": {"name": "adaptive", "stages": [200, 100]}}, "procedure.adaptive.stages", "[200, 100]"),
         ({"procedure": {"name": "adaptive", "stages": []}}, "procedure.adaptive.stages", "none"),

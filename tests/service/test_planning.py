@@ -21,9 +21,9 @@ from app.settings import ApiSettings
 from smoothcert.bounds import lower_bound, upper_bound
 from smoothcert.choices import Allowed, NoiseList, ProcedureList
 from smoothcert.engine.smoothed import Smoothed
-from smoothcert.noise import Gaussian, GaussianLinf, Noise, RoundedGaussian, Splitting
+from smoothcert.noise import NOISES, Gaussian, GaussianLinf, Noise, RoundedGaussian, Splitting
 from smoothcert.plan import plan
-from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Largest, Optimal, Sequential
+from smoothcert.procedures import PROCEDURES, Adaptive, AnyProcedure, Fixed, Largest, Optimal, Sequential
 from smoothcert.published import PlanAnswer, VerificationAnswer
 from smoothcert.question import Question
 from smoothcert.request import CertificationRequest
@@ -123,8 +123,8 @@ def test_a_bad_plan_is_refused(client: httpx2.Client, player: Player) -> None:
     assert "radius" in detail("invalid_request", radius=None)
     assert "nobody" in detail("unknown_ensemble", ensemble="nobody")
     assert "0.5" in detail("noise_mismatch", sigma=0.5)
-    assert "'splitting', got 'magic'" in detail("invalid_request", noise="magic")
-    assert "'hierarchy', 'exact', got 'magic'" in detail("invalid_request", procedure="magic")
+    assert f"'{NOISES.names[-1]}', got 'magic'" in detail("invalid_request", noise="magic")
+    assert f"'{PROCEDURES.offered[-1]}', got 'magic'" in detail("invalid_request", procedure="magic")
     assert "leave one out" in detail("invalid_request", sigma=0.5, noise={"name": "gaussian", "sigma": 0.25})
     detail("too_many_samples", image_count=10**6)
 

@@ -17,10 +17,12 @@ from smoothcert.client.errors import InvalidRequestError
 from smoothcert.client.fields import make_request
 from smoothcert.errors import DomainError
 from smoothcert.noise import Splitting
-from smoothcert.procedures import preferred
+from smoothcert.procedures import PROCEDURES, preferred
 from smoothcert.request import CertificationRequest
 from tests.support.command import one_sentence, png, smoothcert
 
+HAVE_N = ", ".join(name for name in PROCEDURES.offered if "n" in PROCEDURES[name].model_fields)
+"""The procedures that have the parameter n."""
 NOTHING: dict[str, Any] = dict.fromkeys(("procedure", "noise", "n", "stages", "max_samples", "abandon", "radii"))
 
 
@@ -53,7 +55,7 @@ def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], pr
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 500, "radius": 0.1}, "--n is an option of --procedure fixed, hierarchy, got optimal, the default here$"),
+        ({"n": 500, "radius": 0.1}, f"--n is an option of --procedure {HAVE_N}, got optimal, the default here$"),
         (
             {"procedure": "fixed", "max_samples": 5},
             "--max-samples is an option of --procedure optimal, sequential, largest",
@@ -62,13 +64,12 @@ def test_options_are_the_parameters_of_the_procedure(options: dict[str, Any], pr
         ({"radii": "0.1,0.2", "radius": 0.1}, "--radii and --radius exclude each other"),
         (
             {"procedure": "sequentail"},
-            "--procedure must be one of fixed, adaptive, optimal, sequential, largest, hierarchy, exact, got "
-            "'sequentail', did you mean sequential?",
+            rf"--procedure must be one of {', '.join(PROCEDURES.offered)}, got 'sequentail', did you mean sequential\?",
         ),
         ({"radii": ""}, "--radii takes numbers with commas between, got ''"),
         ({"radii": "0.1;0.2"}, "--radii takes numbers with commas between, got '0.1;0.2'"),
         ({"radii": "0.1,0.2", "procedure": "largest"}, "--radii is an option of --procedure optimal, got largest"),
-        ({"n": 500, "procedure": "optimal", "radius": 0.1}, "fixed, hierarchy, got optimal$"),
+        ({"n": 500, "procedure": "optimal", "radius": 0.1}, f"{HAVE_N}, got optimal$"),
         ({"radii": "0.1", "noise": "splitting:reach=0.1"}, "--radii is an option of --procedure optimal, got exact"),
         ({"procedure": "adaptive", "stages": "many"}, "--stages takes whole numbers with commas between, got 'many'"),
     ],

@@ -262,6 +262,21 @@ class Divides(nn.Module):
         return x.flatten(1) / x.flatten(1).sum(1, keepdim=True)
 
 
+class Overwrites(nn.Module):
+    """Reads a tensor again after `+=` has written over it under another name, which a trace does not show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.small, self.large, self.head = (nn.Linear(size, 4, bias=False) for size in (48, 48, 4))
+        for layer, weight in ((self.small, 1e-20), (self.large, 1e20), (self.head, 1e20)):
+            nn.init.constant_(layer.weight, weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = out = self.small(x.flatten(1))
+        out += self.large(x.flatten(1))
+        return self.head(hidden)
+
+
 def test_networks_of_the_zoo_are_known_to_be_finite_and_deeper_ones_are_not() -> None:
     assert is_finite(resnet20(), torch.float32, (3, 32, 32))
     assert is_finite(MnistLeNet(), torch.float32, (1, 28, 28))
@@ -277,8 +292,9 @@ def test_a_network_that_can_overflow_or_divide_is_not_known_to_be_finite() -> No
     lost[1].weight.data[0, 0] = math.nan
     hooked[1].register_forward_hook(lambda *_: torch.full((1, 4), math.nan))
     logarithm = nn.Sequential(nn.Flatten(), nn.Linear(48, 4), nn.LogSoftmax(1))
-    for network in (huge, lost, hooked, logarithm, Divides(), Lookup(torch.zeros(1, 2), 0)):
+    for network in (huge, lost, hooked, logarithm, Divides(), Overwrites(), Lookup(torch.zeros(1, 2), 0)):
         assert not is_finite(network, torch.float32, SHAPE)
+    assert not Overwrites()(torch.ones(1, *SHAPE)).isfinite().any()
 
 
 def test_the_bound_is_above_every_value_that_is_computed() -> None:

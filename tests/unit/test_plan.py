@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from smoothcert.bounds import fewest_to_prove
-from smoothcert.errors import DomainError
+from smoothcert.errors import LEAST_LEVEL, DomainError
 from smoothcert.noise import Gaussian, Noise, Replacement, Uniform
 from smoothcert.plan import information_limit, last_stage, plan, recommended_stages, relative_entropy
-from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Largest, Sequential, run
+from smoothcert.procedures import Adaptive, AnyProcedure, Fixed, Largest, Optimal, Sequential, run
 
 NOISE = Gaussian(0.25)
 EVERY = [Fixed(), Adaptive(), Adaptive(keep_samples=True), Sequential(), Sequential(abandon="lost-certificate")]
@@ -41,6 +41,15 @@ def test_the_radii_of_a_noise_may_end(noise: Noise, end: float | None) -> None:
     if end is not None:
         assert plan(Fixed(), noise, end).samples_needed is None
         assert plan(Fixed(), noise, end - 1e-6).samples_needed is not None
+
+
+@pytest.mark.parametrize("procedure", [Fixed(), Largest(), Sequential(), Optimal(), Optimal(n0=1)])
+def test_the_smallest_alpha_has_a_plan(procedure: AnyProcedure) -> None:
+    """A sequential test leaves a share of alpha unspent, so its last look has less than the smallest alpha."""
+    planned = plan(procedure, NOISE, 0.25, alpha=LEAST_LEVEL)
+    p_lower = LEAST_LEVEL ** (1 / procedure.most_samples)
+    assert planned.feasible
+    assert planned.largest_radius == pytest.approx(NOISE.radius(p_lower), abs=2e-6)
 
 
 def test_a_whole_radius_is_written_as_one() -> None:

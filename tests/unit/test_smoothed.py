@@ -124,13 +124,14 @@ def test_alpha_is_shared_among_the_images_if_asked(smoothed: Smoothed) -> None:
 def test_uint8_pixels_and_arrays_and_lists_are_the_same_images(smoothed: Smoothed) -> None:
     pixels = (torch.rand(2, *SHAPE, generator=torch.Generator().manual_seed(1)) * 255).to(torch.uint8)
     forms: list[Any] = [pixels, pixels.numpy(), list(pixels), pixels / 255, (pixels / 255).numpy()]
+    forms.insert(1, np.broadcast_to(pixels.numpy(), pixels.shape))  # may not be written, and torch must not warn of it
     forms.append((pixels / 255).numpy().astype(">f4"))  # FITS and IDX files hold their numbers in this form
     found = [smoothed.certify(form, 0.1, procedure=QUICK, seed=0) for form in forms]
     inputs = [[each.provenance.input for each in one] for one in found]  # type: ignore[union-attr]
     assert all(one == inputs[0] for one in inputs)
     drawn = [[counts(each) for each in one] for one in found]
-    assert all(one == drawn[0] for one in drawn[:3])
-    assert all(one == drawn[3] for one in drawn[3:])  # floats get other noise than bytes
+    assert all(one == drawn[0] for one in drawn[:4])
+    assert all(one == drawn[4] for one in drawn[4:])  # floats get other noise than bytes
 
 
 def test_normalisation_comes_after_the_noise() -> None:
@@ -274,6 +275,8 @@ def test_a_curve_comes_from_one_run(smoothed: Smoothed) -> None:
         ({"procedure": "fixed"}, "radii belong to the optimal procedure, got fixed"),
         ({"procedure": {"name": "optimal", "radii": [0.1]}}, "radii are given twice"),
         ({"radii": (0.2, 0.1)}, "radii must increase by at least"),
+        ({"radii": 0.1}, r"radii must be a list of numbers, got 0\.1"),
+        ({"radii": ["far"]}, r"radii must be a list of numbers, got \['far'\]"),
         ({"radii": ()}, "radii must be from 1 to 32 numbers, got 0 of them"),
         ({"procedure": {"name": "optimal", "price": 1}}, r"a certificate of radius 0\.\d+ is not worth its samples"),
         ({"radii": (0.25, 5)}, r"radius 5 is beyond the largest provable one, 0\.\d+; it needs a p_A so close to 1"),

@@ -33,6 +33,11 @@ def test_numbers_of_numpy_make_certificates_that_read_back(sigma: float) -> None
             assert verify(certificate)
 
 
+def test_a_batch_of_numpy_s_numbers_is_run() -> None:
+    with Smoothed(lightness(), Gaussian(0.25), batch=np.int64(8)) as smoothed:  # type: ignore[arg-type]
+        assert smoothed.predict(IMAGES, n=100) == [0, 1, 1]
+
+
 def test_a_sigma_that_no_reader_accepts_is_refused_at_once() -> None:
     with pytest.raises(DomainError, match=r"sigma must be at most 100, got 101"):
         Gaussian(101)

@@ -20,7 +20,11 @@ from smoothcert.engine.errors import (
 from smoothcert.engine.smoothed import Smoothed
 from smoothcert.errors import DomainError, SmoothcertError
 from smoothcert.noise import Splitting
+from smoothcert.procedures import PROCEDURES
 from tests.support.smoothed import NOISE, QUICK, SHAPE, Constant, images, patches
+
+LAST = PROCEDURES.offered[-1]
+"""The end of the list of names that an error about an unknown procedure has."""
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,7 @@ def imagenet(batch: Tensor) -> Tensor:
     [
         (torch.rand(2, *SHAPE) * 255, "they must lie in [0, 1]: divide them by 255, or pass them as uint8"),
         (imagenet(torch.rand(20, *SHAPE)), "They look normalised with mean (0.485, 0.456, 0.406)"),
+        (torch.rand(2, *SHAPE) * 2, "leave the normalisation out of the loader and pass it to Smoothed as mean="),
         (torch.randn(2, *SHAPE) * 9, "leave the normalisation out of the loader and pass it to Smoothed as mean="),
         (torch.rand(4, 4), "images must have the shape [N, C, H, W] or [C, H, W], got (4, 4)"),
         (torch.rand(0, *SHAPE), "there are no images"),
@@ -131,14 +136,16 @@ def test_a_noise_of_few_outcomes_is_not_sent_to_a_procedure_that_refuses_it() ->
             {"radius": 0.1, "procedure": "fixed"},
             "the fixed procedure proves the largest radius it can: leave the radius",
         ),
-        ({"procedure": "sequential"}, "the sequential procedure needs a target radius"),
         (
-            {"radius": 0.1, "procedure": "lucky"},
-            "'hierarchy', 'exact', got 'lucky'",
+            {"radius": 0.1, "procedure": {"name": "optimal", "radii": [0.1, 0.2]}},
+            "radius must be left out where the procedure has radii, got 0.1",
         ),
+        ({"radius": 0.1, "procedure": "predict"}, "the predict procedure proves no radius: leave the radius out"),
+        ({"procedure": "sequential"}, "the sequential procedure needs a target radius"),
+        ({"radius": 0.1, "procedure": "lucky"}, f"'{LAST}', got 'lucky'"),
         ({"radius": 0.1, "procedure": "sequentail"}, "got 'sequentail', did you mean sequential?"),
-        ({"radius": 0.1, "procedure": {"name": None}}, "'exact', got None"),
-        ({"radius": 0.1, "procedure": {"name": []}}, "'exact', got []"),
+        ({"radius": 0.1, "procedure": {"name": None}}, f"'{LAST}', got None"),
+        ({"radius": 0.1, "procedure": {"name": []}}, f"'{LAST}', got []"),
         ({"radius": 0.1, "procedure": {}}, "procedure: must have the field 'name', got {}"),
         ({"radius": 0.1, "procedure": {"name": "sequential", "max_samples": 0}}, "max_samples"),
         ({"radius": 0.1, "alpha": 2}, "alpha must lie strictly between 0 and 1, got 2"),
@@ -154,6 +161,8 @@ def test_questions_without_an_answer_are_sentences(smoothed: Smoothed, question:
 def test_a_seed_must_be_text(smoothed: Smoothed) -> None:
     with pytest.raises(StreamError, match="a seed must be 1 to 256 printable ASCII characters"):
         smoothed.certify(images(1)[0], 0.1, procedure=QUICK, seed="")
+    with pytest.raises(StreamError, match=r"got 'a{57}'\.\.\.$"):
+        smoothed.certify(images(1)[0], 0.1, procedure=QUICK, seed="a" * 10**6)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +204,8 @@ def test_a_keyword_that_there_is_not_is_named(smoothed: Smoothed) -> None:
         Smoothed(patches(), NOISE, clases=["a", "b", "c", "d"])  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="there is no keyword 'gamma'; a question has the keywords radius, procedure"):
         smoothed.certify(images(1)[0], 0.1, gamma=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="family_wise is a keyword of certify alone"):
+        smoothed.certify_many(images(1), 0.1, family_wise=True)  # type: ignore[call-arg]
 
 
 def test_a_misspelt_keyword_of_predict_and_a_misspelt_vote_name_the_nearest() -> None:
