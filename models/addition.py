@@ -17,7 +17,7 @@ import tomlkit
 import torch
 from torch import Tensor
 
-from models.architectures import PROGRAMS
+from models.architectures import ACCEPTED, PROGRAMS
 from models.description import FILE, DenoiserDefaults, Description, MemberFile, read_noise, write
 from models.errors import EnsembleNameError, FileError, RegistryError
 from models.programs import is_exported, is_torchscript, whole_onnx
@@ -200,13 +200,27 @@ def _state_dict(data: bytes) -> dict[str, Tensor]:
         ) from error
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
         content = content["state_dict"]
-    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
-        raise FileError(f"a {type(content).__name__} is not a state dict of tensors")
+    if not _is_state_dict(content):
+        raise FileError(f"a {type(content).__name__} is not a state dict of tensors{_entries_at_fault(content)}")
     # `nn.DataParallel` puts "module." before every name.
     tensors = {str(key).removeprefix("module."): tensor for key, tensor in content.items()}
     if len(tensors) != len(content):
         raise FileError("a state dict in which a name occurs both with and without module. before it")
     return tensors
+
+
+def _is_state_dict(content: object) -> bool:
+    return isinstance(content, dict) and all(isinstance(tensor, Tensor) for tensor in content.values())
+
+
+def _entries_at_fault(content: object) -> str:
+    """The end of the sentence about what is not a state dict: the entries that are one, or one that is no tensor."""
+    if not isinstance(content, dict):
+        return ""
+    if inside := [repr(key) for key, entry in content.items() if entry and _is_state_dict(entry)]:
+        return f"; its entry {' or '.join(inside)} is one: save that alone"
+    key, entry = next((key, entry) for key, entry in content.items() if not isinstance(entry, Tensor))
+    return f"; its entry {key!r} is of type {type(entry).__name__}"
 
 
 def _as_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
@@ -280,7 +294,7 @@ def _architecture(files: Sequence[MemberFile]) -> str:
     """The architecture of the first file, where each names its own; else the one that all records agree on."""
     if files and all(file.architecture for file in files):
         return str(files[0].architecture)
-    return _agreed("architecture", files)
+    return _agreed("architecture", files, accepted=f", one of {ACCEPTED}")
 
 
 def _stated_classes(taken: Sequence[Taken]) -> tuple[str, ...]:
@@ -319,7 +333,7 @@ def _denoiser_of(member: MemberFile, addition: Addition) -> str:
     return architecture
 
 
-def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None) -> str:
+def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None, *, accepted: str = "") -> str:
     """The value that the training records of all members have for this key."""
     found = {
         TomlTable(_where(member), member.training).find(key, str) or _of_the_file(key, member) for member in members
@@ -328,7 +342,7 @@ def _agreed(key: str, members: Sequence[MemberFile], default: str | None = None)
         return default
     if len(found) != 1 or found == {None}:
         seen = "the files do not name it" if found == {None} else f"the files say {', '.join(sorted(map(str, found)))}"
-        raise RegistryError(f"{key} is not given, and {seen}: name it by --{key.replace('_', '-')}")
+        raise RegistryError(f"{key} is not given, and {seen}: name it by --{key.replace('_', '-')}{accepted}")
     return str(found.pop())
 
 

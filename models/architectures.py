@@ -66,6 +66,9 @@ ARCHITECTURES: dict[str, Callable[[int, Normalisation | None], nn.Module]] = {
     "mnist-lenet": _mnist,
 }
 
+ACCEPTED = f"{', '.join(ARCHITECTURES)}, {TORCHVISION}<name>, timm/<name>, or module:callable for a network of your own"
+"""The architectures of weights, as sentences name them."""
+
 DENOISERS: dict[str, Callable[[int], nn.Module]] = {
     "dncnn-17x128": lambda channels: DnCNN(17, 128, channels),
     "dncnn-17x64": lambda channels: DnCNN(17, 64, channels),
@@ -92,10 +95,8 @@ def build(
         return normalised(_from_torchvision(architecture, classes), normalisation)
     if ":" in architecture:
         return normalised(_imported(architecture, allowed_imports, classes=classes), normalisation)
-    raise ArchitectureError(
-        f"architecture must be one of {', '.join(ARCHITECTURES)}, {TORCHVISION}<name>, module:callable; "
-        f"got {architecture!r}{', which is a denoiser' if architecture in DENOISERS else ''}"
-    )
+    denoiser = ", which is a denoiser" if architecture in DENOISERS else ""
+    raise ArchitectureError(f"architecture must be one of {ACCEPTED}; got {architecture!r}{denoiser}")
 
 
 def build_denoiser(architecture: str, *, channels: int, allowed_imports: frozenset[str] = frozenset()) -> nn.Module:
@@ -162,7 +163,10 @@ def _imported(path: str, allowed: frozenset[str], **size: int) -> nn.Module:
         ) from error
     except (ArchitectureError, MemoryError):
         raise
-    except (ImportError, AttributeError, TypeError) as error:
+    except TypeError as error:
+        called = ", ".join(f"{name}={value}" for name, value in size.items())
+        raise ArchitectureError(f"architecture {path!r}: {error}; it is called with {called}") from error
+    except (ImportError, AttributeError) as error:
         raise ArchitectureError(f"architecture {path!r}: {error}") from error
     except Exception as error:  # it is somebody's own code
         place = traceback.extract_tb(error.__traceback__)[-1]

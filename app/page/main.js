@@ -88,6 +88,7 @@ form.addEventListener("submit", async (event) => {
     question.mark(problem.errors ?? []);
     if (byId("plan").querySelector(".problem, .infeasible")) fill(byId("plan"));
     fill(trouble, question.problem(problem));
+    question.replaceEnsembles(problem);
   } finally {
     button.disabled = false;
     if (document.activeElement === document.body) button.focus();

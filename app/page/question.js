@@ -14,6 +14,7 @@ import { count, number, whole } from "./words.js";
 
 const DEBOUNCE = 250;     // milliseconds from the last change of the form until its plan is asked for
 const LOOK_AGAIN = 3000;  // milliseconds between two looks for an ensemble that is ready
+const GONE = new Set(["unknown_ensemble", "ensemble_not_loaded"]);  // codes of problems with the ensemble itself
 
 // What a procedure finds if it is not asked to prove a given radius.
 const aim = ({ targeted, predicts }) => (targeted ? "" : predicts ? ": the class alone" : ": the largest radius");
@@ -27,7 +28,7 @@ export class Question {
     this.choices = [];
     this.latest = null;
     this.unanswered = null;
-    this.timer = 0;
+    this.timer = this.lookingAgain = 0;
     this.norm = null;
     this.supremum = null;
     this.classes = new Classes();
@@ -81,7 +82,13 @@ export class Question {
       element("option", { value: each.name, selected: each === chosen }, each.ready ? each.name : `${each.name} (not ready: requests wait)`)));
     if (chosen && chosen.digest !== before?.digest) this.takeEnsemble();
     else if (!chosen) this.takeEnsemble();
-    if (!chosen?.ready) setTimeout(() => this.loadEnsembles().catch(() => null), LOOK_AGAIN);
+    clearTimeout(this.lookingAgain);
+    if (!chosen?.ready) this.lookingAgain = setTimeout(() => this.loadEnsembles().catch(() => null), LOOK_AGAIN);
+  }
+
+  // Offer what the service has now, where it refuses the chosen ensemble: it may have been started with another zoo.
+  replaceEnsembles({ code }) {
+    if (this.ensemble && GONE.has(code)) this.loadEnsembles().catch(() => null);
   }
 
   get ensemble() {
@@ -196,6 +203,7 @@ export class Question {
       this.mark(error.errors ?? []);
       fill(byId("plan"), this.problem(error));
       this.planned(null, request);
+      this.replaceEnsembles(error);
     }
   }
 

@@ -76,7 +76,10 @@ def make_request(keywords: RequestFields, kind: type[Request], **more: Any) -> R
 def _instead_of(unknown: str, kind: type[CertificationRequest]) -> str:
     """The end of the sentence about an unknown argument: the nearest one, or where the number of samples belongs."""
     if get_close_matches(unknown, SAMPLES, cutoff=0.8):
-        return ": the number of samples is `n` of predict; certify takes procedure={'name': 'fixed', 'n': 1000}"
+        return (
+            ": the number of samples belongs to the procedure, {'name': 'optimal', 'max_samples': 1000} with a radius "
+            "to prove and {'name': 'fixed', 'n': 1000} without one; predict takes `n`"
+        )
     return suggestion(unknown, {*kind.model_fields, *OPTIONS})
 
 

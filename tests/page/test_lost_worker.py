@@ -107,6 +107,9 @@ def test_while_no_worker_lives_requests_wait_and_the_page_says_so(visit: Open, s
 
 
 def test_after_a_start_with_another_zoo_an_ensemble_that_is_ready_is_chosen(visit: Open, staffed: Staffed) -> None:
+    open_before = opened_with(visit, staffed, ensemble="trivial", radius="0.02")
+    open_before.choose(LIGHT)
+    open_before.page.wait_for_selector("#plan :text('Can be proved')")
     staffed.end()
     other = staffed.folder / "other"
     add_small(other, "zebra", Gaussian(SIGMA))
@@ -126,3 +129,10 @@ def test_after_a_start_with_another_zoo_an_ensemble_that_is_ready_is_chosen(visi
     early.choose(LIGHT)
     early.certify()
     assert "‘light’" in early.text(".claim")
+    open_before.page.click("#certify")
+    assert "there is no ensemble 'trivial'; there are: zebra" in open_before.text("#refused .problem")
+    open_before.page.wait_for_selector("[name=ensemble] option:has-text('zebra')", state="attached")
+    assert open_before.page.locator("[name=ensemble]").input_value() == "zebra", "the next click is about what there is"
+    open_before.ask(radius="0.02")
+    open_before.certify()
+    assert "‘light’" in open_before.text(".claim")

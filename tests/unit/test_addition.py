@@ -103,9 +103,10 @@ def test_what_the_records_agree_on_need_not_be_said(tmp_path: Path) -> None:
 
 def test_an_architecture_that_nobody_names_is_asked_for(tmp_path: Path) -> None:
     torch.save({"weight": torch.ones(2, 2)}, tmp_path / "plain.pt")
-    with pytest.raises(
-        RegistryError, match="architecture is not given, and the files do not name it: name it by --arch"
-    ):
+    missing = (
+        "architecture is not given, and the files do not name it: name it by --architecture, one of cifar-resnet20"
+    )
+    with pytest.raises(RegistryError, match=f"{missing}.* or module:callable for a network of your own$"):
         add("other", [tmp_path / "plain.pt"], Addition(noise=Gaussian(0.25)), zoo=tmp_path / "zoo")
 
 
@@ -165,7 +166,17 @@ def test_the_same_member_twice_is_refused(tmp_path: Path) -> None:
 
 def test_non_tensor_state_is_refused(tmp_path: Path) -> None:
     torch.save({"weights": 3}, tmp_path / "a.pt")
-    with pytest.raises(FileError, match=r"a\.pt: a dict is not a state dict of tensors"):
+    with pytest.raises(
+        FileError, match=r"a\.pt: a dict is not a state dict of tensors; its entry 'weights' is of type int$"
+    ):
+        add("bad", [tmp_path / "a.pt"], PROPERTIES, zoo=tmp_path / "zoo")
+
+
+@pytest.mark.parametrize(("entries", "named"), [(["model"], "'model'"), (["model", "ema"], "'model' or 'ema'")])
+def test_the_state_dict_in_a_checkpoint_is_named(tmp_path: Path, entries: list[str], named: str) -> None:
+    weights = {entry: {"weight": torch.ones(2, 2)} for entry in entries}
+    torch.save({"epoch": 3, **weights, "optimizer": {"state": {}, "lr": 0.1}, "history": {}}, tmp_path / "a.pt")
+    with pytest.raises(FileError, match=f"state dict of tensors; its entry {named} is one: save that alone$"):
         add("bad", [tmp_path / "a.pt"], PROPERTIES, zoo=tmp_path / "zoo")
 
 

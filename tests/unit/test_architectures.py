@@ -87,8 +87,10 @@ def test_complex_weights_are_not_cut_to_their_real_parts() -> None:
     "name", ["resnet20", "torchvision/fasterrcnn_resnet50_fpn", "torchvision/none", "a b:c", "torchscript"]
 )
 def test_an_unknown_architecture_is_named(name: str) -> None:
-    with pytest.raises(ArchitectureError, match=name):
+    with pytest.raises(ArchitectureError, match=name) as caught:
         build(name, classes=10)
+    if ":" not in name and "/" not in name:
+        assert "torchvision/<name>, timm/<name>, or module:callable for a network of your own" in str(caught.value)
 
 
 def test_an_import_needs_the_operators_leave() -> None:
@@ -118,6 +120,15 @@ def test_own_code_that_raises_is_a_sentence_with_its_place(tmp_path: Path, monke
     with pytest.raises(ArchitectureError) as caught:
         build("raising:network", classes=3, allowed_imports=frozenset({"raising:network"}))
     assert str(caught.value) == "architecture 'raising:network': RuntimeError: no such table (line 2 of raising.py)"
+
+
+def test_own_code_that_takes_other_arguments_is_told_how_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sized.py").write_text("def network(num_classes):\n    return None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ArchitectureError, match=r"keyword argument 'classes'; it is called with classes=3$"):
+        build("sized:network", classes=3, allowed_imports=frozenset({"sized:network"}))
 
 
 @pytest.mark.parametrize("path", ["tests.support.networks:numbered", "tests.support.networks:none", "nowhere:Tiny"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 import pytest
 
 from smoothcert.certificates import MOST_ROWS, Certificates
@@ -11,7 +14,10 @@ from smoothcert.procedures import Adaptive
 from smoothcert.request import CertificationRequest
 from tests.support.certificates import certificate_of
 
-SAMPLES = "the number of samples is `n` of predict; certify takes procedure={'name': 'fixed', 'n': 1000}"
+SAMPLES = (
+    "the number of samples belongs to the procedure, {'name': 'optimal', 'max_samples': 1000} with a radius to prove "
+    "and {'name': 'fixed', 'n': 1000} without one; predict takes `n`"
+)
 CERTIFIED = certificate_of(Adaptive(), 0.99)
 ABSTAINED = certificate_of(Adaptive(), 0.5)
 
@@ -68,6 +74,13 @@ def test_a_misspelt_argument_is_named_with_the_nearest(misspelt: str, sentence: 
     with pytest.raises(InvalidRequestError) as caught:
         make_request({misspelt: 1}, CertificationRequest)  # type: ignore[misc]
     assert str(caught.value) == sentence
+
+
+def test_the_procedures_that_the_sentence_about_samples_names_are_those_of_questions_without_one() -> None:
+    for procedure, radius in zip(map(ast.literal_eval, re.findall(r"\{.*?\}", SAMPLES)), (0.25, None), strict=True):
+        unnamed = make_request({"radius": radius}, CertificationRequest)
+        assert make_request({"radius": radius, "procedure": procedure}, CertificationRequest) != unnamed
+        assert unnamed.procedure.name == procedure["name"]
 
 
 def test_an_old_name_of_an_argument_is_accepted() -> None:
