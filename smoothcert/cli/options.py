@@ -163,7 +163,7 @@ Key = Annotated[
         "one of them.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; of several answers, one in each line.")]
 
 
 def connected(url: str | None, api_key: str | None, **more: Any) -> Client:
